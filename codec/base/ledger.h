@@ -1,0 +1,32 @@
+/* ledger: how many bits a job has cost, in three numbers that are never mixed.
+ *
+ *   formula  what [1] would count: d + sum |level| for CEAL, 32 d for floats;
+ *   payload  exact length of the decodable bit string really sent, before byte padding;
+ *   wire     bytes of the HTTP messages that carried it, headers included.
+ *
+ * Uplink is client to server, downlink server to client. A broadcast counts once in `downlink`; the
+ * copies owed to the clients stand in `delivered_payload`. All counters only grow. */
+#ifndef TALLY_CODEC_BASE_LEDGER_H
+#define TALLY_CODEC_BASE_LEDGER_H
+
+#include <stdint.h>
+
+struct tally_bits {
+    uint64_t formula_bits;
+    uint64_t payload_bits;
+    uint64_t messages;
+    uint64_t clipped; /* coordinates outside the quantizer's range */
+};
+
+struct tally_ledger {
+    struct tally_bits uplink;   /* summed over clients */
+    struct tally_bits downlink; /* each broadcast once */
+    uint64_t delivered_payload_bits;
+    uint64_t control_bits;   /* one per "continue": the norm test did not pass */
+    uint64_t telemetry_bits; /* loss and clip reports, not part of any algorithm */
+};
+
+void tally_bits_add(struct tally_bits *sum, const struct tally_bits *more);
+void tally_ledger_add(struct tally_ledger *sum, const struct tally_ledger *more);
+
+#endif

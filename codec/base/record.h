@@ -1,0 +1,64 @@
+/* record: plain data about a job's course that the engine makes, the store keeps and the API shows.
+ *
+ * Both structs hold values only: they may be copied, compared and stored column by column. */
+#ifndef TALLY_CODEC_BASE_RECORD_H
+#define TALLY_CODEC_BASE_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/ledger.h"
+
+/* Life of a job: queued until its reference is known and enough client slots are free. */
+#define TALLY_JOB_STATUS_TABLE(X)                                                                  \
+    X(QUEUED, "queued", false)                                                                     \
+    X(RUNNING, "running", false)                                                                   \
+    X(PAUSED, "paused", false)                                                                     \
+    X(COMPLETED, "completed", true)                                                                \
+    X(FAILED, "failed", true)                                                                      \
+    X(CANCELLED, "cancelled", true)
+
+enum tally_job_status {
+#define TALLY_JOB_STATUS_ENUM(symbol, name, terminal) TALLY_JOB_##symbol,
+    TALLY_JOB_STATUS_TABLE(TALLY_JOB_STATUS_ENUM)
+#undef TALLY_JOB_STATUS_ENUM
+        TALLY_N_JOB_STATUS
+};
+
+const char *tally_job_status_name(enum tally_job_status status); /* "queued" */
+bool tally_job_status_is_terminal(enum tally_job_status status);
+/* False if `name` is no status. */
+bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_status);
+
+/* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
+struct tally_round_record {
+    int64_t round;            /* 1, 2, ... */
+    int64_t time_step;        /* t after the round: gradient queries per client so far */
+    int64_t iterate;          /* k, the point that the round queried; 1, 2, ... */
+    int64_t stage;            /* j; 0 where the algorithm has none */
+    int64_t samples;          /* s_j, or what the horizon left of it */
+    int64_t received;         /* messages that entered the average; 0 when cut at the horizon */
+    double norm;              /* |g| at the server; 0 when cut */
+    bool passed;              /* a broadcast went down and the iterate moved */
+    bool cut;                 /* the horizon ended it: its steps count, nothing was sent */
+    double loss;              /* f(x^(k)) */
+    double cumulative_regret; /* R after the round */
+    struct tally_ledger bits; /* of this round alone */
+};
+
+/* Where a job stands: the sum of its records, and the point that is queried next. */
+struct tally_progress {
+    int64_t round;     /* rounds closed */
+    int64_t time_step; /* t */
+    int64_t iterate;   /* k of the point that is queried next */
+    int64_t stage;     /* j of the round that is open next */
+    double cumulative_regret;
+    double f_star; /* f(x*); meaningful if has_f_star */
+    bool has_f_star;
+    double loss; /* f at the present point; meaningful if has_loss */
+    bool has_loss;
+    uint64_t x_checksum; /* tally_checksum64 of the present point */
+    struct tally_ledger bits;
+};
+
+#endif

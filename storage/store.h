@@ -1,0 +1,170 @@
+/* store: what a coordinator must not forget, behind one small interface.
+ *
+ * A store keeps jobs, the accepted updates of each job's open round, and the records of its closed
+ * rounds. Everything else is derived. The promise that the service builds on:
+ *
+ *     what was written in a transaction whose commit() returned TALLY_OK survives kill -9 of the
+ *     process at any later instant; what was not committed leaves no trace.
+ *
+ * Writers bracket their calls with begin() and commit(); many updates in one bracket are one group
+ * commit. Reads are allowed inside and outside a bracket and see the bracket's own writes. A store
+ * object belongs to one thread at a time; it has no locks of its own.
+ *
+ * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
+ * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. After a failed write the caller must
+ * call rollback(). `err` may be NULL everywhere. `ret_*` are written only on success. */
+#ifndef TALLY_STORAGE_STORE_H
+#define TALLY_STORAGE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "codec/base/record.h"
+
+enum {
+    TALLY_JOB_ID_CAPACITY = 33,     /* with NUL */
+    TALLY_JOB_NAME_CAPACITY = 129,  /* with NUL */
+    TALLY_JOB_REASON_CAPACITY = 385 /* with NUL */
+};
+
+/* One job without its large parts (document, state). */
+struct tally_store_job {
+    int64_t key;                        /* given by job_insert, ascending; the cursor of job_list */
+    char id[TALLY_JOB_ID_CAPACITY];     /* public, unique */
+    char name[TALLY_JOB_NAME_CAPACITY]; /* chosen by the user, not unique */
+    char algorithm[32];                 /* for lists */
+    enum tally_job_status status;
+    char reason[TALLY_JOB_REASON_CAPACITY]; /* why it failed or was cancelled; else "" */
+    int64_t created_ms;                     /* Unix time */
+    int64_t started_ms;                     /* 0 = not yet */
+    int64_t finished_ms;                    /* 0 = not yet */
+    int64_t clients;                        /* M */
+    int64_t dim;                            /* d */
+    int64_t horizon;                        /* T */
+    struct tally_progress progress;
+    uint64_t recovery_bits; /* broadcasts and snapshots sent again */
+    uint64_t wire_in_bytes, wire_out_bytes;
+};
+
+/* One accepted update of an open round, as it came. */
+struct tally_store_update {
+    int64_t round;
+    uint32_t client;
+    const uint8_t *body; /* borrowed for the call */
+    size_t n_body;
+};
+
+/* Called for each row; a status other than TALLY_OK stops the walk and is returned by it. */
+typedef enum tally_status tally_store_update_fn(void *context,
+                                                const struct tally_store_update *update,
+                                                struct tally_error *err);
+typedef enum tally_status tally_store_job_fn(void *context, const struct tally_store_job *job,
+                                             struct tally_error *err);
+typedef enum tally_status tally_store_round_fn(void *context,
+                                               const struct tally_round_record *record,
+                                               struct tally_error *err);
+
+struct tally_store;
+
+struct tally_store_ops {
+    const char *name; /* "sqlite", "memory", ... */
+
+    /* Frees everything; an open bracket is rolled back. NULL is allowed. */
+    void (*close)(struct tally_store *store);
+
+    /* Opens a bracket. Precondition: none is open. */
+    enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
+    /* Makes the bracket durable and closes it. On failure the bracket is rolled back and closed. */
+    enum tally_status (*commit)(struct tally_store *store, struct tally_error *err);
+    /* Forgets the bracket's writes and closes it; harmless if none is open. */
+    void (*rollback)(struct tally_store *store);
+
+    /* Writes (each needs an open bracket). */
+
+    /* Adds a job and its document (JSON text, n bytes). job->key is ignored, the new one returned.
+     * `idempotency_key` may be NULL; `request_digest` is kept beside it.
+     * Errors: ALREADY_EXISTS (id or idempotency key is taken). */
+    enum tally_status (*job_insert)(struct tally_store *store, const struct tally_store_job *job,
+                                    const char *document, size_t n_document,
+                                    const char *idempotency_key, uint64_t request_digest,
+                                    int64_t *ret_key, struct tally_error *err);
+    /* Overwrites all mutable members of the job `job->key` (not id, name, algorithm, created_ms,
+     * clients, dim, horizon). Errors: NOT_FOUND. */
+    enum tally_status (*job_update)(struct tally_store *store, const struct tally_store_job *job,
+                                    struct tally_error *err);
+    /* Overwrites the engine state of a job (opaque bytes). Errors: NOT_FOUND. */
+    enum tally_status (*state_put)(struct tally_store *store, int64_t job_key, const void *bytes,
+                                   size_t n, struct tally_error *err);
+    /* Adds an update. Errors: ALREADY_EXISTS for the same (job, round, client). */
+    enum tally_status (*update_insert)(struct tally_store *store, int64_t job_key,
+                                       const struct tally_store_update *update,
+                                       struct tally_error *err);
+    /* Drops the updates of rounds <= through_round. */
+    enum tally_status (*updates_delete)(struct tally_store *store, int64_t job_key,
+                                        int64_t through_round, struct tally_error *err);
+    /* Adds a round record. Errors: ALREADY_EXISTS for the same (job, round). */
+    enum tally_status (*round_insert)(struct tally_store *store, int64_t job_key,
+                                      const struct tally_round_record *record,
+                                      struct tally_error *err);
+
+    /* Reads. */
+
+    /* Errors: NOT_FOUND. */
+    enum tally_status (*job_get)(struct tally_store *store, const char *id,
+                                 struct tally_store_job *ret_job, struct tally_error *err);
+    /* Errors: NOT_FOUND if the key was never used. */
+    enum tally_status (*job_by_idempotency_key)(struct tally_store *store,
+                                                const char *idempotency_key,
+                                                struct tally_store_job *ret_job,
+                                                uint64_t *ret_request_digest,
+                                                struct tally_error *err);
+    /* Newest first: jobs with key < before_key (INT64_MAX for all), of one status or of any
+     * (status < 0), at most `limit`. */
+    enum tally_status (*job_list)(struct tally_store *store, int status, int64_t before_key,
+                                  int64_t limit, tally_store_job_fn *each, void *context,
+                                  struct tally_error *err);
+    /* Oldest first: all jobs that are not in a terminal status, for start-up. */
+    enum tally_status (*job_list_live)(struct tally_store *store, tally_store_job_fn *each,
+                                       void *context, struct tally_error *err);
+    /* Appends the document to *out. Errors: NOT_FOUND. */
+    enum tally_status (*document_get)(struct tally_store *store, int64_t job_key,
+                                      struct tally_buffer *out, struct tally_error *err);
+    /* Appends the engine state to *out. Errors: NOT_FOUND if none was put. */
+    enum tally_status (*state_get)(struct tally_store *store, int64_t job_key,
+                                   struct tally_buffer *out, struct tally_error *err);
+    /* All updates of one round, by client. */
+    enum tally_status (*update_list)(struct tally_store *store, int64_t job_key, int64_t round,
+                                     tally_store_update_fn *each, void *context,
+                                     struct tally_error *err);
+    /* Round records with round > after_round, ascending, at most `limit`. */
+    enum tally_status (*round_list)(struct tally_store *store, int64_t job_key, int64_t after_round,
+                                    int64_t limit, tally_store_round_fn *each, void *context,
+                                    struct tally_error *err);
+    /* Whether the medium can be read and written now; for /readyz. */
+    enum tally_status (*check)(struct tally_store *store, struct tally_error *err);
+};
+
+struct tally_store {
+    const struct tally_store_ops *ops;
+};
+
+struct tally_store_options {
+    bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
+};
+
+/* Opens "sqlite:PATH" or "memory:". Creates and migrates what is missing.
+ * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
+ * the message says which). The caller closes with store->ops->close(store). */
+enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
+                                   struct tally_store **ret_store, struct tally_error *err);
+
+/* Backends; tally_store_open chooses between them. */
+enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err);
+enum tally_status tally_store_sqlite_open(const char *path,
+                                          const struct tally_store_options *options,
+                                          struct tally_store **ret_store, struct tally_error *err);
+
+#endif
