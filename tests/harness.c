@@ -1,0 +1,86 @@
+/* harness: main() of every CUnit program.  PROGRAM [--list] [SUITE...]; all suites without names.
+ */
+#include "tests/harness.h"
+
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <string.h>
+
+void tally_assert_text(const char *actual, const char *expected, const char *file, int line)
+{
+    bool equal = actual != NULL && expected != NULL && strcmp(actual, expected) == 0;
+    if (!equal) {
+        printf("\n    %s:%d: got \"%s\", expected \"%s\"", file, line,
+               actual != NULL ? actual : "(null)", expected != NULL ? expected : "(null)");
+    }
+    CU_assertImplementation(equal, (unsigned)line, "texts are equal", file, "", CU_FALSE);
+}
+
+void tally_assert_status(enum tally_status actual, enum tally_status expected,
+                         const struct tally_error *err, const char *file, int line)
+{
+    if (actual != expected) {
+        printf("\n    %s:%d: status %s, expected %s%s%s", file, line,
+               tally_status_info(actual)->name, tally_status_info(expected)->name,
+               err != NULL ? ": " : "", err != NULL ? err->message : "");
+    }
+    CU_assertImplementation(actual == expected, (unsigned)line, "status as expected", file, "",
+                            CU_FALSE);
+}
+
+static const struct tally_suite *find_suite(const char *name)
+{
+    for (int i = 0; TALLY_SUITES[i] != NULL; i++) {
+        if (strcmp(TALLY_SUITES[i]->name, name) == 0) {
+            return TALLY_SUITES[i];
+        }
+    }
+    return NULL;
+}
+
+static bool add_suite(const struct tally_suite *suite)
+{
+    CU_pSuite added = CU_add_suite(suite->name, NULL, NULL);
+    for (int i = 0; added != NULL && i < suite->n_tests; i++) {
+        if (CU_add_test(added, suite->tests[i].name, suite->tests[i].run) == NULL) {
+            return false;
+        }
+    }
+    return added != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (int i = 0; TALLY_SUITES[i] != NULL; i++) {
+            puts(TALLY_SUITES[i]->name);
+        }
+        return 0;
+    }
+    if (CU_initialize_registry() != CUE_SUCCESS) {
+        return 2;
+    }
+    for (int i = 1; i < argc; i++) {
+        const struct tally_suite *suite = find_suite(argv[i]);
+        if (suite == NULL || !add_suite(suite)) {
+            fprintf(stderr, "no suite \"%s\"; --list shows them\n", argv[i]);
+            return 2;
+        }
+    }
+    for (int i = 0; argc == 1 && TALLY_SUITES[i] != NULL; i++) {
+        if (!add_suite(TALLY_SUITES[i])) {
+            return 2;
+        }
+    }
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    unsigned run = CU_get_number_of_tests_run();
+    CU_cleanup_registry();
+    if (run == 0) {
+        fprintf(stderr, "no test was run\n");
+        return 2;
+    }
+    return failures == 0 ? 0 : 1;
+}
