@@ -1,0 +1,46 @@
+/* encoding: how the integer levels of a quantized vector become bits, behind one vtable.
+ *
+ * FORMAT.md is the specification; both sides know dim and the grid before a message comes. */
+#ifndef TALLY_CODEC_ENCODING_H
+#define TALLY_CODEC_ENCODING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/quantizer.h"
+
+/* What a message holds, as the decoder saw it and the encoder must have. */
+struct tally_level_stats {
+    uint64_t formula_bits; /* [1]: a sign bit and |level| ones per coordinate: d + sum |level| */
+    uint64_t payload_bits; /* of the bit string, without padding */
+    uint64_t nonzeros;     /* coordinates with level != 0 */
+};
+
+struct tally_encoding {
+    const char *name; /* the job document's word for it */
+
+    /* Bytes that encode() needs for these levels, exactly. */
+    size_t (*bound)(const int32_t *levels, size_t dim);
+
+    /* Writes levels[dim] into data[capacity]. |level| <= p/2 is the caller's duty.
+     * Errors: OUT_OF_RANGE (capacity below bound()). */
+    enum tally_status (*encode)(const int32_t *levels, size_t dim, const struct tally_grid *grid,
+                                uint8_t *data, size_t capacity,
+                                struct tally_level_stats *ret_stats);
+
+    /* Reads exactly n_bytes holding payload_bits bits into levels[dim]; on failure levels are
+     * undefined. Errors: MALFORMED (too short, too long, a level above p/2, wrong padding; the
+     * message names the coordinate or the count). */
+    enum tally_status (*decode)(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                size_t dim, const struct tally_grid *grid, int32_t *levels,
+                                struct tally_level_stats *ret_stats, struct tally_error *err);
+};
+
+extern const struct tally_encoding TALLY_ENCODING_UNARY;
+
+/* NULL-terminated; its order is that of TALLY_ENCODING_NAMES. */
+extern const struct tally_encoding *const TALLY_ENCODINGS[];
+extern const char *const TALLY_ENCODING_NAMES[];
+
+#endif
