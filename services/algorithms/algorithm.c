@@ -1,0 +1,68 @@
+#include "services/algorithms/algorithm.h"
+
+#include <stdlib.h>
+
+const struct tally_algorithm *const TALLY_ALGORITHMS[] = {&TALLY_CEAL, NULL};
+const char *const TALLY_ALGORITHM_NAMES[] = {"ceal", NULL};
+
+enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
+                                     struct tally_error *err)
+{
+    *scratch = (struct tally_scratch){
+        .gradient = calloc(dim, sizeof *scratch->gradient),
+        .vector = calloc(dim, sizeof *scratch->vector),
+        .levels = calloc(dim, sizeof *scratch->levels),
+    };
+    if (scratch->gradient == NULL || scratch->vector == NULL || scratch->levels == NULL) {
+        tally_scratch_fini(scratch);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);
+    }
+    return TALLY_OK;
+}
+
+void tally_scratch_fini(struct tally_scratch *scratch)
+{
+    free(scratch->gradient);
+    free(scratch->vector);
+    free(scratch->levels);
+    *scratch = (struct tally_scratch){0};
+}
+
+enum tally_status tally_message_of_levels(const struct tally_setting *setting,
+                                          const struct tally_grid *grid, const int32_t *levels,
+                                          uint64_t clipped, struct tally_message *message,
+                                          struct tally_error *err)
+{
+    size_t n = setting->encoding->bound(levels, setting->dim);
+    message->payload.size = 0;
+    enum tally_status status = tally_buffer_reserve(&message->payload, n);
+    struct tally_level_stats stats;
+    if (status == TALLY_OK) {
+        status =
+            setting->encoding->encode(levels, setting->dim, grid, message->payload.data, n, &stats);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "a message of %zu bytes: %s", n,
+                          tally_status_info(status)->title);
+    }
+    message->payload.size = n;
+    message->grid = *grid;
+    message->bits = (struct tally_bits){.formula_bits = stats.formula_bits,
+                                        .payload_bits = stats.payload_bits,
+                                        .messages = 1,
+                                        .clipped = clipped};
+    return TALLY_OK;
+}
+
+void tally_message_fini(struct tally_message *message)
+{
+    tally_buffer_fini(&message->payload);
+}
+
+struct tally_message_view tally_message_view(const struct tally_message *message)
+{
+    return (struct tally_message_view){.payload = message->payload.data,
+                                       .n_payload = message->payload.size,
+                                       .payload_bits = message->bits.payload_bits,
+                                       .grid = message->grid};
+}

@@ -1,0 +1,145 @@
+/* algorithm: what a federated optimisation method does in one round, on both sides of the wire.
+ *
+ * One file per algorithm; services/algorithms/README.md lists papers and equations. All functions
+ * are pure: the point, the sums and the random streams come in as arguments, so that coordinator,
+ * worker and simulator share them and agree bit for bit. */
+#ifndef TALLY_SERVICES_ALGORITHMS_ALGORITHM_H
+#define TALLY_SERVICES_ALGORITHMS_ALGORITHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "codec/base/field.h"
+#include "codec/base/ledger.h"
+#include "codec/encoding.h"
+#include "codec/quantizer.h"
+#include "codec/rng.h"
+#include "services/objectives/objective.h"
+
+/* Parameters of `ceal`; the names of ALGORITHM.md section 2. */
+struct tally_ceal_params {
+    double step_size;      /* eta > 0 */
+    double sigma;          /* noise of one gradient query */
+    double delta;          /* failure probability, in (0, 1) */
+    double gamma0, phi0;   /* resolution up and down, relative */
+    double sample_scale;   /* c; theory: 40 */
+    bool log_factor;       /* theory: true */
+    int64_t first_stage;   /* j0; theory: 1 */
+    double gradient_bound; /* L; theory: 1 */
+};
+
+union tally_algorithm_params {
+    struct tally_ceal_params ceal;
+};
+
+/* What stays the same through a job. */
+struct tally_setting {
+    const union tally_algorithm_params *params;
+    uint32_t clients;  /* M */
+    size_t dim;        /* d */
+    int64_t minibatch; /* data points per gradient query */
+    struct tally_rng_key key;
+    const struct tally_encoding *encoding;
+};
+
+/* What every client does in a round. */
+struct tally_round_plan {
+    int64_t stage;          /* j */
+    int64_t samples;        /* gradient queries per client */
+    struct tally_grid grid; /* of the uplink message */
+};
+
+/* A message as it travels: bit string and its costs. */
+struct tally_message {
+    struct tally_buffer payload;
+    struct tally_bits bits; /* formula, payload, messages = 1, clipped */
+    struct tally_grid grid;
+};
+
+/* A message that came from the other side; borrowed. */
+struct tally_message_view {
+    const uint8_t *payload;
+    size_t n_payload;
+    uint64_t payload_bits;
+    struct tally_grid grid;
+};
+
+/* Scratch vectors, made once and used in every round. */
+struct tally_scratch {
+    double *gradient; /* double[dim] */
+    float *vector;    /* float[dim] */
+    int32_t *levels;  /* int32[dim] */
+};
+enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
+                                     struct tally_error *err);
+void tally_scratch_fini(struct tally_scratch *scratch);
+
+/* What the server concludes from a round. */
+struct tally_decision {
+    double norm; /* of the server's estimate */
+    bool passed; /* `broadcast` goes down and the iterate moves */
+    int64_t next_stage;
+    struct tally_message broadcast; /* meaningful if passed */
+};
+
+/* All slots required. Functions that fail leave their results unspecified but releasable. */
+struct tally_algorithm {
+    const char *name;
+    const struct tally_field *fields; /* of its params */
+    size_t n_fields;
+    union tally_algorithm_params (*defaults)(void);
+
+    int64_t (*first_stage)(const union tally_algorithm_params *params);
+
+    /* The plan of a round of `stage`. Errors: OUT_OF_RANGE (the grid would be too fine). */
+    enum tally_status (*plan)(const struct tally_setting *setting, int64_t stage,
+                              struct tally_round_plan *ret_plan, struct tally_error *err);
+
+    /* Client: queries the objective at x (double[dim]) and makes its message. Errors: NOT_FINITE
+     * (the gradient diverged), NO_MEMORY. */
+    enum tally_status (*client_step)(const struct tally_setting *setting,
+                                     const struct tally_round_plan *plan,
+                                     const struct tally_objective *objective, uint32_t client,
+                                     uint32_t round, const double *x, struct tally_scratch *scratch,
+                                     struct tally_message *message, struct tally_error *err);
+
+    /* Server: checks a message wholly, then adds it to sums (int64[dim]). Errors: MALFORMED; then
+     * nothing was added. */
+    enum tally_status (*receive)(const struct tally_setting *setting,
+                                 const struct tally_round_plan *plan,
+                                 const struct tally_message_view *message,
+                                 struct tally_scratch *scratch, int64_t *sums,
+                                 struct tally_bits *ret_bits, struct tally_error *err);
+
+    /* Server: concludes a round from the sums of `received` messages. */
+    enum tally_status (*decide)(const struct tally_setting *setting,
+                                const struct tally_round_plan *plan, const int64_t *sums,
+                                int64_t received, uint32_t round, struct tally_scratch *scratch,
+                                struct tally_decision *decision, struct tally_error *err);
+
+    /* Both sides: moves x by a broadcast. Errors: MALFORMED. */
+    enum tally_status (*apply)(const struct tally_setting *setting,
+                               const struct tally_message_view *broadcast,
+                               struct tally_scratch *scratch, double *x, struct tally_error *err);
+};
+
+extern const struct tally_algorithm TALLY_CEAL;
+
+/* NULL-terminated. */
+extern const struct tally_algorithm *const TALLY_ALGORITHMS[];
+extern const char *const TALLY_ALGORITHM_NAMES[];
+
+/* Shared by algorithms whose messages are integer levels. */
+
+/* Encodes scratch->levels on `grid` into message (its old payload is replaced). */
+enum tally_status tally_message_of_levels(const struct tally_setting *setting,
+                                          const struct tally_grid *grid, const int32_t *levels,
+                                          uint64_t clipped, struct tally_message *message,
+                                          struct tally_error *err);
+void tally_message_fini(struct tally_message *message);
+struct tally_message_view tally_message_view(const struct tally_message *message);
+
+#endif

@@ -1,0 +1,31 @@
+/* ceal: the sequences of [1] section III that set a stage's sampling and resolution.
+ *
+ *     s_j     = ceil( c sigma^2 log(16 M j^2 / delta) 4^j / (M L^2) )
+ *     tau_j   = 3 * 2^-(j+1) * L                              error of the server's estimate
+ *     B_j     = min( 5 tau_{j-1}, L )                         bound on the gradient's norm
+ *     G_j     = (4 sigma / sqrt(s_j)) (1 + sqrt( log(4 M j^2 / delta) / (2 d) ))   a client's error
+ *     gamma_j = gamma0 sigma / sqrt(s_j)                      accuracy of uplink messages
+ *     phi_j   = phi0 tau_j                                    accuracy of broadcasts
+ *
+ * Departs from [1]: scaled by L (`gradient_bound`, 1 there), c is a parameter (40 there), and the
+ * log factor of s_j can be switched off, because [1]'s own experiments cannot have had it: at j = 1
+ * it already asks for more samples than their horizon. */
+#ifndef TALLY_SERVICES_ALGORITHMS_CEAL_H
+#define TALLY_SERVICES_ALGORITHMS_CEAL_H
+
+#include "services/algorithms/algorithm.h"
+
+struct tally_ceal_stage {
+    int64_t samples;          /* s_j, at most INT64_C(1) << 53 */
+    double threshold;         /* tau_j */
+    double gradient_bound;    /* B_j */
+    double client_error;      /* G_j */
+    double uplink_accuracy;   /* gamma_j */
+    double downlink_accuracy; /* phi_j */
+};
+
+/* The sequences at stage j >= 1 for M clients in d dimensions. */
+struct tally_ceal_stage tally_ceal_stage(const struct tally_ceal_params *params, uint32_t clients,
+                                         size_t dim, int64_t stage);
+
+#endif

@@ -1,0 +1,255 @@
+#include "services/document/document.h"
+
+#include <string.h>
+
+static size_t n_names(const char *const *names)
+{
+    size_t n = 0;
+    while (names[n] != NULL) {
+        n++;
+    }
+    return n;
+}
+
+/* Borrows member `key` if it is an object. */
+static enum tally_status get_object(const struct tally_json *parent, const char *key,
+                                    const struct tally_json **ret_object, struct tally_error *err)
+{
+    const struct tally_json *object = tally_json_get(parent, key);
+    if (object == NULL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, key, "%s is missing", key);
+    }
+    if (!tally_json_is_object(object)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, key, "%s must be an object", key);
+    }
+    *ret_object = object;
+    return TALLY_OK;
+}
+
+/* Reads the "type" of an object as an index into names. */
+static enum tally_status get_type(const struct tally_json *object, const char *const *names,
+                                  int *ret_type, struct tally_error *err)
+{
+    const struct tally_field field = {
+        .name = "type", .kind = TALLY_FIELD_CHOICE, .required = true, .choices = names};
+    const char *type = tally_json_get_text(object, "type");
+    for (size_t i = 0; type != NULL && i < n_names(names); i++) {
+        if (strcmp(names[i], type) == 0) {
+            *ret_type = (int)i;
+            return TALLY_OK;
+        }
+    }
+    /* Not one of them: let the field reader say so in its words. */
+    const struct tally_json *value = tally_json_get(object, "type");
+    struct tally_json *alone = tally_json_object();
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (alone != NULL && (value == NULL || tally_json_set(alone, "type", tally_json_copy(value)))) {
+        status = tally_json_read_fields(alone, &field, 1, NULL, ret_type, err);
+    }
+    tally_json_free(alone);
+    return status;
+}
+
+static enum tally_status read_algorithm(const struct tally_json *document,
+                                        struct tally_job_spec *spec, struct tally_error *err)
+{
+    static const char *const others[] = {"type", NULL};
+    const struct tally_json *object = NULL;
+    enum tally_status status = get_object(document, "algorithm", &object, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = get_type(object, TALLY_ALGORITHM_NAMES, &spec->algorithm, err);
+    if (status == TALLY_OK) {
+        const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+        spec->params = algorithm->defaults();
+        status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
+                                        &spec->params, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "algorithm");
+    }
+    return status;
+}
+
+static enum tally_status read_data(const struct tally_json *objective, struct tally_data_spec *data,
+                                   struct tally_error *err)
+{
+    static const char *const others[] = {"type", NULL};
+    const struct tally_json *object = NULL;
+    enum tally_status status = get_object(objective, "data", &object, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = get_type(object, TALLY_DATA_NAMES, &data->type, err);
+    if (status == TALLY_OK) {
+        status = tally_json_read_fields(object, TALLY_SYNTHETIC_LINEAR_FIELDS,
+                                        TALLY_N_SYNTHETIC_LINEAR_FIELDS, others,
+                                        &data->synthetic_linear, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "data");
+    }
+    return status;
+}
+
+static enum tally_status read_objective(const struct tally_json *document,
+                                        struct tally_objective_spec *spec, struct tally_error *err)
+{
+    static const char *const others[] = {"type", "data", NULL};
+    const struct tally_json *object = NULL;
+    enum tally_status status = get_object(document, "objective", &object, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_json_read_fields(object, NULL, 0, others, NULL, err);
+    if (status == TALLY_OK) {
+        status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_data(object, &spec->data, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "objective");
+    }
+    return status;
+}
+
+/* Reads an optional object made of plain fields. */
+static enum tally_status read_optional(const struct tally_json *document, const char *key,
+                                       const struct tally_field *fields, size_t n_fields,
+                                       void *ret_struct, struct tally_error *err)
+{
+    if (tally_json_get(document, key) == NULL) {
+        return TALLY_OK;
+    }
+    const struct tally_json *object = NULL;
+    enum tally_status status = get_object(document, key, &object, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_json_read_fields(object, fields, n_fields, NULL, ret_struct, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, key);
+    }
+    return status;
+}
+
+static enum tally_status check_reference(const struct tally_json *document,
+                                         const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_json *reference = tally_json_get(document, "reference");
+    bool has_value = reference != NULL && tally_json_get(reference, "value") != NULL;
+    bool needs_value = spec->reference.type == TALLY_REFERENCE_VALUE;
+    if (has_value == needs_value) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.value", "reference of type %s %s",
+                      TALLY_REFERENCE_NAMES[spec->reference.type],
+                      needs_value ? "needs a value" : "takes no value");
+}
+
+static enum tally_status read_document(const struct tally_json *document,
+                                       struct tally_job_spec *spec, struct tally_error *err)
+{
+    static const char *const others[] = {"algorithm", "objective", "initial_point", "reference",
+                                         NULL};
+    enum tally_status status =
+        tally_json_read_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, others, spec, err);
+    if (status == TALLY_OK) {
+        status = read_algorithm(document, spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_objective(document, &spec->objective, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "initial_point", TALLY_INITIAL_POINT_FIELDS,
+                               TALLY_N_INITIAL_POINT_FIELDS, &spec->initial_point, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
+                               TALLY_N_REFERENCE_FIELDS, &spec->reference, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_reference(document, spec, err);
+    }
+    if (status == TALLY_OK) {
+        spec->quorum = spec->quorum == 0 ? spec->clients : spec->quorum;
+        status = tally_job_spec_validate(spec, err);
+    }
+    return status;
+}
+
+enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
+                                       struct tally_error *err)
+{
+    struct tally_json *document;
+    enum tally_status status = tally_json_parse(text, n, &document, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_job_spec spec = tally_job_spec_default();
+    status = read_document(document, &spec, err);
+    tally_json_free(document);
+    if (status == TALLY_OK) {
+        *ret_spec = spec;
+    }
+    return status;
+}
+
+/* An object that starts with its type. */
+static struct tally_json *typed(const char *type, const struct tally_field *fields, size_t n_fields,
+                                const void *from)
+{
+    struct tally_json *object = tally_json_object();
+    bool ok = object != NULL && tally_json_set_text(object, "type", type) &&
+              tally_json_write_fields(object, fields, n_fields, from);
+    if (!ok) {
+        tally_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+static struct tally_json *objective_of(const struct tally_objective_spec *spec)
+{
+    struct tally_json *object = typed(TALLY_OBJECTIVE_NAMES[spec->type], NULL, 0, NULL);
+    struct tally_json *data =
+        typed(TALLY_DATA_NAMES[spec->data.type], TALLY_SYNTHETIC_LINEAR_FIELDS,
+              TALLY_N_SYNTHETIC_LINEAR_FIELDS, &spec->data.synthetic_linear);
+    if (object == NULL || !tally_json_set(object, "data", data)) {
+        tally_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+struct tally_json *tally_document_of(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
+    struct tally_json *document = tally_json_object();
+    struct tally_json *parts[] = {
+        typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params),
+        objective_of(&spec->objective),
+        typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], TALLY_INITIAL_POINT_FIELDS + 1,
+              TALLY_N_INITIAL_POINT_FIELDS - 1, &spec->initial_point),
+        typed(TALLY_REFERENCE_NAMES[spec->reference.type], TALLY_REFERENCE_FIELDS + 1,
+              has_value ? TALLY_N_REFERENCE_FIELDS - 1 : 0, &spec->reference),
+    };
+    static const char *const keys[] = {"algorithm", "objective", "initial_point", "reference"};
+    bool ok = document != NULL &&
+              tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (ok) {
+            ok = tally_json_set(document, keys[i], parts[i]);
+        } else {
+            tally_json_free(parts[i]);
+        }
+    }
+    if (!ok) {
+        tally_json_free(document);
+        return NULL;
+    }
+    return document;
+}

@@ -1,0 +1,22 @@
+/* document: the job document (ARCHITECTURE.md section 4) as JSON, to and from struct
+ * tally_job_spec. */
+#ifndef TALLY_SERVICES_DOCUMENT_DOCUMENT_H
+#define TALLY_SERVICES_DOCUMENT_DOCUMENT_H
+
+#include <stddef.h>
+
+#include "api/json.h"
+#include "codec/base/error.h"
+#include "services/job/spec.h"
+
+/* Reads and validates n bytes of JSON. Errors: MALFORMED (no JSON), INVALID_ARGUMENT and
+ * OUT_OF_RANGE with the path of the field in err->field and its limits in the message, NO_MEMORY.
+ */
+enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
+                                       struct tally_error *err);
+
+/* The complete document of a spec, defaults written out, so that a stored job does not change its
+ * meaning when a later version changes a default. NULL when memory ran out. */
+struct tally_json *tally_document_of(const struct tally_job_spec *spec);
+
+#endif

@@ -1,0 +1,592 @@
+#include "services/job/job.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/checksum.h"
+#include "services/job/lifecycle.h"
+
+enum { N_BROADCASTS = 16 }; /* kept for clients that are a little behind */
+
+/* Telemetry of one update. */
+static const uint64_t LOSS_BITS = 64;    /* a float64 */
+static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
+
+/* What the engine remembers of a client: its last accepted message, to recognise it again. */
+struct client {
+    int64_t round; /* 0 = none yet */
+    uint64_t digest;
+    uint64_t formula_bits, payload_bits;
+    double loss; /* of the open round */
+};
+
+struct tally_job {
+    struct tally_job_spec spec;
+    struct tally_setting setting;
+    const struct tally_algorithm *algorithm;
+    enum tally_job_status status;
+    char reason[384];
+    struct tally_progress progress;
+    double *x; /* double[dim] */
+
+    struct tally_job_round open;
+    int64_t *sums; /* int64[dim], of the open round */
+    struct tally_bits received_bits;
+    uint64_t telemetry_bits;
+    struct client *clients; /* [M] */
+
+    struct tally_scratch scratch;
+    struct tally_decision decision;
+    struct tally_message broadcasts[N_BROADCASTS]; /* that led to iterate k at k % N_BROADCASTS */
+    int64_t oldest_broadcast;                      /* iterate of the oldest one kept */
+};
+
+static uint64_t point_checksum(const struct tally_job *job)
+{
+    return tally_checksum64(job->x, job->setting.dim * sizeof *job->x);
+}
+
+static void check_invariants(const struct tally_job *job)
+{
+    const struct tally_progress *progress = &job->progress;
+    assert(progress->time_step >= 0 && progress->time_step <= job->spec.horizon);
+    assert(job->open.received >= 0 && job->open.received <= job->spec.clients);
+    assert(progress->round >= 0 && progress->iterate >= 1);
+    assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon);
+    (void)progress;
+}
+
+static enum tally_status move(struct tally_job *job, enum tally_job_event event,
+                              struct tally_error *err)
+{
+    enum tally_status status = tally_job_move(&job->status, event, err);
+    check_invariants(job);
+    return status;
+}
+
+/* The job cannot go on, for the reason in `why`. */
+static void fail_with(struct tally_job *job, const struct tally_error *why)
+{
+    snprintf(job->reason, sizeof job->reason, "%s", why->message);
+    move(job, TALLY_EVENT_FAIL, NULL);
+}
+
+void tally_job_free(struct tally_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+    free(job->x);
+    free(job->sums);
+    free(job->clients);
+    tally_scratch_fini(&job->scratch);
+    tally_message_fini(&job->decision.broadcast);
+    for (int i = 0; i < N_BROADCASTS; i++) {
+        tally_message_fini(&job->broadcasts[i]);
+    }
+    free(job);
+}
+
+enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
+                                struct tally_error *err)
+{
+    struct tally_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job");
+    }
+    job->spec = *spec;
+    job->setting = tally_job_spec_setting(&job->spec);
+    job->algorithm = tally_job_spec_algorithm(spec);
+    size_t dim = job->setting.dim;
+    job->x = calloc(dim, sizeof *job->x);
+    job->sums = calloc(dim, sizeof *job->sums);
+    job->clients = calloc((size_t)spec->clients, sizeof *job->clients);
+    enum tally_status status = tally_scratch_init(&job->scratch, dim, err);
+    if (status != TALLY_OK || job->x == NULL || job->sums == NULL || job->clients == NULL) {
+        tally_job_free(job);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
+    }
+    tally_job_spec_initial_point(&job->spec, job->x);
+    job->progress.iterate = 1;
+    job->progress.stage = job->algorithm->first_stage(&spec->params);
+    job->progress.x_checksum = point_checksum(job);
+    job->oldest_broadcast = 2;
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+/* Rounds. */
+
+static void add_record(struct tally_job *job, struct tally_round_record *record,
+                       struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    progress->round++;
+    progress->time_step += record->samples;
+    progress->cumulative_regret +=
+        (double)(record->samples * job->spec.clients) * (progress->loss - progress->f_star);
+    tally_ledger_add(&progress->bits, &record->bits);
+    record->round = progress->round;
+    record->time_step = progress->time_step;
+    record->loss = progress->loss;
+    record->cumulative_regret = progress->cumulative_regret;
+    if (outcome != NULL) {
+        outcome->records[outcome->n_records++] = *record;
+    }
+    check_invariants(job);
+}
+
+/* Round (k, j) would pass T: what is left of the horizon counts in the regret, nothing is sent. */
+static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_round_record record = {.iterate = progress->iterate,
+                                        .stage = progress->stage,
+                                        .samples = job->spec.horizon - progress->time_step,
+                                        .cut = true};
+    record.bits.telemetry_bits = job->telemetry_bits;
+    add_record(job, &record, outcome);
+    job->open = (struct tally_job_round){0};
+    move(job, TALLY_EVENT_COMPLETE, NULL);
+}
+
+/* Opens the round after the closed ones, or ends the job. */
+static void open_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    memset(job->sums, 0, job->setting.dim * sizeof *job->sums);
+    job->received_bits = (struct tally_bits){0};
+    job->telemetry_bits = 0;
+    job->open = (struct tally_job_round){.round = progress->round + 1,
+                                         .iterate = progress->iterate,
+                                         .evaluate = !progress->has_loss};
+    int64_t left = job->spec.horizon - progress->time_step;
+    if (left == 0) {
+        move(job, TALLY_EVENT_COMPLETE, NULL);
+        return;
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    if (job->algorithm->plan(&job->setting, progress->stage, &job->open.plan, &why) != TALLY_OK) {
+        fail_with(job, &why);
+        return;
+    }
+    if (job->open.plan.samples > left) {
+        job->open.plan.samples = 0;
+        if (progress->has_loss) {
+            cut_at_horizon(job, outcome);
+        }
+    }
+    check_invariants(job);
+}
+
+static void keep_broadcast(struct tally_job *job)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_message *slot = &job->broadcasts[progress->iterate % N_BROADCASTS];
+    struct tally_message old = *slot;
+    *slot = job->decision.broadcast;
+    job->decision.broadcast = old; /* its buffer is used again */
+    if (progress->iterate - job->oldest_broadcast >= N_BROADCASTS) {
+        job->oldest_broadcast = progress->iterate - N_BROADCASTS + 1;
+    }
+}
+
+/* The server takes its own broadcast like every client, from the encoded message. */
+static enum tally_status take_broadcast(struct tally_job *job, struct tally_round_record *record,
+                                        struct tally_error *err)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_message_view view = tally_message_view(&job->decision.broadcast);
+    enum tally_status status =
+        job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    record->bits.downlink = job->decision.broadcast.bits;
+    record->bits.delivered_payload_bits =
+        job->decision.broadcast.bits.payload_bits * job->setting.clients;
+    progress->iterate++;
+    progress->has_loss = false;
+    progress->x_checksum = point_checksum(job);
+    keep_broadcast(job);
+    return TALLY_OK;
+}
+
+static void take_losses(struct tally_job *job)
+{
+    if (!job->open.evaluate) {
+        return;
+    }
+    double sum = 0;
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        sum += job->clients[m].loss;
+    }
+    job->progress.loss = sum / (double)job->spec.clients;
+    job->progress.has_loss = true;
+}
+
+static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_error why = TALLY_ERROR_INIT;
+    take_losses(job);
+    if (job->open.plan.samples == 0) {
+        cut_at_horizon(job, outcome);
+        return;
+    }
+    job->decision.passed = false;
+    job->decision.norm = 0;
+    enum tally_status status =
+        job->algorithm->decide(&job->setting, &job->open.plan, job->sums, job->open.received,
+                               (uint32_t)job->open.round, &job->scratch, &job->decision, &why);
+    struct tally_round_record record = {.iterate = job->open.iterate,
+                                        .stage = job->open.plan.stage,
+                                        .samples = job->open.plan.samples,
+                                        .received = job->open.received,
+                                        .norm = job->decision.norm,
+                                        .passed = job->decision.passed};
+    record.bits.uplink = job->received_bits;
+    record.bits.telemetry_bits = job->telemetry_bits;
+    record.bits.control_bits = !job->decision.passed;
+    double loss = job->progress.loss;
+    if (status == TALLY_OK && job->decision.passed) {
+        status = take_broadcast(job, &record, &why);
+    }
+    job->progress.loss = loss; /* of the point that the round queried */
+    if (status != TALLY_OK) {
+        fail_with(job, &why);
+        return;
+    }
+    job->progress.stage = job->decision.next_stage;
+    add_record(job, &record, outcome);
+    open_round(job, outcome);
+}
+
+/* Messages. */
+
+static uint64_t digest_of(const struct tally_job_update *update)
+{
+    struct {
+        uint64_t payload_bits, clipped, has_loss;
+        double loss;
+    } rest = {update->payload_bits, update->clipped, update->has_loss,
+              update->has_loss ? update->loss : 0};
+    uint64_t sum = tally_checksum64(update->payload, update->n_payload);
+    return tally_checksum64_more(sum, &rest, sizeof rest);
+}
+
+/* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
+static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
+                               uint64_t digest, struct tally_job_outcome *outcome,
+                               struct tally_error *err)
+{
+    if (update->client >= job->setting.clients) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
+                          update->client, job->setting.clients - 1);
+    }
+    const struct client *client = &job->clients[update->client];
+    if (client->round != 0 && client->round == update->round) {
+        if (client->digest != digest) {
+            return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
+                              "client %u has sent another message for round %lld", update->client,
+                              (long long)update->round);
+        }
+        outcome->duplicate = true;
+        outcome->bits = (struct tally_bits){.formula_bits = client->formula_bits,
+                                            .payload_bits = client->payload_bits,
+                                            .messages = client->payload_bits != 0,
+                                            .clipped = update->clipped}; /* in the digest */
+        return TALLY_OK;
+    }
+    bool open = job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
+    if (!open) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
+                          tally_job_status_name(job->status));
+    }
+    if (update->round != job->open.round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
+                          "round %lld is not open, round %lld is", (long long)update->round,
+                          (long long)job->open.round);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_telemetry(const struct tally_job *job,
+                                         const struct tally_job_update *update,
+                                         struct tally_error *err)
+{
+    if (update->has_loss != job->open.evaluate) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s a loss",
+                          (long long)update->round, job->open.evaluate ? "needs" : "takes no");
+    }
+    if (update->has_loss && !isfinite(update->loss)) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "the loss is not finite");
+    }
+    if (update->clipped > job->setting.dim) {
+        return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
+                          update->clipped, job->setting.dim);
+    }
+    return TALLY_OK;
+}
+
+/* Checks the message and adds it to the sums. */
+static enum tally_status take_message(struct tally_job *job, const struct tally_job_update *update,
+                                      struct tally_bits *ret_bits, struct tally_error *err)
+{
+    if (job->open.plan.samples == 0) {
+        if (update->n_payload != 0 || update->payload_bits != 0 || update->clipped != 0) {
+            return tally_fail(err, TALLY_MALFORMED, "payload",
+                              "round %lld takes no gradient message", (long long)update->round);
+        }
+        *ret_bits = (struct tally_bits){0};
+        return TALLY_OK;
+    }
+    struct tally_message_view view = {.payload = update->payload,
+                                      .n_payload = update->n_payload,
+                                      .payload_bits = update->payload_bits,
+                                      .grid = job->open.plan.grid};
+    enum tally_status status = job->algorithm->receive(&job->setting, &job->open.plan, &view,
+                                                       &job->scratch, job->sums, ret_bits, err);
+    ret_bits->clipped = update->clipped;
+    return status;
+}
+
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    uint64_t digest = digest_of(update);
+    struct tally_job_outcome *outcome = ret_outcome;
+    *outcome = (struct tally_job_outcome){0};
+    enum tally_status status = admit(job, update, digest, outcome, err);
+    if (status != TALLY_OK || outcome->duplicate) {
+        return status;
+    }
+    status = check_telemetry(job, update, err);
+    if (status == TALLY_OK) {
+        status = take_message(job, update, &outcome->bits, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    job->clients[update->client] = (struct client){.round = update->round,
+                                                   .digest = digest,
+                                                   .formula_bits = outcome->bits.formula_bits,
+                                                   .payload_bits = outcome->bits.payload_bits,
+                                                   .loss = update->loss};
+    tally_bits_add(&job->received_bits, &outcome->bits);
+    job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
+    job->telemetry_bits += job->open.plan.samples != 0 ? CLIPPED_BITS : 0;
+    job->open.received++;
+    check_invariants(job);
+    if (job->open.received == job->spec.clients) {
+        close_round(job, outcome);
+    }
+    return TALLY_OK;
+}
+
+/* Events. */
+
+enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err)
+{
+    enum tally_status status = move(job, TALLY_EVENT_START, err);
+    if (status == TALLY_OK) {
+        job->progress.f_star = f_star;
+        job->progress.has_f_star = true;
+        open_round(job, NULL);
+    }
+    return status;
+}
+
+enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err)
+{
+    return move(job, TALLY_EVENT_PAUSE, err);
+}
+
+enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err)
+{
+    return move(job, TALLY_EVENT_RESUME, err);
+}
+
+enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err)
+{
+    return move(job, TALLY_EVENT_CANCEL, err);
+}
+
+enum tally_status tally_job_fail(struct tally_job *job, const char *reason, struct tally_error *err)
+{
+    enum tally_status status = move(job, TALLY_EVENT_FAIL, err);
+    if (status == TALLY_OK) {
+        snprintf(job->reason, sizeof job->reason, "%s", reason);
+    }
+    return status;
+}
+
+/* Looking at it. */
+
+enum tally_job_status tally_job_status(const struct tally_job *job)
+{
+    return job->status;
+}
+
+const char *tally_job_reason(const struct tally_job *job)
+{
+    return job->reason;
+}
+
+const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job)
+{
+    return &job->spec;
+}
+
+const struct tally_progress *tally_job_progress(const struct tally_job *job)
+{
+    return &job->progress;
+}
+
+const double *tally_job_point(const struct tally_job *job, size_t *ret_dim)
+{
+    *ret_dim = job->setting.dim;
+    return job->x;
+}
+
+const struct tally_job_round *tally_job_open_round(const struct tally_job *job)
+{
+    return &job->open;
+}
+
+bool tally_job_has_received(const struct tally_job *job, uint32_t client)
+{
+    return job->clients[client].round == job->open.round;
+}
+
+const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate)
+{
+    bool kept = iterate >= job->oldest_broadcast && iterate <= job->progress.iterate;
+    return kept ? &job->broadcasts[iterate % N_BROADCASTS] : NULL;
+}
+
+/* Saving. The bytes: version, dim, clients (3 x u32 and 4 bytes of zero), x, then per client round,
+ * digest, formula and payload bits, last tally_checksum64 of all that; in the machine's
+ * little-endian order. */
+
+enum {
+    STATE_VERSION = 1,
+    STATE_HEADER_BYTES = 16,
+    STATE_CLIENT_BYTES = 32,
+    STATE_CHECKSUM_BYTES = 8
+};
+
+enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out)
+{
+    const uint32_t header[4] = {STATE_VERSION, (uint32_t)job->setting.dim, job->setting.clients, 0};
+    const size_t start = out->size;
+    enum tally_status status = tally_buffer_append(out, header, sizeof header);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(out, job->x, job->setting.dim * sizeof *job->x);
+    }
+    for (uint32_t m = 0; status == TALLY_OK && m < job->setting.clients; m++) {
+        const struct client *client = &job->clients[m];
+        const uint64_t words[4] = {(uint64_t)client->round, client->digest, client->formula_bits,
+                                   client->payload_bits};
+        status = tally_buffer_append(out, words, sizeof words);
+    }
+    if (status == TALLY_OK) {
+        const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
+        status = tally_buffer_append(out, &checksum, sizeof checksum);
+    }
+    return status;
+}
+
+static enum tally_status load_state(struct tally_job *job, const uint8_t *state, size_t n,
+                                    struct tally_error *err)
+{
+    const size_t x_bytes = job->setting.dim * sizeof *job->x;
+    const size_t body =
+        STATE_HEADER_BYTES + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES;
+    uint32_t header[4] = {0};
+    if (n == body + STATE_CHECKSUM_BYTES) {
+        memcpy(header, state, sizeof header);
+    }
+    if (header[0] != STATE_VERSION || header[1] != job->setting.dim ||
+        header[2] != job->setting.clients) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "stored state of %zu bytes does not fit the job", n);
+    }
+    uint64_t checksum;
+    memcpy(&checksum, state + body, sizeof checksum);
+    if (checksum != tally_checksum64(state, body)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state has another checksum");
+    }
+    memcpy(job->x, state + STATE_HEADER_BYTES, x_bytes);
+    const uint8_t *at = state + STATE_HEADER_BYTES + x_bytes;
+    for (uint32_t m = 0; m < job->setting.clients; m++, at += STATE_CLIENT_BYTES) {
+        uint64_t words[4];
+        memcpy(words, at, sizeof words);
+        job->clients[m] = (struct client){.round = (int64_t)words[0],
+                                          .digest = words[1],
+                                          .formula_bits = words[2],
+                                          .payload_bits = words[3]};
+    }
+    return TALLY_OK;
+}
+
+/* Whether a stored progress can be one of this job. */
+static bool progress_fits(const struct tally_job *job, const struct tally_progress *progress,
+                          bool has_state)
+{
+    bool open = job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
+    bool complete = job->status == TALLY_JOB_COMPLETED;
+    return progress->round >= 0 && progress->time_step >= 0 &&
+           progress->time_step <= job->spec.horizon && (!open || progress->has_f_star) &&
+           (!complete || progress->time_step == job->spec.horizon) &&
+           (has_state ? progress->iterate >= 1 : progress->round == 0);
+}
+
+/* The updates of the open round come again one by one, so those it had are forgotten. */
+static void reopen_round(struct tally_job *job)
+{
+    for (uint32_t m = 0; m < job->setting.clients; m++) {
+        if (job->clients[m].round > job->progress.round) {
+            job->clients[m] = (struct client){0};
+        }
+    }
+    open_round(job, NULL);
+}
+
+enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
+                                    const struct tally_progress *progress, const uint8_t *state,
+                                    size_t n, struct tally_job **ret_job, struct tally_error *err)
+{
+    struct tally_job *job;
+    enum tally_status result = tally_job_new(spec, &job, err);
+    if (result != TALLY_OK) {
+        return result;
+    }
+    job->status = status;
+    if (!progress_fits(job, progress, n > 0)) {
+        result = tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "stored progress (round %lld, time step %lld) does not fit the job",
+                            (long long)progress->round, (long long)progress->time_step);
+    } else if (n > 0) {
+        job->progress = *progress;
+        job->oldest_broadcast = progress->iterate + 1;
+        result = load_state(job, state, n, err);
+    } else { /* before the first round closed: the initial point */
+        job->progress.f_star = progress->f_star;
+        job->progress.has_f_star = progress->has_f_star;
+    }
+    if (result == TALLY_OK && job->progress.x_checksum != point_checksum(job)) {
+        result = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point has another checksum");
+    }
+    if (result != TALLY_OK) {
+        tally_job_free(job);
+        return result;
+    }
+    if (status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED) {
+        reopen_round(job);
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}

@@ -1,0 +1,113 @@
+/* job: the round engine, a pure state machine. No sockets, clock, files or threads.
+ *
+ * The host feeds it events (start, receive, pause, ...), each of which returns at once, and reads
+ * from it what to do: hand out tasks, send broadcasts, persist records, finish. Coordinator,
+ * simulator and fault tests are three hosts of the same engine; the same job and seed give the same
+ * bits in all.
+ *
+ *     queued --start--> running --(horizon reached)--> completed
+ *               pause | ^ resume        | fail             cancel: from any that is not final
+ *                     v |               v
+ *                    paused          failed
+ *
+ * The server sums integer levels (int64 per coordinate): exact, associative, so neither the order
+ * of arrival nor who did the summing matters. Losses are kept per client and averaged in client
+ * order when the round closes.
+ *
+ * Invariants, checked at every move: 0 <= time_step <= horizon; received <= clients; a message is
+ * counted once per (round, client); ledger = sum of the records; x_checksum is that of x. */
+#ifndef TALLY_SERVICES_JOB_JOB_H
+#define TALLY_SERVICES_JOB_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "codec/base/record.h"
+#include "services/algorithms/algorithm.h"
+#include "services/job/spec.h"
+
+struct tally_job;
+
+/* A new job in status queued; the spec is copied and must be valid. Errors: NO_MEMORY. */
+enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
+                                struct tally_error *err);
+void tally_job_free(struct tally_job *job);
+
+/* What must be kept to go on after a crash: status and progress (plain data) and the state bytes.
+ * The updates of the open round are kept one by one and received again after the restore. */
+enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
+/* A job as it was when saved. n = 0 if no round has closed yet; then only f(x*) is taken from
+ * progress. Errors: DATA_LOSS (the bytes are damaged or do not fit the spec or progress),
+ * NO_MEMORY. */
+enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
+                                    const struct tally_progress *progress, const uint8_t *state,
+                                    size_t n, struct tally_job **ret_job, struct tally_error *err);
+
+/* Events. */
+
+/* f(x*) is known and the clients are there: the first round opens. Errors: FAILED_PRECONDITION. */
+enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
+/* Errors: FAILED_PRECONDITION, naming the present status. */
+enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
+enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
+enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
+/* Something outside the engine makes the job impossible. */
+enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
+                                 struct tally_error *err);
+
+/* One client's message of one round. */
+struct tally_job_update {
+    int64_t round;
+    uint32_t client;
+    const uint8_t *payload;
+    size_t n_payload;
+    uint64_t payload_bits;
+    uint32_t clipped;
+    bool has_loss;
+    double loss;
+};
+
+/* What receiving it led to. */
+struct tally_job_outcome {
+    struct tally_bits bits; /* of the message; also for a duplicate */
+    bool duplicate;         /* had been received already: nothing changed, nothing to persist */
+    int n_records;          /* rounds that closed: 0, 1, or 2 when the horizon cut the next one */
+    struct tally_round_record records[2];
+};
+
+/* Takes a message in a running or paused job. When it is the last one of the round, the round
+ * closes (ret_outcome->n_records > 0) and the next one opens or the job completes; if the algorithm
+ * cannot go on, the job fails (status and reason tell). Errors, after which nothing has changed:
+ * FAILED_PRECONDITION (job not open, or another round is), ALREADY_EXISTS (this client sent other
+ * bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload or loss). */
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+                                    struct tally_job_outcome *ret_outcome, struct tally_error *err);
+
+/* Looking at it. */
+
+enum tally_job_status tally_job_status(const struct tally_job *job);
+const char *tally_job_reason(const struct tally_job *job); /* why it failed; "" otherwise */
+const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
+const struct tally_progress *tally_job_progress(const struct tally_job *job);
+/* The present point, double[dim]; borrowed until the next event. */
+const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
+
+/* The open round; meaningful while running or paused. */
+struct tally_job_round {
+    int64_t round;
+    int64_t iterate;
+    struct tally_round_plan plan; /* samples 0: no gradient message, only what evaluate asks */
+    bool evaluate;                /* clients report their local loss */
+    int64_t received;             /* clients that have answered */
+};
+const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
+bool tally_job_has_received(const struct tally_job *job, uint32_t client);
+
+/* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
+ * last few; a client that is further behind takes the point itself. */
+const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
+
+#endif

@@ -1,0 +1,22 @@
+/* lifecycle: which status a job goes to on which event, as one table. */
+#ifndef TALLY_SERVICES_JOB_LIFECYCLE_H
+#define TALLY_SERVICES_JOB_LIFECYCLE_H
+
+#include "codec/base/error.h"
+#include "codec/base/record.h"
+
+enum tally_job_event {
+    TALLY_EVENT_START,
+    TALLY_EVENT_PAUSE,
+    TALLY_EVENT_RESUME,
+    TALLY_EVENT_COMPLETE,
+    TALLY_EVENT_FAIL,
+    TALLY_EVENT_CANCEL,
+    TALLY_N_JOB_EVENTS
+};
+
+/* Moves *status. Errors: FAILED_PRECONDITION (names the status and the event); then it stays. */
+enum tally_status tally_job_move(enum tally_job_status *status, enum tally_job_event event,
+                                 struct tally_error *err);
+
+#endif

@@ -1,0 +1,23 @@
+/* local: a whole job in one process: the engine, one replica, no network. `tally simulate`. */
+#ifndef TALLY_SERVICES_JOB_LOCAL_H
+#define TALLY_SERVICES_JOB_LOCAL_H
+
+#include "services/job/job.h"
+
+/* Called after every closed round; returning false stops the run (CANCELLED). */
+typedef bool tally_local_round_fn(void *context, const struct tally_job *job,
+                                  const struct tally_round_record *record);
+
+/* Runs a valid spec to its end. On success *ret_job is completed or failed and the caller's to
+ * free. `each` may be NULL. Errors: NO_MEMORY, FAILED_PRECONDITION (f(x*) cannot be solved),
+ * CANCELLED. */
+enum tally_status tally_local_run(const struct tally_job_spec *spec, tally_local_round_fn *each,
+                                  void *context, struct tally_job **ret_job,
+                                  struct tally_error *err);
+
+/* f(x*) as the spec's reference says. Errors: as tally_objective_minimum(). */
+enum tally_status tally_local_reference(const struct tally_job_spec *spec,
+                                        const struct tally_objective *objective, double *ret_f_star,
+                                        struct tally_error *err);
+
+#endif

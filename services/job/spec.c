@@ -1,0 +1,166 @@
+#include "services/job/spec.h"
+
+#include <math.h>
+
+#define JOB(member) offsetof(struct tally_job_spec, member)
+
+const struct tally_field TALLY_JOB_FIELDS[] = {
+    {.name = "name",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = JOB(name),
+     .capacity = sizeof((struct tally_job_spec *)0)->name,
+     .doc = "free text for people"},
+    {.name = "clients",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(clients),
+     .required = true,
+     .min = 1,
+     .max = TALLY_MAX_CLIENTS,
+     .doc = "number of clients M"},
+    {.name = "horizon",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(horizon),
+     .required = true,
+     .min = 1,
+     .max = INT32_MAX,
+     .doc = "time steps T: gradient queries per client"},
+    {.name = "minibatch",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(minibatch),
+     .min = 1,
+     .max = 1000000,
+     .doc = "data points per gradient query"},
+    {.name = "seed",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(seed),
+     .min = 0,
+     .max = 9007199254740991, /* 2^53 - 1: what every JSON reader keeps exact */
+     .doc = "of all randomness of the job"},
+    {.name = "encoding",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = JOB(encoding),
+     .choices = TALLY_ENCODING_NAMES,
+     .doc = "how levels become bits"},
+    {.name = "quorum",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(quorum),
+     .min = 1,
+     .max = TALLY_MAX_CLIENTS,
+     .doc = "clients that a round waits for"},
+    {.name = "round_deadline_ms",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(round_deadline_ms),
+     .min = 0,
+     .max = 86400000,
+     .doc = "after it, a waiting round is reported; 0 = never"},
+};
+const size_t TALLY_N_JOB_FIELDS = sizeof TALLY_JOB_FIELDS / sizeof TALLY_JOB_FIELDS[0];
+
+const char *const TALLY_INITIAL_POINT_NAMES[] = {"zeros", "random_sphere", NULL};
+const struct tally_field TALLY_INITIAL_POINT_FIELDS[] = {
+    {.name = "type",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = offsetof(struct tally_initial_point, type),
+     .required = true,
+     .choices = TALLY_INITIAL_POINT_NAMES,
+     .doc = "how x^(1) is chosen"},
+    {.name = "radius",
+     .kind = TALLY_FIELD_REAL,
+     .offset = offsetof(struct tally_initial_point, radius),
+     .min = 0,
+     .max = 1e9,
+     .doc = "norm of x^(1)"},
+};
+const size_t TALLY_N_INITIAL_POINT_FIELDS =
+    sizeof TALLY_INITIAL_POINT_FIELDS / sizeof TALLY_INITIAL_POINT_FIELDS[0];
+
+const char *const TALLY_REFERENCE_NAMES[] = {"solve", "value", NULL};
+const struct tally_field TALLY_REFERENCE_FIELDS[] = {
+    {.name = "type",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = offsetof(struct tally_reference, type),
+     .required = true,
+     .choices = TALLY_REFERENCE_NAMES,
+     .doc = "where f(x*) comes from"},
+    {.name = "value",
+     .kind = TALLY_FIELD_REAL,
+     .offset = offsetof(struct tally_reference, value),
+     .min = -1e300,
+     .max = 1e300,
+     .doc = "f(x*) itself"},
+};
+const size_t TALLY_N_REFERENCE_FIELDS =
+    sizeof TALLY_REFERENCE_FIELDS / sizeof TALLY_REFERENCE_FIELDS[0];
+
+struct tally_job_spec tally_job_spec_default(void)
+{
+    return (struct tally_job_spec){
+        .objective = tally_objective_spec_default(),
+        .minibatch = 1,
+        .initial_point = {.type = TALLY_INITIAL_ZEROS, .radius = 1},
+        .reference = {.type = TALLY_REFERENCE_SOLVE},
+        .round_deadline_ms = 30000,
+    };
+}
+
+const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec)
+{
+    return TALLY_ALGORITHMS[spec->algorithm];
+}
+
+struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
+{
+    return (struct tally_setting){
+        .params = &spec->params,
+        .clients = (uint32_t)spec->clients,
+        .dim = tally_objective_spec_dim(&spec->objective),
+        .minibatch = spec->minibatch,
+        .key = tally_rng_key((uint64_t)spec->seed, (uint32_t)spec->run),
+        .encoding = TALLY_ENCODINGS[spec->encoding],
+    };
+}
+
+enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
+                                          struct tally_error *err)
+{
+    if (spec->quorum != 0 && spec->quorum != spec->clients) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
+                          "quorum %lld differs from clients %lld; this version waits for every "
+                          "client",
+                          (long long)spec->quorum, (long long)spec->clients);
+    }
+    enum tally_status status = tally_objective_spec_validate(&spec->objective, spec->clients, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    struct tally_setting setting = tally_job_spec_setting(spec);
+    int64_t first = algorithm->first_stage(&spec->params);
+    /* Stages grow one by one, so 64 of them see every grid that a job with a sane c can reach. */
+    for (int64_t stage = first; stage < first + 64; stage++) {
+        struct tally_round_plan plan;
+        status = algorithm->plan(&setting, stage, &plan, err);
+        if (status != TALLY_OK) {
+            tally_error_in_field(err, "algorithm");
+            return status;
+        }
+        if (plan.samples > spec->horizon) {
+            break;
+        }
+    }
+    return TALLY_OK;
+}
+
+void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x)
+{
+    struct tally_setting setting = tally_job_spec_setting(spec);
+    if (spec->initial_point.type == TALLY_INITIAL_ZEROS) {
+        for (size_t i = 0; i < setting.dim; i++) {
+            ret_x[i] = 0;
+        }
+        return;
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting.key, TALLY_RNG_SERVER, 0, TALLY_RNG_INITIAL_POINT);
+    tally_rng_direction(&rng, spec->initial_point.radius, ret_x, setting.dim);
+}

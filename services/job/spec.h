@@ -1,0 +1,73 @@
+/* spec: a job as plain data, the meaning of a job document (ARCHITECTURE.md section 4).
+ *
+ * services/document reads it from JSON with the field tables here. */
+#ifndef TALLY_SERVICES_JOB_SPEC_H
+#define TALLY_SERVICES_JOB_SPEC_H
+
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/base/field.h"
+#include "services/algorithms/algorithm.h"
+#include "services/objectives/objective.h"
+
+enum { TALLY_MAX_CLIENTS = 100000 };
+
+enum tally_initial_point_type { TALLY_INITIAL_ZEROS, TALLY_INITIAL_RANDOM_SPHERE };
+struct tally_initial_point {
+    int type;      /* enum tally_initial_point_type */
+    double radius; /* of the sphere that the point is uniform on */
+};
+
+enum tally_reference_type { TALLY_REFERENCE_SOLVE, TALLY_REFERENCE_VALUE };
+struct tally_reference {
+    int type;     /* enum tally_reference_type */
+    double value; /* f(x*), for VALUE */
+};
+
+struct tally_job_spec {
+    char name[129];
+    int algorithm; /* index into TALLY_ALGORITHMS */
+    union tally_algorithm_params params;
+    struct tally_objective_spec objective;
+    int64_t clients;   /* M */
+    int64_t horizon;   /* T, gradient queries per client */
+    int64_t minibatch; /* data points per query */
+    int64_t seed;
+    int64_t run;  /* replication; 0 in the service */
+    int encoding; /* index into TALLY_ENCODINGS */
+    struct tally_initial_point initial_point;
+    struct tally_reference reference;
+    int64_t quorum;            /* clients that a round waits for; 0 = all */
+    int64_t round_deadline_ms; /* after which a round that waits says so; 0 = never */
+};
+
+/* Members of the document's top level that are plain values. */
+extern const struct tally_field TALLY_JOB_FIELDS[];
+extern const size_t TALLY_N_JOB_FIELDS;
+
+extern const char *const TALLY_INITIAL_POINT_NAMES[];
+extern const struct tally_field TALLY_INITIAL_POINT_FIELDS[];
+extern const size_t TALLY_N_INITIAL_POINT_FIELDS;
+
+extern const char *const TALLY_REFERENCE_NAMES[];
+extern const struct tally_field TALLY_REFERENCE_FIELDS[];
+extern const size_t TALLY_N_REFERENCE_FIELDS;
+
+struct tally_job_spec tally_job_spec_default(void);
+
+/* Checks what single fields cannot tell: quorum and clients, data and clients, and that the
+ * quantizer grid of every stage that the horizon allows exists. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE, with the field's path. */
+enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
+                                          struct tally_error *err);
+
+const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
+
+/* What the algorithm needs to know; borrows from spec. */
+struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
+
+/* Writes x^(1), double[dim]. */
+void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x);
+
+#endif

@@ -1,0 +1,24 @@
+/* sharding: which data points belong to which client.
+ *
+ * A permutation of the points drawn from the seed is cut into M runs whose sizes differ by at most
+ * one, the longer ones first. */
+#ifndef TALLY_SERVICES_OBJECTIVES_SHARDING_H
+#define TALLY_SERVICES_OBJECTIVES_SHARDING_H
+
+#include <stdint.h>
+
+#include "codec/rng.h"
+
+/* Points order[first] .. order[first + size - 1] of the permutation. */
+struct tally_shard {
+    uint32_t first;
+    uint32_t size;
+};
+
+/* Shard of client m of M; 1 <= clients <= points, client < clients. */
+struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t client);
+
+/* Fills order[points] with the permutation (Fisher and Yates, points - 1 draws). */
+void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order);
+
+#endif
