@@ -7,7 +7,8 @@
  * commit them in one transaction and only then answer (group commit), and hold thousands of long
  * polls.
  *
- * Every handled request must be answered exactly once, except those reported by `on_abandoned`. */
+ * Every handled request must be answered exactly once, except those reported by `on_abandoned`: its
+ * peer has closed the connection, or only its sending side, while the answer was outstanding. */
 #ifndef TALLY_API_HTTP_SERVER_H
 #define TALLY_API_HTTP_SERVER_H
 
@@ -50,13 +51,16 @@ void tally_http_server_quiesce(struct tally_http_server *server);
 uint16_t tally_http_server_port(const struct tally_http_server *server);
 
 /* What came. All pointers live as long as the request. */
+
+/* HEAD is shown as GET; the server itself leaves the body of the answer out. */
 const char *tally_http_method(const struct tally_http_request *request);
 const char *tally_http_path(const struct tally_http_request *request); /* decoded, without query */
 /* Value of a query parameter or header (case-insensitive), or NULL. */
 const char *tally_http_query(const struct tally_http_request *request, const char *name);
 const char *tally_http_header(const struct tally_http_request *request, const char *name);
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
-/* Length of the request on the wire: request line, headers, blank line and body. */
+/* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
+ * its content is counted, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);
 /* A pointer of the caller's, kept with the request; NULL at first. */
 void tally_http_set_user(struct tally_http_request *request, void *user);
@@ -69,14 +73,17 @@ struct tally_http_response {
     const char *content_type; /* NULL = none */
     struct {
         const char *name, *value;
-    } headers[TALLY_HTTP_MAX_EXTRA_HEADERS]; /* ended by a NULL name */
+    } headers[TALLY_HTTP_MAX_EXTRA_HEADERS]; /* ended by a NULL name; not Connection,
+                                              * Content-Length, Date or Transfer-Encoding */
     struct tally_buffer *body;               /* taken: its bytes are moved out; NULL = empty */
     const char *static_body;                 /* instead of body: lives for ever */
     size_t n_static_body;
 };
 
 /* Answers; `request` is gone afterwards. Returns the length of the response on the wire: status
- * line, every header the library adds, blank line and body. */
+ * line, every header the library adds, blank line and body (and the "100 Continue" before them, if
+ * the client asked for it); 0 if memory ran out and the connection is closed instead. `status` lies
+ * in [200, 599]. */
 uint64_t tally_http_respond(struct tally_http_request *request,
                             const struct tally_http_response *response);
 

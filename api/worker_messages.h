@@ -19,6 +19,7 @@ enum {
     TALLY_MESSAGE_JOB_ID_CAPACITY = 33, /* with NUL */
     TALLY_WORKER_NAME_CAPACITY = 65,    /* with NUL */
     TALLY_ENCODING_NAME_CAPACITY = 16,  /* with NUL */
+    TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
     TALLY_MAX_SLOTS = 4096,             /* clients in one session */
     TALLY_MAX_CURSORS = 16,
     TALLY_MAX_BROADCASTS = 64 /* in one task; past it the server sends a snapshot */
@@ -109,6 +110,7 @@ struct tally_update {
     uint32_t clipped;
     bool has_loss;
     double loss;
+    char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
 };
 
 struct tally_update_response {

@@ -1,0 +1,722 @@
+/* How a request runs through libmicrohttpd (MHD) and this file:
+ *
+ *   headers are in   handle() makes the request; one that is too long is refused here
+ *   body comes       handle() collects it
+ *   all is in        handle() calls on_request. Answered: the response is queued. Not answered: the
+ *                    connection is suspended; MHD neither reads it nor counts its idle time
+ *   respond()        keeps the response and resumes the connection; MHD calls handle() again,
+ *                    which queues it
+ *   all is sent, or  completed() frees the request: the only place that does
+ *   the peer is gone
+ *
+ * MHD does not watch a suspended connection, so the server has an epoll set of its own with the
+ * suspended sockets. It asks only for the hang-up: a peer that has closed its side has given up
+ * waiting, as a killed worker does. (A client that shuts down its sending side and then waits for a
+ * deferred answer is treated the same; nginx does so too.)
+ *
+ * Wire bytes. In: MHD's size of the header section, from the first letter of the request line to
+ * the blank line, and the body. A chunked body counts with its content; chunk sizes and trailers
+ * are not counted. Out: MHD does not tell, so response_head_bytes() repeats what
+ * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. What the
+ * handler never sees (400, 413 and 501 that are answered here or by MHD) is not counted. */
+#include "api/http_server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <microhttpd.h>
+
+enum {
+    DEFAULT_MAX_CONNECTIONS = 20000,
+    DEFAULT_IDLE_TIMEOUT_S = 60,
+    /* Descriptors kept for the store, logs and ourselves when connections are bounded by RLIMIT. */
+    RESERVED_DESCRIPTORS = 64,
+    /* As much as Linux allows by default (net.core.somaxconn): all workers may come at once. */
+    LISTEN_BACKLOG = 4096,
+    /* Memory of a connection: the header section of a request must fit, and that of the response.
+     * Half of MHD's default, as there may be 20,000 that wait. */
+    CONNECTION_MEMORY_BYTES = 16 * 1024,
+    /* A chunked body that is too long is read on so far, so that its sender sees the 413. */
+    MAX_DISCARDED_BYTES = 1024 * 1024,
+    HANGUP_EVENTS = 64
+};
+
+struct tally_http_server {
+    struct tally_http_server_config config; /* `listen` is not used after the start */
+    struct MHD_Daemon *daemon;
+    int listen_fd; /* -1 once MHD or nobody has it */
+    int watch_fd;  /* epoll: MHD's own epoll set, and the suspended connections' hang-ups */
+    uint16_t port;
+    struct tally_http_request *suspended; /* doubly linked */
+    bool has_resumed; /* since MHD ran last; MHD_get_timeout() does not count that as work */
+};
+
+struct tally_http_request {
+    struct tally_http_server *server;
+    struct MHD_Connection *connection;
+    struct tally_http_request *previous, *next; /* while suspended */
+    const char *method, *path, *version;
+    struct tally_buffer body;
+    uint64_t discarded_bytes;
+    void *user;
+    struct MHD_Response *response; /* waits to be queued */
+    int status;
+    bool too_large;    /* of a chunked body */
+    bool was_handed;   /* on_request has been called */
+    bool is_answered;  /* tally_http_respond has been called */
+    bool is_suspended; /* in server->suspended */
+    bool is_gone;      /* the peer hung up */
+};
+
+/* ---- Requests ---- */
+
+static struct tally_http_request *request_new(struct tally_http_server *server,
+                                              struct MHD_Connection *connection, const char *method,
+                                              const char *path, const char *version)
+{
+    struct tally_http_request *request = calloc(1, sizeof *request);
+    if (request != NULL) {
+        request->server = server;
+        request->connection = connection;
+        request->method = method;
+        request->path = path;
+        request->version = version;
+        request->body.limit = server->config.max_body_bytes;
+    }
+    return request;
+}
+
+static void request_free(struct tally_http_request *request)
+{
+    if (request->response != NULL) {
+        MHD_destroy_response(request->response);
+    }
+    tally_buffer_fini(&request->body);
+    free(request);
+}
+
+const char *tally_http_method(const struct tally_http_request *request)
+{
+    return strcmp(request->method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET
+                                                              : request->method;
+}
+
+const char *tally_http_path(const struct tally_http_request *request)
+{
+    return request->path;
+}
+
+/* A value that is there but empty is "", not NULL. */
+static const char *lookup(const struct tally_http_request *request, enum MHD_ValueKind kind,
+                          const char *name)
+{
+    const char *value = NULL;
+    enum MHD_Result found =
+        MHD_lookup_connection_value_n(request->connection, kind, name, strlen(name), &value, NULL);
+    if (found == MHD_NO) {
+        return NULL;
+    }
+    return value != NULL ? value : "";
+}
+
+const char *tally_http_query(const struct tally_http_request *request, const char *name)
+{
+    return lookup(request, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *tally_http_header(const struct tally_http_request *request, const char *name)
+{
+    return lookup(request, MHD_HEADER_KIND, name);
+}
+
+const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size)
+{
+    *ret_size = request->body.size;
+    return request->body.data;
+}
+
+uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return (info != NULL ? info->header_size : 0) + request->body.size;
+}
+
+void tally_http_set_user(struct tally_http_request *request, void *user)
+{
+    request->user = user;
+}
+
+void *tally_http_user(const struct tally_http_request *request)
+{
+    return request->user;
+}
+
+/* ---- Suspended connections ---- */
+
+static int connection_fd(const struct tally_http_request *request)
+{
+    return MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD)
+        ->connect_fd;
+}
+
+static void suspend(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    MHD_suspend_connection(request->connection);
+    request->is_suspended = true;
+    request->previous = NULL;
+    request->next = server->suspended;
+    if (request->next != NULL) {
+        request->next->previous = request;
+    }
+    server->suspended = request;
+    /* Should this fail for want of memory, a hang-up is noticed only when the answer is sent. */
+    struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = request};
+    (void)epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, connection_fd(request), &event);
+}
+
+static void resume(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    (void)epoll_ctl(server->watch_fd, EPOLL_CTL_DEL, connection_fd(request), NULL);
+    if (request->previous != NULL) {
+        request->previous->next = request->next;
+    } else {
+        server->suspended = request->next;
+    }
+    if (request->next != NULL) {
+        request->next->previous = request->previous;
+    }
+    request->is_suspended = false;
+    server->has_resumed = true;
+    MHD_resume_connection(request->connection);
+}
+
+/* ---- Responses ---- */
+
+/* Those that MHD writes itself; a second one would spoil the message and the count. */
+static bool is_automatic_header(const char *name)
+{
+    static const char *const NAMES[] = {"Connection", "Content-Length", "Date",
+                                        "Transfer-Encoding"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        if (strcasecmp(NAMES[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds a header line and returns its length; 0 if it is left out: an automatic one, or one that MHD
+ * refuses (line breaks, empty value). */
+static uint64_t add_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    if (is_automatic_header(name) || MHD_add_response_header(response, name, value) == MHD_NO) {
+        return 0;
+    }
+    return strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
+}
+
+/* Whether a comma-separated list holds a token, as MHD compares them. */
+static bool has_token(const char *list, const char *token)
+{
+    size_t n_token = strlen(token);
+    for (const char *at = list; *at != '\0';) {
+        at += strspn(at, " \t,");
+        size_t n = strcspn(at, ",");
+        size_t trimmed = n;
+        while (trimmed > 0 && (at[trimmed - 1] == ' ' || at[trimmed - 1] == '\t')) {
+            trimmed--;
+        }
+        if (trimmed == n_token && strncasecmp(at, token, n_token) == 0) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
+struct token_search {
+    const char *token;
+    bool found;
+};
+
+static enum MHD_Result search_connection_header(void *context, enum MHD_ValueKind kind,
+                                                const char *name, const char *value)
+{
+    (void)kind;
+    struct token_search *search = context;
+    if (strcasecmp(name, "Connection") == 0 && value != NULL && has_token(value, search->token)) {
+        search->found = true;
+    }
+    return search->found ? MHD_NO : MHD_YES;
+}
+
+static bool asks_connection(const struct tally_http_request *request, const char *token)
+{
+    struct token_search search = {.token = token, .found = false};
+    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, search_connection_header,
+                              &search);
+    return search.found;
+}
+
+/* The Connection line that MHD adds by itself. */
+static uint64_t connection_line_bytes(const struct tally_http_request *request)
+{
+    bool is_1_0 = strcmp(request->version, MHD_HTTP_VERSION_1_0) == 0;
+    if (asks_connection(request, "close") || (is_1_0 && !asks_connection(request, "Keep-Alive"))) {
+        return strlen("Connection: close\r\n");
+    }
+    return is_1_0 ? strlen("Connection: Keep-Alive\r\n") : 0;
+}
+
+/* "HTTP/1.1 100 Continue" goes out before the body of a request that asks for it. */
+static uint64_t interim_bytes(const struct tally_http_request *request)
+{
+    const char *expect = tally_http_header(request, "Expect");
+    bool asked = expect != NULL && strcasecmp(expect, "100-continue") == 0 &&
+                 strcmp(request->version, MHD_HTTP_VERSION_1_0) != 0;
+    return asked ? strlen("HTTP/1.1 100 Continue\r\n\r\n") : 0;
+}
+
+static uint64_t decimal_digits(uint64_t number)
+{
+    uint64_t digits = 1;
+    for (; number >= 10; number /= 10) {
+        digits++;
+    }
+    return digits;
+}
+
+/* All that MHD sends before the body, without the response's own header lines. */
+static uint64_t response_head_bytes(const struct tally_http_request *request, int status,
+                                    size_t n_body)
+{
+    size_t n_reason = MHD_get_reason_phrase_len_for((unsigned)status);
+    uint64_t bytes = strlen("HTTP/1.1 200 ") +
+                     (n_reason > 0 ? n_reason : strlen("Non-Standard Status")) + strlen("\r\n");
+    bytes += strlen("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+    bytes += connection_line_bytes(request);
+    if (status != MHD_HTTP_NO_CONTENT) {
+        bytes += strlen("Content-Length: \r\n") + decimal_digits(n_body);
+    }
+    return bytes + strlen("\r\n");
+}
+
+static bool sends_body(const struct tally_http_request *request, int status)
+{
+    return status != MHD_HTTP_NO_CONTENT && status != MHD_HTTP_NOT_MODIFIED &&
+           strcmp(request->method, MHD_HTTP_METHOD_HEAD) != 0;
+}
+
+/* MHD frees the bytes of `response->body` when they are sent. NULL when memory ran out. */
+static struct MHD_Response *make_response(const struct tally_http_response *response,
+                                          size_t *ret_n_body)
+{
+    struct tally_buffer *body = response->body;
+    if (body == NULL || body->data == NULL) {
+        *ret_n_body = body == NULL ? response->n_static_body : 0;
+        return MHD_create_response_from_buffer(
+            *ret_n_body, (void *)(uintptr_t)response->static_body, MHD_RESPMEM_PERSISTENT);
+    }
+    *ret_n_body = body->size;
+    struct MHD_Response *made =
+        MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
+    if (made == NULL) {
+        free(body->data);
+    }
+    *body = (struct tally_buffer){.limit = body->limit};
+    return made;
+}
+
+uint64_t tally_http_respond(struct tally_http_request *request,
+                            const struct tally_http_response *response)
+{
+    assert(!request->is_answered);
+    assert(response->status >= 200 && response->status <= 599);
+    request->is_answered = true;
+    request->status = response->status;
+    size_t n_body;
+    uint64_t bytes = 0;
+    request->response = make_response(response, &n_body);
+    if (request->response != NULL) {
+        bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
+                (sends_body(request, response->status) ? n_body : 0);
+        if (response->content_type != NULL) {
+            bytes += add_header(request->response, "Content-Type", response->content_type);
+        }
+        for (int i = 0; i < TALLY_HTTP_MAX_EXTRA_HEADERS && response->headers[i].name != NULL;
+             i++) {
+            bytes += add_header(request->response, response->headers[i].name,
+                                response->headers[i].value);
+        }
+    }
+    if (request->is_suspended) {
+        resume(request);
+    }
+    return bytes;
+}
+
+/* ---- MHD's callbacks ---- */
+
+/* Hands the kept response to MHD. Without one (memory ran out) the connection is closed. */
+static enum MHD_Result queue_response(struct tally_http_request *request)
+{
+    struct MHD_Response *response = request->response;
+    if (response == NULL) {
+        return MHD_NO;
+    }
+    request->response = NULL;
+    enum MHD_Result queued =
+        MHD_queue_response(request->connection, (unsigned)request->status, response);
+    MHD_destroy_response(response); /* MHD holds its own reference */
+    return queued;
+}
+
+/* Answers a request that the handler never sees, and ends the connection. */
+static enum MHD_Result refuse(struct tally_http_request *request, int status, const char *title,
+                              const char *code, const char *detail)
+{
+    struct tally_buffer body = {.size = 0};
+    (void)tally_buffer_printf(&body,
+                              "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, "
+                              "\"detail\": \"%s\", \"code\": \"%s\"}",
+                              title, status, detail, code);
+    struct tally_http_response response = {
+        .status = status, .content_type = "application/problem+json", .body = &body};
+    (void)tally_http_respond(request, &response);
+    if (request->response != NULL) {
+        MHD_add_response_header(request->response, "Connection", "close");
+    }
+    tally_buffer_fini(&body);
+    return queue_response(request);
+}
+
+static enum MHD_Result refuse_too_large(struct tally_http_request *request)
+{
+    char detail[64];
+    snprintf(detail, sizeof detail, "body longer than %zu bytes",
+             request->server->config.max_body_bytes);
+    return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "content too large", "too_large", detail);
+}
+
+/* The header section is in. MHD has checked that Content-Length is a number. */
+static enum MHD_Result start_request(struct tally_http_request *request)
+{
+    const char *encoding = tally_http_header(request, "Transfer-Encoding");
+    if (encoding != NULL) {
+        /* Anything else MHD would read as a body without an end. */
+        return strcasecmp(encoding, "chunked") == 0
+                   ? MHD_YES
+                   : refuse(request, MHD_HTTP_NOT_IMPLEMENTED, "not implemented", "unimplemented",
+                            "Transfer-Encoding other than chunked");
+    }
+    const char *length = tally_http_header(request, "Content-Length");
+    if (length != NULL && strtoull(length, NULL, 10) > request->server->config.max_body_bytes) {
+        return refuse_too_large(request);
+    }
+    return MHD_YES;
+}
+
+static enum MHD_Result collect_body(struct tally_http_request *request, const char *data, size_t n)
+{
+    if (!request->too_large) {
+        enum tally_status status = request->body.limit == 0
+                                       ? TALLY_TOO_LARGE
+                                       : tally_buffer_append(&request->body, data, n);
+        if (status == TALLY_OK) {
+            return MHD_YES;
+        }
+        if (status != TALLY_TOO_LARGE) {
+            return MHD_NO;
+        }
+        request->too_large = true;
+        tally_buffer_fini(&request->body);
+    }
+    request->discarded_bytes += n;
+    return request->discarded_bytes <= MAX_DISCARDED_BYTES ? MHD_YES : MHD_NO;
+}
+
+/* The request is complete: the first time it is handed on, later its answer may have come. */
+static enum MHD_Result finish_request(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (request->too_large) {
+        return refuse_too_large(request);
+    }
+    if (!request->was_handed) {
+        request->was_handed = true;
+        server->config.on_request(server->config.context, request);
+    }
+    if (request->is_answered) {
+        return queue_response(request);
+    }
+    if (request->is_gone) {
+        return MHD_NO;
+    }
+    suspend(request);
+    return MHD_YES;
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload_data,
+                              size_t *upload_data_size, void **request_context)
+{
+    struct tally_http_request *request = *request_context;
+    if (request == NULL) {
+        request = request_new(context, connection, method, url, version);
+        *request_context = request;
+        return request != NULL ? start_request(request) : MHD_NO;
+    }
+    if (*upload_data_size > 0) {
+        size_t n = *upload_data_size;
+        *upload_data_size = 0;
+        return collect_body(request, upload_data, n);
+    }
+    return finish_request(request);
+}
+
+static void completed(void *context, struct MHD_Connection *connection, void **request_context,
+                      enum MHD_RequestTerminationCode code)
+{
+    (void)connection;
+    (void)code;
+    struct tally_http_server *server = context;
+    struct tally_http_request *request = *request_context;
+    *request_context = NULL;
+    if (request == NULL) {
+        return;
+    }
+    assert(!request->is_suspended);
+    if (request->was_handed && !request->is_answered) {
+        server->config.on_abandoned(server->config.context, request);
+    }
+    request_free(request);
+}
+
+/* ---- Start ---- */
+
+/* "127.0.0.1:8080" or "[::1]:8080" to a list that freeaddrinfo() takes. */
+static bool parse_address(const char *text, struct addrinfo **ret_address)
+{
+    char host[64];
+    const char *colon = strrchr(text, ':');
+    size_t n_host = colon != NULL ? (size_t)(colon - text) : 0;
+    bool bracketed = n_host >= 2 && text[0] == '[' && text[n_host - 1] == ']';
+    if (bracketed) {
+        text++;
+        n_host -= 2;
+    }
+    const char *port = colon != NULL ? colon + 1 : "";
+    size_t n_port = strlen(port);
+    bool is_port = n_port > 0 && n_port <= 5 && strspn(port, "0123456789") == n_port &&
+                   strtoul(port, NULL, 10) <= UINT16_MAX;
+    bool ok = is_port && n_host > 0 && n_host < sizeof host;
+    if (ok) {
+        memcpy(host, text, n_host);
+        host[n_host] = '\0';
+        struct addrinfo hints = {.ai_family = bracketed ? AF_INET6 : AF_INET,
+                                 .ai_socktype = SOCK_STREAM,
+                                 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+        ok = getaddrinfo(host, port, &hints, ret_address) == 0;
+    }
+    return ok;
+}
+
+static uint16_t bound_port(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char port[8] = "0";
+    if (getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+        (void)getnameinfo((struct sockaddr *)&address, size, NULL, 0, port, sizeof port,
+                          NI_NUMERICSERV);
+    }
+    return (uint16_t)strtoul(port, NULL, 10);
+}
+
+static enum tally_status listen_on(struct tally_http_server *server, const char *listen_address,
+                                   struct tally_error *err)
+{
+    struct addrinfo *address = NULL;
+    if (!parse_address(listen_address, &address)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "listen",
+                          "listen \"%s\" is not ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+                          listen_address);
+    }
+    const int on = 1;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+              bind(fd, address->ai_addr, address->ai_addrlen) == 0 &&
+              listen(fd, LISTEN_BACKLOG) == 0;
+    int reason = errno;
+    freeaddrinfo(address);
+    server->listen_fd = fd;
+    if (!ok) {
+        return tally_fail(err, TALLY_UNAVAILABLE, "listen", "cannot listen on %s: %s",
+                          listen_address, strerror(reason));
+    }
+    server->port = bound_port(fd);
+    return TALLY_OK;
+}
+
+/* Raises the soft limit on descriptors as far as allowed, and fits the connections below it. */
+static unsigned connection_limit(unsigned wanted)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return wanted;
+    }
+    if (files.rlim_cur < files.rlim_max) {
+        struct rlimit raised = {.rlim_cur = files.rlim_max, .rlim_max = files.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
+            files = raised;
+        }
+    }
+    rlim_t room = files.rlim_cur > 2 * RESERVED_DESCRIPTORS ? files.rlim_cur - RESERVED_DESCRIPTORS
+                                                            : files.rlim_cur / 2;
+    return room < wanted ? (unsigned)room : wanted;
+}
+
+static enum tally_status start_daemon(struct tally_http_server *server, struct tally_error *err)
+{
+    const struct tally_http_server_config *config = &server->config;
+    unsigned connections = connection_limit(
+        config->max_connections != 0 ? config->max_connections : (unsigned)DEFAULT_MAX_CONNECTIONS);
+    unsigned idle_s =
+        config->idle_timeout_s != 0 ? config->idle_timeout_s : (unsigned)DEFAULT_IDLE_TIMEOUT_S;
+    server->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
+        MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
+        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_END);
+    if (server->daemon == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "libmicrohttpd does not start");
+    }
+    server->listen_fd = -1;
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (server->watch_fd < 0 ||
+        epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, info->epoll_fd, &event) != 0) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "epoll: %s", strerror(errno));
+    }
+    return TALLY_OK;
+}
+
+enum tally_status tally_http_server_new(const struct tally_http_server_config *config,
+                                        struct tally_http_server **ret_server,
+                                        struct tally_error *err)
+{
+    assert(config->on_request != NULL && config->on_abandoned != NULL);
+    struct tally_http_server *server = calloc(1, sizeof *server);
+    if (server == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the HTTP server");
+    }
+    server->config = *config;
+    server->listen_fd = -1;
+    server->watch_fd = -1;
+    enum tally_status status = listen_on(server, config->listen, err);
+    if (status == TALLY_OK) {
+        status = start_daemon(server, err);
+    }
+    if (status != TALLY_OK) {
+        tally_http_server_free(server);
+        return status;
+    }
+    *ret_server = server;
+    return TALLY_OK;
+}
+
+void tally_http_server_free(struct tally_http_server *server)
+{
+    if (server == NULL) {
+        return;
+    }
+    while (server->suspended != NULL) {
+        resume(server->suspended); /* MHD does not stop with suspended connections */
+    }
+    if (server->daemon != NULL) {
+        MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
+    }
+    if (server->watch_fd >= 0) {
+        close(server->watch_fd);
+    }
+    if (server->listen_fd >= 0) {
+        close(server->listen_fd);
+    }
+    free(server);
+}
+
+/* ---- The loop ---- */
+
+/* Gives the suspended connections whose peer has hung up back to MHD, where finish_request() ends
+ * them. */
+static void resume_gone(struct tally_http_server *server)
+{
+    struct epoll_event events[HANGUP_EVENTS];
+    int n = epoll_wait(server->watch_fd, events, HANGUP_EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        struct tally_http_request *request = events[i].data.ptr;
+        if (request != NULL) {
+            request->is_gone = true;
+            resume(request);
+        }
+    }
+}
+
+static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
+{
+    MHD_UNSIGNED_LONG_LONG wanted_ms;
+    if (server->has_resumed) {
+        return 0;
+    }
+    if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_NO) {
+        return timeout_ms;
+    }
+    bool sooner = timeout_ms < 0 || wanted_ms < (unsigned)timeout_ms;
+    return sooner ? (int)(wanted_ms < INT_MAX ? wanted_ms : INT_MAX) : timeout_ms;
+}
+
+enum tally_status tally_http_server_step(struct tally_http_server *server, int timeout_ms,
+                                         int wake_fd, struct tally_error *err)
+{
+    struct pollfd fds[] = {{.fd = server->watch_fd, .events = POLLIN},
+                           {.fd = wake_fd, .events = POLLIN}}; /* poll() ignores -1 */
+    int ready = poll(fds, 2, shorter_timeout(server, timeout_ms));
+    if (ready < 0 && errno != EINTR) {
+        return tally_fail(err, TALLY_INTERNAL, NULL, "poll: %s", strerror(errno));
+    }
+    resume_gone(server);
+    server->has_resumed = false;
+    if (MHD_run(server->daemon) == MHD_NO) {
+        return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
+    }
+    return TALLY_OK;
+}
+
+void tally_http_server_quiesce(struct tally_http_server *server)
+{
+    int fd = MHD_quiesce_daemon(server->daemon);
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+uint16_t tally_http_server_port(const struct tally_http_server *server)
+{
+    return server->port;
+}

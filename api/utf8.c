@@ -1,0 +1,56 @@
+#include "api/utf8.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Length of the valid character at p[n], 0 if there is none. The limits of the second byte exclude
+ * overlong forms (E0, F0), surrogates (ED) and what lies past U+10FFFF (F4): RFC 3629, section 4.
+ */
+static size_t character_bytes(const uint8_t *p, size_t n)
+{
+    if (p[0] < 0x80) {
+        return 1;
+    }
+    size_t size = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || n < size) {
+        return 0;
+    }
+    uint8_t low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    uint8_t high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high) {
+        return 0;
+    }
+    for (size_t i = 2; i < size; i++) {
+        if (p[i] < 0x80 || p[i] > 0xBF) {
+            return 0;
+        }
+    }
+    return size;
+}
+
+size_t tally_utf8_valid_prefix(const char *text, size_t n)
+{
+    size_t at = 0;
+    while (at < n) {
+        size_t size = character_bytes((const uint8_t *)text + at, n - at);
+        if (size == 0) {
+            return at;
+        }
+        at += size;
+    }
+    return n;
+}
+
+void tally_utf8_sanitize_line(char *text)
+{
+    size_t n = strlen(text);
+    for (size_t at = tally_utf8_valid_prefix(text, n); at < n;
+         at += tally_utf8_valid_prefix(text + at, n - at)) {
+        text[at] = '?';
+    }
+    for (size_t i = 0; i < n; i++) {
+        if ((uint8_t)text[i] < 0x20 || text[i] == 0x7F) {
+            text[i] = ' ';
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/* utf8: is this text valid UTF-8? For the borders where bytes of strangers become our text.
+ *
+ * Valid is what RFC 3629 says: shortest form, no surrogates, nothing past U+10FFFF. */
+#ifndef TALLY_API_UTF8_H
+#define TALLY_API_UTF8_H
+
+#include <stddef.h>
+
+/* Length of the longest valid prefix of text[n] that ends between two characters; n if all is
+ * valid. NUL is a valid character here. */
+size_t tally_utf8_valid_prefix(const char *text, size_t n);
+
+/* Makes the NUL-terminated `text` one valid, printable line, in place and without changing its
+ * length: invalid bytes become '?', ASCII control characters spaces. */
+void tally_utf8_sanitize_line(char *text);
+
+#endif
