@@ -11,8 +11,14 @@
  * object belongs to one thread at a time; it has no locks of its own.
  *
  * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
- * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. After a failed write the caller must
- * call rollback(). `err` may be NULL everywhere. `ret_*` are written only on success. */
+ * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
+ * or NOT_FOUND has changed nothing, and its bracket may go on; NOT_FOUND is also what any write but
+ * updates_delete gives for a job that is not there. After any other failed write the caller must
+ * call rollback(); until then further writes and commit() fail. `err` may be NULL everywhere.
+ * `ret_*` are written only on success.
+ *
+ * The callback of a walk may read from the store, but not start the same walk again, write, or
+ * close a bracket. */
 #ifndef TALLY_STORAGE_STORE_H
 #define TALLY_STORAGE_STORE_H
 

@@ -1,0 +1,84 @@
+#include "storage/lock_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The previous owner removes the file before it lets go, so a lock may be won on a file that has no
+ * name any more. Only a lock on the file that `path` names now counts. */
+static bool is_named(int fd, const char *path)
+{
+    struct stat held;
+    struct stat named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+           held.st_ino == named.st_ino;
+}
+
+static enum tally_status fail_in_use(int fd, const char *path, struct tally_error *err)
+{
+    char owner[24] = "unknown";
+    ssize_t n = pread(fd, owner, sizeof owner - 1, 0);
+    if (n > 0) {
+        owner[n] = '\0';
+        owner[strspn(owner, "0123456789")] = '\0';
+    }
+    return tally_fail(err, TALLY_STORE, NULL,
+                      "in use by another coordinator (process %s holds \"%s\")", owner, path);
+}
+
+/* For messages only, so a full disk is no reason to fail. */
+static void write_owner(int fd)
+{
+    char owner[24];
+    int n = snprintf(owner, sizeof owner, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) {
+        return;
+    }
+}
+
+enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char *path,
+                                       struct tally_error *err)
+{
+    for (;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0) {
+            return tally_fail(err, TALLY_STORE, NULL, "lock file \"%s\": %s", path,
+                              strerror(errno));
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            enum tally_status status =
+                errno == EWOULDBLOCK ? fail_in_use(fd, path, err)
+                                     : tally_fail(err, TALLY_STORE, NULL, "cannot lock \"%s\": %s",
+                                                  path, strerror(errno));
+            close(fd);
+            return status;
+        }
+        if (is_named(fd, path)) {
+            lock->path = strdup(path);
+            if (lock->path == NULL) {
+                close(fd);
+                return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a lock file");
+            }
+            lock->fd = fd;
+            write_owner(fd);
+            return TALLY_OK;
+        }
+        close(fd);
+    }
+}
+
+void tally_lock_file_close(struct tally_lock_file *lock)
+{
+    if (lock->fd >= 0) {
+        unlink(lock->path);
+        close(lock->fd);
+        free(lock->path);
+        *lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
+    }
+}

@@ -1,0 +1,29 @@
+#include "storage/store.h"
+
+#include <string.h>
+
+/* The part of `uri` after `scheme`, or NULL if it has another scheme. */
+static const char *after_scheme(const char *uri, const char *scheme)
+{
+    size_t n = strlen(scheme);
+    return strncmp(uri, scheme, n) == 0 ? uri + n : NULL;
+}
+
+enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
+                                   struct tally_store **ret_store, struct tally_error *err)
+{
+    const char *path = after_scheme(uri, "sqlite:");
+    if (path != NULL) {
+        return tally_store_sqlite_open(path, options, ret_store, err);
+    }
+    const char *rest = after_scheme(uri, "memory:");
+    if (rest != NULL && rest[0] == '\0') {
+        return tally_store_memory_open(ret_store, err);
+    }
+    if (rest != NULL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "store \"%s\": nothing may follow \"memory:\"", uri);
+    }
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                      "store \"%s\" is neither \"sqlite:PATH\" nor \"memory:\"", uri);
+}
