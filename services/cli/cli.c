@@ -1,0 +1,137 @@
+#include "services/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/problem.h"
+#include "services/program/signals.h"
+#include "services/program/token_file.h"
+
+/* A model or all rounds of a long job fit; a server gone mad does not fill the machine. */
+static const size_t MAX_ANSWER_BYTES = (size_t)1 << 30;
+
+const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
+    {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", "Coordinator"},
+    {"token-file", "FILE", NULL, "file with the admin token", "Coordinator"},
+    {0},
+};
+
+enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_options *options,
+                                 bool needs_coordinator, struct tally_error *err)
+{
+    *cli = (struct tally_cli){.options = options, .body = {.limit = MAX_ANSWER_BYTES}};
+    if (!needs_coordinator) {
+        return TALLY_OK;
+    }
+    char token[TALLY_TOKEN_CAPACITY];
+    const char *token_path = tally_options_text(options, "token-file");
+    if (token_path != NULL) {
+        enum tally_status status = tally_token_file_read(token_path, token, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+    }
+    const struct tally_http_client_config config = {
+        .base_url = tally_options_text(options, "coordinator"),
+        .bearer_token = token_path != NULL ? token : NULL,
+        .user_agent = "tally/" TALLY_VERSION,
+        .cancel = tally_signals_stop(),
+    };
+    struct tally_error problem = TALLY_ERROR_INIT;
+    enum tally_status status = tally_http_client_new(&config, &cli->client, &problem);
+    explicit_bzero(token, sizeof token);
+    if (status != TALLY_OK) {
+        return tally_options_refuse(options, "coordinator", err, "%s", problem.message);
+    }
+    return TALLY_OK;
+}
+
+void tally_cli_fini(struct tally_cli *cli)
+{
+    tally_http_client_free(cli->client);
+    tally_buffer_fini(&cli->body);
+}
+
+enum tally_status tally_cli_call(struct tally_cli *cli, struct tally_http_exchange *exchange,
+                                 struct tally_error *err)
+{
+    cli->body.size = 0;
+    enum tally_status status = tally_http_perform(cli->client, exchange, &cli->body, err);
+    if (status == TALLY_OK && (exchange->status < 200 || exchange->status > 299)) {
+        struct tally_error problem = TALLY_ERROR_INIT;
+        tally_problem_decode(exchange->status, (const char *)cli->body.data, cli->body.size,
+                             &problem);
+        return tally_fail(err, problem.status, problem.field, "%s", problem.message);
+    }
+    return status;
+}
+
+enum tally_status tally_cli_call_json(struct tally_cli *cli, struct tally_http_exchange *exchange,
+                                      struct tally_json **ret_value, struct tally_error *err)
+{
+    enum tally_status status = tally_cli_call(cli, exchange, err);
+    if (status == TALLY_OK) {
+        status = tally_json_parse((const char *)cli->body.data, cli->body.size, ret_value, err);
+        if (status != TALLY_OK) {
+            tally_error_wrap(err, "answer to %s %.80s", exchange->method, exchange->path);
+        }
+    }
+    return status;
+}
+
+enum tally_status tally_cli_get_json(struct tally_cli *cli, const char *path,
+                                     struct tally_json **ret_value, struct tally_error *err)
+{
+    struct tally_http_exchange exchange = {
+        .method = "GET", .path = path, .accept = "application/json"};
+    return tally_cli_call_json(cli, &exchange, ret_value, err);
+}
+
+static void print_error(const struct tally_error *err)
+{
+    fprintf(stderr, "%s: %s\n", err->field[0] != '\0' ? err->field : "tally", err->message);
+}
+
+int tally_cli_report(const struct tally_error *err)
+{
+    int stop = *tally_signals_stop();
+    if (err->status == TALLY_CANCELLED && stop != 0) {
+        return 128 + stop;
+    }
+    print_error(err);
+    return err->status == TALLY_DEADLINE ? TALLY_EXIT_TIMEOUT : TALLY_EXIT_FAILED;
+}
+
+int tally_cli_report_usage(const struct tally_error *err)
+{
+    fprintf(stderr, "tally: %s\n", err->message);
+    return TALLY_EXIT_USAGE;
+}
+
+int tally_cli_print(enum tally_status made, const struct tally_buffer *text)
+{
+    if (made != TALLY_OK) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        tally_fail(&err, made, NULL, "%s", tally_status_info(made)->title);
+        return tally_cli_report(&err);
+    }
+    errno = 0;
+    bool ok = fwrite(text->data, 1, text->size, stdout) == text->size && fflush(stdout) == 0;
+    if (!ok && errno != EPIPE) {
+        fprintf(stderr, "tally: standard output: %s\n", strerror(errno));
+    }
+    return ok ? TALLY_EXIT_OK : TALLY_EXIT_FAILED;
+}
+
+int tally_cli_print_json(const struct tally_json *value, int indent)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_json_dump(value, indent, &text);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&text, "\n");
+    }
+    int exit_code = tally_cli_print(status, &text);
+    tally_buffer_fini(&text);
+    return exit_code;
+}

@@ -1,0 +1,397 @@
+#include "services/coordinator/coordinator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "services/coordinator/internal.h"
+#include "services/program/log.h"
+#include "services/program/time.h"
+
+enum {
+    TICK_MS = 100,        /* precision of long polls' ends */
+    WIRE_FLUSH_TICKS = 10 /* every second, wire counters that have moved are stored */
+};
+
+/* Start and end. */
+
+struct loading {
+    struct tally_coordinator *coordinator;
+    struct tally_store_job *rows;
+    size_t n, capacity;
+};
+
+static enum tally_status collect_row(void *context, const struct tally_store_job *row,
+                                     struct tally_error *err)
+{
+    struct loading *loading = context;
+    if (loading->n == loading->capacity) {
+        size_t capacity = loading->capacity == 0 ? 16 : 2 * loading->capacity;
+        struct tally_store_job *rows = realloc(loading->rows, capacity * sizeof *rows);
+        if (rows == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the stored jobs");
+        }
+        loading->rows = rows;
+        loading->capacity = capacity;
+    }
+    loading->rows[loading->n++] = *row;
+    return TALLY_OK;
+}
+
+/* A job that cannot be read back ends; the others must not suffer. */
+static enum tally_status bury_job(struct tally_store *store, const struct tally_store_job *stored,
+                                  const struct tally_error *why, struct tally_error *err)
+{
+    struct tally_store_job row = *stored;
+    row.status = TALLY_JOB_FAILED;
+    row.finished_ms = tally_realtime_ms();
+    snprintf(row.reason, sizeof row.reason, "%s", why->message);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("stored job is damaged"),
+              tally_log_text("job", row.id), tally_log_problem(why));
+    enum tally_status status = store->ops->begin(store, err);
+    if (status == TALLY_OK) {
+        status = store->ops->job_update(store, &row, err);
+        if (status != TALLY_OK) {
+            store->ops->rollback(store);
+            return status;
+        }
+        status = store->ops->commit(store, err);
+    }
+    return status;
+}
+
+static enum tally_status load_job(struct tally_coordinator *coordinator,
+                                  const struct tally_store_job *row, struct tally_error *err)
+{
+    struct hosted_job *job;
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
+    if (status == TALLY_DATA_LOSS) {
+        return bury_job(coordinator->store, row, &why, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    add_job(coordinator, job);
+    tally_log(TALLY_LOG_INFO, tally_log_event("job restored"), tally_log_text("job", row->id),
+              tally_log_text("status", tally_job_status_name(row->status)),
+              tally_log_integer("round", row->progress.round),
+              tally_log_integer("received", tally_job_open_round(job->engine)->received));
+    return prepare_job(coordinator, job, err);
+}
+
+static enum tally_status load_jobs(struct tally_coordinator *coordinator, struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct loading loading = {.coordinator = coordinator};
+    enum tally_status status = store->ops->job_list_live(store, collect_row, &loading, err);
+    for (size_t i = 0; status == TALLY_OK && i < loading.n; i++) {
+        status = load_job(coordinator, &loading.rows[i], err);
+    }
+    free(loading.rows);
+    return status;
+}
+
+enum tally_status tally_coordinator_new(const struct tally_coordinator_config *config,
+                                        struct tally_coordinator **ret_coordinator,
+                                        struct tally_error *err)
+{
+    struct tally_coordinator *coordinator = calloc(1, sizeof *coordinator);
+    if (coordinator == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the coordinator");
+    }
+    coordinator->config = *config;
+    coordinator->store = config->store;
+    coordinator->last_job = &coordinator->jobs;
+    coordinator->reads.last = &coordinator->reads.first;
+    coordinator->written.last = &coordinator->written.first;
+    coordinator->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    enum tally_status status = TALLY_OK;
+    if (coordinator->wake_fd < 0) {
+        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "no file descriptor for the loop");
+    }
+    if (status == TALLY_OK) {
+        status = preparer_new(coordinator->wake_fd, &coordinator->preparer, err);
+    }
+    if (status == TALLY_OK) {
+        status = load_jobs(coordinator, err);
+    }
+    if (status != TALLY_OK) {
+        coordinator->store = NULL; /* stays the caller's */
+        tally_coordinator_free(coordinator);
+        return status;
+    }
+    *ret_coordinator = coordinator;
+    return TALLY_OK;
+}
+
+static void free_calls(struct call_queue *queue)
+{
+    while (queue->first != NULL) {
+        struct call *call = queue->first;
+        queue->first = call->next;
+        tally_buffer_fini(&call->body);
+        free(call);
+    }
+}
+
+void tally_coordinator_free(struct tally_coordinator *coordinator)
+{
+    if (coordinator == NULL) {
+        return;
+    }
+    while (coordinator->sessions.first != NULL) {
+        session_free(&coordinator->sessions, coordinator->sessions.first);
+    }
+    while (coordinator->jobs != NULL) {
+        struct hosted_job *job = coordinator->jobs;
+        coordinator->jobs = job->next;
+        hosted_job_free(job);
+    }
+    free_calls(&coordinator->reads);
+    free_calls(&coordinator->written);
+    preparer_free(coordinator->preparer);
+    /* wake_fd stays open: a solve under way may still write to it. */
+    if (coordinator->store != NULL) {
+        coordinator->store->ops->close(coordinator->store);
+    }
+    free(coordinator);
+}
+
+int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator)
+{
+    return coordinator->wake_fd;
+}
+
+/* The turn of the loop. */
+
+static void take_prepared(struct tally_coordinator *coordinator)
+{
+    uint64_t count;
+    ssize_t n = read(coordinator->wake_fd, &count, sizeof count);
+    (void)n; /* EAGAIN: nobody woke us */
+    struct prepared result;
+    while (preparer_take(coordinator->preparer, &result)) {
+        struct hosted_job *job = find_job(coordinator, result.job_id);
+        if (job == NULL || job->row.status != TALLY_JOB_QUEUED) {
+            continue; /* cancelled meanwhile */
+        }
+        if (result.status == TALLY_OK) {
+            job->prepared = true;
+            job->f_star = result.f_star;
+            coordinator->assignment_changed = true;
+        } else {
+            fail_job(coordinator, job, result.err.message, NULL);
+        }
+    }
+}
+
+/* Takes a job that the store does not know (any more) out of the list. */
+static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
+{
+    struct hosted_job *job = *at;
+    session_release_job(&coordinator->sessions, job);
+    *at = job->next;
+    if (*at == NULL) {
+        coordinator->last_job = at;
+    }
+    coordinator->n_jobs--;
+    coordinator->assignment_changed = true;
+    hosted_job_free(job);
+}
+
+/* Brings engines that are ahead of the store back to it, as far as it can be read. */
+static void reload_jobs(struct tally_coordinator *coordinator)
+{
+    struct hosted_job **at = &coordinator->jobs;
+    while (*at != NULL) {
+        struct hosted_job *job = *at;
+        struct tally_error err = TALLY_ERROR_INIT;
+        if (job->needs_reload &&
+            hosted_job_reload(coordinator->store, job, &err) == TALLY_NOT_FOUND) {
+            drop_job(coordinator, at); /* its insertion was rolled back */
+            continue;
+        }
+        if (!job->needs_reload) {
+            mark_job_ready(coordinator, job);
+        }
+        at = &job->next;
+    }
+}
+
+/* Ends the step's transaction. False if what it wrote is lost. */
+static bool commit(struct tally_coordinator *coordinator)
+{
+    if (!coordinator->in_transaction) {
+        return true;
+    }
+    struct tally_store *store = coordinator->store;
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool ok = false;
+    if (coordinator->transaction_failed) {
+        store->ops->rollback(store);
+    } else {
+        ok = store->ops->commit(store, &err) == TALLY_OK;
+        coordinator->store_error = err; /* OK again, or the reason of this failure */
+    }
+    coordinator->in_transaction = false;
+    coordinator->transaction_failed = false;
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        job->needs_reload = job->needs_reload || (job->touched && !ok);
+        job->touched = false;
+    }
+    if (!ok) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("write failed"),
+                  tally_log_problem(&coordinator->store_error));
+        reload_jobs(coordinator);
+    }
+    return ok;
+}
+
+/* Acknowledges the step's writes, or takes the acknowledgement back. */
+static void publish(struct tally_coordinator *coordinator, bool committed)
+{
+    struct call *call = coordinator->written.first;
+    coordinator->written = (struct call_queue){.last = &coordinator->written.first};
+    while (call != NULL) {
+        struct call *next = call->next;
+        if (!committed && call->status < 400 && call->route->handler != worker_join &&
+            call->route->handler != worker_leave) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                       coordinator->store_error.message);
+            call->location[0] = '\0';
+            answer_error(call, &err);
+        }
+        send_answer(coordinator, call);
+        call = next;
+    }
+}
+
+static bool wire_has_moved(const struct hosted_job *job)
+{
+    return job->wire_in_bytes != job->row.wire_in_bytes ||
+           job->wire_out_bytes != job->row.wire_out_bytes ||
+           job->recovery_bits != job->row.recovery_bits;
+}
+
+/* Stores the last exchanges of jobs that ended, and lets them go. */
+static void retire_jobs(struct tally_coordinator *coordinator)
+{
+    struct hosted_job **at = &coordinator->jobs;
+    while (*at != NULL) {
+        struct hosted_job *job = *at;
+        if (job->needs_reload || !tally_job_status_is_terminal(job->row.status)) {
+            at = &job->next;
+            continue;
+        }
+        if (wire_has_moved(job) && begin_write(coordinator, NULL) == TALLY_OK) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            enum tally_status status =
+                hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+            write_failed(coordinator, status, &err);
+        }
+        mark_job_ready(coordinator, job);
+        drop_job(coordinator, at);
+    }
+}
+
+static void flush_wire(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (wire_has_moved(job) && !job->needs_reload &&
+            begin_write(coordinator, NULL) == TALLY_OK) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            enum tally_status status =
+                hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+            write_failed(coordinator, status, &err);
+        }
+    }
+}
+
+static void note_deadline(struct hosted_job *job, int64_t now_ms)
+{
+    const int64_t deadline = job->spec.round_deadline_ms;
+    if (deadline == 0 || job->deadline_noted || job->row.status != TALLY_JOB_RUNNING ||
+        now_ms < job->round_opened_ms + deadline) {
+        return;
+    }
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    int64_t first = 0;
+    while (first < job->row.clients && tally_job_has_received(job->engine, (uint32_t)first)) {
+        first++;
+    }
+    job->deadline_noted = true;
+    tally_log(TALLY_LOG_WARN, tally_log_event("round waits past its deadline"),
+              tally_log_text("job", job->row.id), tally_log_integer("round", round->round),
+              tally_log_integer("received", round->received),
+              tally_log_integer("clients", job->row.clients),
+              tally_log_integer("first_missing_client", first),
+              tally_log_integer("vacant_clients", job->n_vacant));
+}
+
+static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    struct session *session = coordinator->sessions.first;
+    while (session != NULL) {
+        struct session *next = session->next;
+        if (session->poll.request != NULL) {
+            if (now_ms >= session->poll.until_ms) {
+                mark_ready(coordinator, session);
+            }
+        } else if (now_ms - session->last_contact_ms > coordinator->config.session_timeout_ms) {
+            tally_log(TALLY_LOG_WARN, tally_log_event("worker is silent"),
+                      tally_log_text("worker", session->name),
+                      tally_log_integer("clients", session->n_assignments));
+            end_session(coordinator, session);
+        }
+        session = next;
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        note_deadline(job, now_ms);
+    }
+    if (coordinator->n_ticks++ % WIRE_FLUSH_TICKS == 0) {
+        flush_wire(coordinator);
+        reload_jobs(coordinator);
+    }
+}
+
+int tally_coordinator_turn(struct tally_coordinator *coordinator)
+{
+    int64_t now_ms = tally_monotonic_ms();
+    take_prepared(coordinator);
+    if (now_ms >= coordinator->next_tick_ms) {
+        coordinator->next_tick_ms = now_ms + TICK_MS;
+        tick(coordinator, now_ms);
+    }
+    if (coordinator->assignment_changed) {
+        assign_slots(coordinator);
+    }
+    publish(coordinator, commit(coordinator));
+    retire_jobs(coordinator);
+    commit(coordinator);
+    serve_polls(coordinator, now_ms);
+    run_reads(coordinator);
+    if (coordinator->assignment_changed) { /* jobs ended: others may start at once */
+        return 0;
+    }
+    int64_t wait = coordinator->next_tick_ms - tally_monotonic_ms();
+    return wait < 0 ? 0 : (int)wait;
+}
+
+uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator)
+{
+    return coordinator->n_requests;
+}
+
+void tally_coordinator_drain(struct tally_coordinator *coordinator)
+{
+    coordinator->draining = true;
+    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        mark_ready(coordinator, s);
+    }
+    coordinator->next_tick_ms = 0;
+    coordinator->n_ticks = 0; /* the next tick stores the wire counters */
+}

@@ -1,0 +1,60 @@
+/* coordinator: the host of the engine behind HTTP. One thread, one loop:
+ *
+ *     step     serve the sockets; requests that write (updates, new jobs, cancel, ...) run at once
+ * in one open transaction of the store, all others are queued commit   one commit for everything
+ * that the step wrote (group commit) publish  only now: acknowledge the writes, answer the queued
+ * reads, hand out tasks tick     time-outs of long polls and sessions
+ *
+ * So nothing that a crash could take back is ever seen outside: an acknowledged update is durable,
+ * a task never follows from an update that is not. When a commit fails, the jobs it touched are
+ * loaded again from the store and their writers are told "unavailable".
+ *
+ * No locks: engines, sessions and the store belong to this thread. Only the solving of f(x*) runs
+ * in another one (prepare.h). */
+#ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
+#define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/http_server.h"
+#include "codec/base/error.h"
+#include "storage/store.h"
+
+struct tally_coordinator;
+
+struct tally_coordinator_config {
+    struct tally_store *store;  /* taken */
+    const char *admin_token;    /* NULL = none needed; borrowed */
+    const char *worker_token;   /* likewise */
+    int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
+    int64_t max_jobs;           /* queued, running and paused at once */
+};
+
+/* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the store
+ * stays the caller's. */
+enum tally_status tally_coordinator_new(const struct tally_coordinator_config *config,
+                                        struct tally_coordinator **ret_coordinator,
+                                        struct tally_error *err);
+/* After the server that called into it is gone. Closes the store. */
+void tally_coordinator_free(struct tally_coordinator *coordinator);
+
+/* Callbacks of the HTTP server; context is the coordinator. */
+void tally_coordinator_on_request(void *context, struct tally_http_request *request);
+void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request);
+
+/* Commit, publish and tick; after every step of the server. Returns how long the next step may
+ * wait, in ms. */
+int tally_coordinator_turn(struct tally_coordinator *coordinator);
+
+/* Readable when another thread has something for the loop. */
+int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
+
+/* From now on polls are refused as unavailable and no job starts; updates are still taken. For
+ * SIGTERM. */
+void tally_coordinator_drain(struct tally_coordinator *coordinator);
+
+/* Requests that have come so far. */
+uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,160 @@
+/* dispatch: from a request to its route's handler: path, method, token, then run or queue. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+
+/* Matches one path against a pattern and copies what "{id}" stands for. */
+static bool match_path(const char *pattern, const char *path, struct call *call)
+{
+    while (*pattern != '\0' && *path != '\0') {
+        if (*pattern == '{') {
+            size_t n = strcspn(path, "/");
+            if (n == 0 || n >= sizeof call->params[0]) {
+                return false;
+            }
+            memcpy(call->params[0], path, n);
+            call->params[0][n] = '\0';
+            path += n;
+            pattern += strcspn(pattern, "}") + 1;
+        } else if (*pattern++ != *path++) {
+            return false;
+        }
+    }
+    return *pattern == '\0' && *path == '\0';
+}
+
+static enum tally_status find_route(struct call *call, const char *method, const char *path,
+                                    struct tally_error *err)
+{
+    bool path_is_known = false;
+    for (const struct route *route = ROUTES; route->method != NULL; route++) {
+        if (!match_path(route->path, path, call)) {
+            continue;
+        }
+        if (strcmp(route->method, method) == 0) {
+            call->route = route;
+            return TALLY_OK;
+        }
+        path_is_known = true;
+        call->allow = strcmp(route->method, "GET") == 0
+                          ? (call->allow != NULL ? "GET, HEAD, POST" : "GET, HEAD")
+                          : (call->allow != NULL ? "GET, HEAD, POST" : "POST");
+    }
+    return path_is_known
+               ? tally_fail(err, TALLY_METHOD_NOT_ALLOWED, NULL, "%.16s is not possible here",
+                            method)
+               : tally_fail(err, TALLY_NOT_FOUND, NULL, "there is nothing at %.128s", path);
+}
+
+/* Compares all bytes whatever the outcome, so that the time tells nothing about the token. */
+static bool equal_tokens(const char *given, const char *wanted)
+{
+    size_t n_given = strlen(given), n_wanted = strlen(wanted);
+    unsigned difference = n_given != n_wanted;
+    for (size_t i = 0; i < n_given; i++) {
+        difference |= (unsigned)(given[i] ^ wanted[n_wanted > 0 ? i % n_wanted : 0]);
+    }
+    return difference == 0;
+}
+
+static enum tally_status authorize(const struct tally_coordinator *coordinator,
+                                   const struct call *call, struct tally_error *err)
+{
+    const char *wanted = NULL;
+    if (call->route->kind == ROUTE_ADMIN) {
+        wanted = coordinator->config.admin_token;
+    } else if (call->route->kind == ROUTE_WORKER) {
+        wanted = coordinator->config.worker_token;
+    }
+    if (wanted == NULL) {
+        return TALLY_OK;
+    }
+    const char *header = tally_http_header(call->request, "Authorization");
+    if (header == NULL || strncasecmp(header, "Bearer ", 7) != 0) {
+        return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "a bearer token is needed");
+    }
+    return equal_tokens(header + 7, wanted)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
+}
+
+static void push(struct call_queue *queue, struct call *call)
+{
+    call->next = NULL;
+    *queue->last = call;
+    queue->last = &call->next;
+}
+
+/* Runs the handler; what it does not answer has been kept for later by the handler itself. */
+static void run(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
+        answer_error(call, &err);
+    }
+}
+
+void tally_coordinator_on_request(void *context, struct tally_http_request *request)
+{
+    struct tally_coordinator *coordinator = context;
+    struct call *call = calloc(1, sizeof *call);
+    coordinator->n_requests++;
+    if (call == NULL) {
+        const struct tally_http_response response = {.status = 503};
+        tally_http_respond(request, &response);
+        return;
+    }
+    call->request = request;
+    tally_http_set_user(request, call);
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status =
+        find_route(call, tally_http_method(request), tally_http_path(request), &err);
+    if (status == TALLY_OK) {
+        status = authorize(coordinator, call, &err);
+    }
+    if (status != TALLY_OK) {
+        answer_error(call, &err);
+        push(&coordinator->written, call);
+    } else if (!call->route->writes) {
+        push(&coordinator->reads, call);
+    } else {
+        run(coordinator, call);
+        if (call->request != NULL && call->answered) {
+            push(&coordinator->written, call);
+        } else {
+            free(call); /* a long poll: the session holds the request */
+        }
+    }
+}
+
+void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request)
+{
+    struct tally_coordinator *coordinator = context;
+    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        if (s->poll.request == request) {
+            s->poll.request = NULL;
+            return;
+        }
+    }
+    struct call *call = tally_http_user(request);
+    if (call != NULL) {
+        call->request = NULL;
+    }
+}
+
+/* Runs the reads that waited for the commit. */
+void run_reads(struct tally_coordinator *coordinator)
+{
+    struct call *call = coordinator->reads.first;
+    coordinator->reads = (struct call_queue){.last = &coordinator->reads.first};
+    while (call != NULL) {
+        struct call *next = call->next;
+        if (call->request != NULL) {
+            run(coordinator, call);
+        }
+        send_answer(coordinator, call);
+        call = next;
+    }
+}

@@ -1,0 +1,212 @@
+#include "services/coordinator/hosted_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker_messages.h"
+#include "services/document/detail.h"
+#include "services/document/document.h"
+
+void hosted_job_free(struct hosted_job *job)
+{
+    if (job != NULL) {
+        tally_job_free(job->engine);
+        tally_buffer_fini(&job->document);
+        free(job->slots);
+        free(job);
+    }
+}
+
+/* An update as the store kept it, received again. */
+static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    struct tally_update update;
+    enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
+    if (status == TALLY_OK) {
+        struct tally_job_update event = {.round = update.round,
+                                         .client = update.client,
+                                         .payload = update.payload.data,
+                                         .n_payload = update.payload.size,
+                                         .payload_bits = update.payload_bits,
+                                         .clipped = update.clipped,
+                                         .has_loss = update.has_loss,
+                                         .loss = update.loss};
+        struct tally_job_outcome outcome;
+        status = tally_job_receive(context, &event, &outcome, err);
+        if (status == TALLY_OK && outcome.n_records > 0) {
+            status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored updates close a round");
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "stored update of client %u", stored->client);
+        return status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status restore_engine(struct tally_store *store, const struct hosted_job *job,
+                                        struct tally_job **ret_engine, struct tally_error *err)
+{
+    const struct tally_store_job *row = &job->row;
+    struct tally_buffer state = {0};
+    struct tally_job *engine = NULL;
+    enum tally_status status = store->ops->state_get(store, row->key, &state, err);
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        status = TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_restore(&job->spec, row->status, &row->progress, state.data, state.size,
+                                   &engine, err);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row->status) &&
+        row->status != TALLY_JOB_QUEUED) {
+        status = store->ops->update_list(store, row->key, tally_job_open_round(engine)->round,
+                                         receive_again, engine, err);
+    }
+    tally_buffer_fini(&state);
+    if (status != TALLY_OK) {
+        tally_job_free(engine);
+        return status;
+    }
+    *ret_engine = engine;
+    return TALLY_OK;
+}
+
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err)
+{
+    struct hosted_job *job = calloc(1, sizeof *job);
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (job == NULL) {
+        goto out;
+    }
+    job->row = *row;
+    job->prepared = row->progress.has_f_star;
+    job->f_star = row->progress.f_star;
+    job->recovery_bits = row->recovery_bits;
+    job->wire_in_bytes = row->wire_in_bytes;
+    job->wire_out_bytes = row->wire_out_bytes;
+    job->n_vacant = row->clients;
+    job->slots = calloc((size_t)row->clients, sizeof *job->slots);
+    if (job->slots == NULL) {
+        goto out;
+    }
+    status = store->ops->document_get(store, row->key, &job->document, err);
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)job->document.data, job->document.size,
+                                      &job->spec, err);
+        if (status != TALLY_OK && status != TALLY_NO_MEMORY) {
+            status = TALLY_DATA_LOSS;
+        }
+    }
+    if (status == TALLY_OK) {
+        status = restore_engine(store, job, &job->engine, err);
+    }
+out:
+    if (status != TALLY_OK) {
+        tally_fail(err, status, NULL, "no memory");
+        tally_error_wrap(err, "job %s", row->id);
+        hosted_job_free(job);
+        return status;
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err)
+{
+    struct tally_job *engine;
+    struct tally_store_job row;
+    enum tally_status status = store->ops->job_get(store, job->row.id, &row, err);
+    if (status == TALLY_OK) {
+        struct tally_store_job old = job->row;
+        job->row = row;
+        status = restore_engine(store, job, &engine, err);
+        if (status != TALLY_OK) {
+            job->row = old;
+        }
+    }
+    if (status == TALLY_OK) {
+        tally_job_free(job->engine);
+        job->engine = engine;
+        job->needs_reload = false;
+    }
+    return status;
+}
+
+enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
+                                     int64_t now_ms, struct tally_error *err)
+{
+    job->touched = true;
+    struct tally_store_job row = job->row;
+    row.status = tally_job_status(job->engine);
+    row.progress = *tally_job_progress(job->engine);
+    row.recovery_bits = job->recovery_bits;
+    row.wire_in_bytes = job->wire_in_bytes;
+    row.wire_out_bytes = job->wire_out_bytes;
+    if (row.reason[0] == '\0') {
+        snprintf(row.reason, sizeof row.reason, "%s", tally_job_reason(job->engine));
+    }
+    if (row.status != TALLY_JOB_QUEUED && row.started_ms == 0) {
+        row.started_ms = now_ms;
+    }
+    if (tally_job_status_is_terminal(row.status) && row.finished_ms == 0) {
+        row.finished_ms = now_ms;
+    }
+    enum tally_status status = store->ops->job_update(store, &row, err);
+    if (status == TALLY_OK) {
+        job->row = row;
+    }
+    return status;
+}
+
+enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_job_outcome *outcome, int64_t now_ms,
+                                        struct tally_error *err)
+{
+    struct tally_buffer state = {0};
+    enum tally_status status = hosted_job_put_row(store, job, now_ms, err);
+    for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
+        status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_save_state(job->engine, &state);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->state_put(store, job->row.key, state.data, state.size, err);
+    }
+    tally_buffer_fini(&state);
+    return status;
+}
+
+struct tally_json *job_detail(const struct tally_store_job *row, const char *document,
+                              size_t n_document)
+{
+    struct tally_json *detail;
+    if (tally_json_parse(document, n_document, &detail, NULL) != TALLY_OK) {
+        return NULL;
+    }
+    const struct tally_job_facts facts = {.id = row->id,
+                                          .status = row->status,
+                                          .reason = row->reason,
+                                          .clients = row->clients,
+                                          .dim = row->dim,
+                                          .created_ms = row->created_ms,
+                                          .started_ms = row->started_ms,
+                                          .finished_ms = row->finished_ms,
+                                          .recovery_bits = row->recovery_bits,
+                                          .wire_in_bytes = row->wire_in_bytes,
+                                          .wire_out_bytes = row->wire_out_bytes};
+    if (!tally_detail_add(detail, &facts, &row->progress)) {
+        tally_json_free(detail);
+        return NULL;
+    }
+    return detail;
+}

@@ -1,0 +1,60 @@
+/* hosted_job: a live job in the coordinator: its engine, its row in the store, and who plays its
+ * clients. */
+#ifndef TALLY_SERVICES_COORDINATOR_HOSTED_JOB_H
+#define TALLY_SERVICES_COORDINATOR_HOSTED_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/json.h"
+#include "codec/base/buffer.h"
+#include "services/job/job.h"
+#include "storage/store.h"
+
+struct session;
+
+/* One of the M clients of a job. */
+struct client_slot {
+    struct session *session;   /* who plays it; NULL = vacant */
+    int64_t delivered_iterate; /* newest point that was sent to whoever played it */
+};
+
+struct hosted_job {
+    struct tally_store_job row; /* as last written */
+    struct tally_job_spec spec;
+    struct tally_buffer document; /* JSON text, as stored */
+    struct tally_job *engine;
+    struct client_slot *slots; /* [clients] */
+    int64_t n_vacant;
+    bool prepared; /* f_star below is known: the job may start */
+    double f_star;
+    bool touched;        /* written to in the open transaction */
+    bool needs_reload;   /* a commit failed: the engine is ahead of the store */
+    bool deadline_noted; /* the log has said that the open round waits too long */
+    int64_t round_opened_ms;
+    uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
+    struct hosted_job *next;                               /* by age, oldest first */
+};
+
+/* Loads a live job: engine restored, stored updates of the open round received again. Errors:
+ * STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err);
+/* Brings the engine back to what the store holds. */
+enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err);
+void hosted_job_free(struct hosted_job *job);
+
+/* Writes the row from the engine and the live counters; in an open transaction. */
+enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
+                                     int64_t now_ms, struct tally_error *err);
+/* Writes the row, the state and the records of rounds that closed, and drops the updates behind. */
+enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_job_outcome *outcome, int64_t now_ms,
+                                        struct tally_error *err);
+
+/* The job detail of a row and its document; NULL = out of memory or a document that is no JSON. */
+struct tally_json *job_detail(const struct tally_store_job *row, const char *document,
+                              size_t n_document);
+
+#endif

@@ -1,0 +1,96 @@
+/* jobs: the live jobs, and the transaction that a step's writes share. */
+#include <stdio.h>
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+#include "services/program/log.h"
+#include "services/program/time.h"
+
+struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id)
+{
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (strcmp(job->row.id, id) == 0) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    job->next = NULL;
+    job->round_opened_ms = tally_monotonic_ms();
+    *coordinator->last_job = job;
+    coordinator->last_job = &job->next;
+    coordinator->n_jobs++;
+    coordinator->assignment_changed = true;
+}
+
+enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                              struct tally_error *err)
+{
+    if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
+        return TALLY_OK;
+    }
+    return preparer_submit(coordinator->preparer, job->row.id, &job->spec, err);
+}
+
+enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_buffer *document,
+                           struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    enum tally_status status = store->ops->job_get(store, id, ret_row, err);
+    if (status == TALLY_OK) {
+        status = store->ops->document_get(store, ret_row->key, document, err);
+    } else if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        tally_fail(err, status, "id", "there is no job %s", id);
+    }
+    return status;
+}
+
+enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
+{
+    if (coordinator->transaction_failed) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
+    if (coordinator->in_transaction) {
+        return TALLY_OK;
+    }
+    enum tally_status status = coordinator->store->ops->begin(coordinator->store, err);
+    coordinator->in_transaction = status == TALLY_OK;
+    if (status != TALLY_OK && err != NULL) {
+        coordinator->store_error = *err;
+    }
+    return status;
+}
+
+enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally_status status,
+                               const struct tally_error *err)
+{
+    if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
+        coordinator->transaction_failed = true;
+        coordinator->store_error = *err;
+    }
+    return status;
+}
+
+enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                           const char *reason, struct tally_error *err)
+{
+    enum tally_status status = begin_write(coordinator, err);
+    if (status == TALLY_OK) {
+        status = tally_job_fail(job->engine, reason, err);
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
+        write_failed(coordinator, status, err);
+    }
+    if (status == TALLY_OK) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("job failed"), tally_log_text("job", job->row.id),
+                  tally_log_text("reason", reason));
+    }
+    return status;
+}

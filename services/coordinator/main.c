@@ -1,0 +1,244 @@
+/* tally-coordinator: options, store, socket, loop. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "api/http_server.h"
+#include "services/coordinator/coordinator.h"
+#include "services/program/log.h"
+#include "services/program/options.h"
+#include "services/program/signals.h"
+#include "services/program/time.h"
+#include "services/program/token_file.h"
+#include "storage/store.h"
+
+/* Once asked to stop: how long requests are still served, and what silence ends it earlier. */
+enum { DRAIN_MS = 2000, QUIET_MS = 100 };
+
+static const struct tally_option OPTIONS[] = {
+    {"listen", "ADDR:PORT", "127.0.0.1:8080", "where to serve HTTP; port 0 takes a free one", NULL},
+    {"store", "URI", "sqlite:tally.db", "sqlite:PATH or memory:", NULL},
+    {"power-loss-safe", NULL, NULL,
+     "acknowledge an update only when it has reached the medium; without it, it survives kill -9 "
+     "but not a power cut",
+     NULL},
+    {"admin-token-file", "FILE", NULL, "bearer token of the REST interface", "Access"},
+    {"worker-token-file", "FILE", NULL, "bearer token of the workers", "Access"},
+    {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
+    {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
+    {"max-connections", "N", "20000", "connections at once", "Limits"},
+    {"max-jobs", "N", "1000", "jobs queued, running or paused at once", "Limits"},
+    {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
+    {"session-timeout-ms", "N", "15000",
+     "silence after which a worker's clients are given to others", "Limits"},
+    {0},
+};
+
+static const struct tally_options_spec SPEC = {
+    .program = "tally-coordinator",
+    .synopsis = "[OPTION]...",
+    .description = "Coordinates federated optimisation jobs: takes job documents over HTTP, hands "
+                   "rounds to workers, keeps cumulative regret and exact bit counters. State is in "
+                   "the store; the process may be killed at any time.",
+    .tables = {OPTIONS, TALLY_LOG_OPTIONS},
+};
+
+struct settings {
+    struct tally_http_server_config server;
+    struct tally_coordinator_config coordinator;
+    struct tally_store_options store;
+    char admin_token[TALLY_TOKEN_CAPACITY];
+    char worker_token[TALLY_TOKEN_CAPACITY];
+};
+
+static bool is_loopback(const char *listen)
+{
+    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0 ||
+           strncmp(listen, "localhost:", 10) == 0;
+}
+
+static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
+                                     struct tally_error *err)
+{
+    int64_t body, connections, idle;
+    struct tally_coordinator_config *config = &settings->coordinator;
+    enum tally_status status =
+        tally_options_integer(options, "max-body-bytes", 1024, INT64_C(1) << 32, &body, err);
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-connections", 1, 1000000, &connections, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-jobs", 1, 1000000, &config->max_jobs, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "session-timeout-ms", 100, 86400000,
+                                       &config->session_timeout_ms, err);
+    }
+    if (status == TALLY_OK) {
+        settings->server.max_body_bytes = (size_t)body;
+        settings->server.max_connections = (unsigned)connections;
+        settings->server.idle_timeout_s = (unsigned)idle;
+    }
+    return status;
+}
+
+static enum tally_status read_token(const struct tally_options *options, const char *name,
+                                    char token[TALLY_TOKEN_CAPACITY], const char **ret_token,
+                                    struct tally_error *err)
+{
+    const char *path = tally_options_text(options, name);
+    if (path == NULL) {
+        return TALLY_OK;
+    }
+    enum tally_status status = tally_token_file_read(path, token, err);
+    if (status == TALLY_OK) {
+        *ret_token = token;
+    }
+    return status;
+}
+
+static enum tally_status read_settings(const struct tally_options *options,
+                                       struct settings *settings, struct tally_error *err)
+{
+    enum tally_status status = tally_log_configure(options, err);
+    if (status == TALLY_OK) {
+        status = read_limits(options, settings, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_token(options, "admin-token-file", settings->admin_token,
+                            &settings->coordinator.admin_token, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_token(options, "worker-token-file", settings->worker_token,
+                            &settings->coordinator.worker_token, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    settings->server.listen = tally_options_text(options, "listen");
+    settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
+    const bool has_tokens =
+        settings->coordinator.admin_token != NULL && settings->coordinator.worker_token != NULL;
+    if (!is_loopback(settings->server.listen) && !has_tokens &&
+        !tally_options_bool(options, "insecure")) {
+        return tally_options_refuse(options, "listen", err,
+                                    "%s can be reached by others: give --admin-token-file and "
+                                    "--worker-token-file, or --insecure",
+                                    settings->server.listen);
+    }
+    return TALLY_OK;
+}
+
+/* One descriptor for the loop that is readable when a signal came or a thread has a result. */
+static int join_wakers(const struct tally_coordinator *coordinator)
+{
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd >= 0 &&
+        (epoll_ctl(fd, EPOLL_CTL_ADD, tally_signals_fd(), &event) != 0 ||
+         epoll_ctl(fd, EPOLL_CTL_ADD, tally_coordinator_wake_fd(coordinator), &event) != 0)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static enum tally_status serve(struct tally_http_server *server,
+                               struct tally_coordinator *coordinator, int wake_fd,
+                               struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    int wait_ms = tally_coordinator_turn(coordinator);
+    while (status == TALLY_OK && *tally_signals_stop() == 0) {
+        status = tally_http_server_step(server, wait_ms, wake_fd, err);
+        wait_ms = tally_coordinator_turn(coordinator);
+    }
+    tally_log(TALLY_LOG_INFO, tally_log_event("stopping"));
+    tally_http_server_quiesce(server);
+    tally_coordinator_drain(coordinator);
+    tally_signals_drain_fd();
+    const int64_t end_ms = tally_monotonic_ms() + DRAIN_MS;
+    bool quiet = false;
+    while (status == TALLY_OK && !quiet && tally_monotonic_ms() < end_ms) {
+        const uint64_t before = tally_coordinator_n_requests(coordinator);
+        tally_coordinator_turn(coordinator);
+        const int64_t until_ms = tally_monotonic_ms() + QUIET_MS;
+        while (status == TALLY_OK && tally_monotonic_ms() < until_ms) {
+            status = tally_http_server_step(server, QUIET_MS, wake_fd, err);
+            tally_coordinator_turn(coordinator);
+        }
+        quiet = tally_coordinator_n_requests(coordinator) == before;
+    }
+    return status;
+}
+
+static enum tally_status run(const struct tally_options *options, struct settings *settings,
+                             struct tally_error *err)
+{
+    struct tally_coordinator *coordinator = NULL;
+    struct tally_http_server *server = NULL;
+    struct tally_store *store = NULL;
+    int wake_fd = -1;
+    const char *uri = tally_options_text(options, "store");
+    enum tally_status status = tally_signals_install(err);
+    if (status == TALLY_OK) {
+        status = tally_store_open(uri, &settings->store, &store, err);
+    }
+    if (status == TALLY_OK) {
+        settings->coordinator.store = store;
+        status = tally_coordinator_new(&settings->coordinator, &coordinator, err);
+    }
+    if (status == TALLY_OK) {
+        store = NULL;
+        settings->server.on_request = tally_coordinator_on_request;
+        settings->server.on_abandoned = tally_coordinator_on_abandoned;
+        settings->server.context = coordinator;
+        status = tally_http_server_new(&settings->server, &server, err);
+    }
+    if (status == TALLY_OK) {
+        wake_fd = join_wakers(coordinator);
+        if (wake_fd < 0) {
+            status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "no file descriptor for the loop");
+        }
+    }
+    if (status == TALLY_OK) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
+                  tally_log_text("address", settings->server.listen),
+                  tally_log_integer("port", tally_http_server_port(server)),
+                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION));
+        status = serve(server, coordinator, wake_fd, err);
+    }
+    tally_http_server_free(server);
+    tally_coordinator_free(coordinator);
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+    if (wake_fd >= 0) {
+        close(wake_fd);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct settings settings;
+    struct tally_options *options;
+    struct tally_error err = TALLY_ERROR_INIT;
+    int exit_code;
+    if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
+        return exit_code;
+    }
+    if (read_settings(options, &settings, &err) != TALLY_OK) {
+        exit_code = tally_options_usage_error(&SPEC, &err);
+    } else if (run(options, &settings, &err) != TALLY_OK) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
+        exit_code = EXIT_FAILURE;
+    }
+    tally_options_free(options);
+    return exit_code;
+}

@@ -1,0 +1,164 @@
+#include "services/coordinator/prepare.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "services/job/local.h"
+
+/* A job on its way through the thread: first in `waiting`, then in `done`. */
+struct work {
+    struct tally_job_spec spec;
+    struct prepared result;
+    struct work *next;
+};
+
+struct queue {
+    struct work *first, **last;
+};
+
+struct preparer {
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t changed;
+    struct queue waiting, done;
+    bool stopping;
+    bool solving; /* the thread is inside solve() */
+    int wake_fd;
+};
+
+static void push(struct queue *queue, struct work *work)
+{
+    work->next = NULL;
+    *queue->last = work;
+    queue->last = &work->next;
+}
+
+static struct work *pop(struct queue *queue)
+{
+    struct work *work = queue->first;
+    if (work != NULL) {
+        queue->first = work->next;
+        if (queue->first == NULL) {
+            queue->last = &queue->first;
+        }
+    }
+    return work;
+}
+
+static void solve(struct work *work)
+{
+    struct prepared *result = &work->result;
+    struct tally_objective *objective = NULL;
+    const struct tally_job_spec *spec = &work->spec;
+    result->status = TALLY_OK;
+    if (spec->reference.type != TALLY_REFERENCE_VALUE) {
+        result->status =
+            tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                                tally_job_spec_setting(spec).key, &objective, &result->err);
+    }
+    if (result->status == TALLY_OK) {
+        result->status = tally_local_reference(spec, objective, &result->f_star, &result->err);
+    }
+    tally_objective_free(objective);
+}
+
+static void *run(void *context)
+{
+    struct preparer *preparer = context;
+    pthread_mutex_lock(&preparer->mutex);
+    while (!preparer->stopping) {
+        struct work *work = pop(&preparer->waiting);
+        if (work == NULL) {
+            pthread_cond_wait(&preparer->changed, &preparer->mutex);
+            continue;
+        }
+        preparer->solving = true;
+        pthread_mutex_unlock(&preparer->mutex);
+        solve(work);
+        pthread_mutex_lock(&preparer->mutex);
+        preparer->solving = false;
+        push(&preparer->done, work);
+        const uint64_t one = 1;
+        ssize_t n = write(preparer->wake_fd, &one, sizeof one);
+        (void)n; /* fails only when the counter is full, and then it is readable already */
+    }
+    pthread_mutex_unlock(&preparer->mutex);
+    return NULL;
+}
+
+enum tally_status preparer_new(int wake_fd, struct preparer **ret_preparer, struct tally_error *err)
+{
+    struct preparer *preparer = calloc(1, sizeof *preparer);
+    if (preparer == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the solver thread");
+    }
+    preparer->wake_fd = wake_fd;
+    preparer->waiting.last = &preparer->waiting.first;
+    preparer->done.last = &preparer->done.first;
+    pthread_mutex_init(&preparer->mutex, NULL);
+    pthread_cond_init(&preparer->changed, NULL);
+    if (pthread_create(&preparer->thread, NULL, run, preparer) != 0) {
+        pthread_cond_destroy(&preparer->changed);
+        pthread_mutex_destroy(&preparer->mutex);
+        free(preparer);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot start the solver thread");
+    }
+    *ret_preparer = preparer;
+    return TALLY_OK;
+}
+
+void preparer_free(struct preparer *preparer)
+{
+    if (preparer == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&preparer->mutex);
+    preparer->stopping = true;
+    const bool solving = preparer->solving;
+    pthread_cond_signal(&preparer->changed);
+    pthread_mutex_unlock(&preparer->mutex);
+    if (solving) { /* may take minutes, and the process is about to end */
+        pthread_detach(preparer->thread);
+        return;
+    }
+    pthread_join(preparer->thread, NULL);
+    struct work *work;
+    while ((work = pop(&preparer->waiting)) != NULL || (work = pop(&preparer->done)) != NULL) {
+        free(work);
+    }
+    pthread_cond_destroy(&preparer->changed);
+    pthread_mutex_destroy(&preparer->mutex);
+    free(preparer);
+}
+
+enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
+                                  const struct tally_job_spec *spec, struct tally_error *err)
+{
+    struct work *work = calloc(1, sizeof *work);
+    if (work == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to prepare job %s", job_id);
+    }
+    work->spec = *spec;
+    snprintf(work->result.job_id, sizeof work->result.job_id, "%s", job_id);
+    pthread_mutex_lock(&preparer->mutex);
+    push(&preparer->waiting, work);
+    pthread_cond_signal(&preparer->changed);
+    pthread_mutex_unlock(&preparer->mutex);
+    return TALLY_OK;
+}
+
+bool preparer_take(struct preparer *preparer, struct prepared *ret_result)
+{
+    pthread_mutex_lock(&preparer->mutex);
+    struct work *work = pop(&preparer->done);
+    pthread_mutex_unlock(&preparer->mutex);
+    if (work == NULL) {
+        return false;
+    }
+    *ret_result = work->result;
+    free(work);
+    return true;
+}

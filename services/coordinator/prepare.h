@@ -1,0 +1,33 @@
+/* prepare: solves f(x*) of queued jobs in a thread of its own, so that the loop never waits for it.
+ */
+#ifndef TALLY_SERVICES_COORDINATOR_PREPARE_H
+#define TALLY_SERVICES_COORDINATOR_PREPARE_H
+
+#include <stdbool.h>
+
+#include "services/job/spec.h"
+#include "storage/store.h"
+
+struct preparer;
+
+/* Starts the thread; wake_fd is an eventfd that it adds to when a result is there. */
+enum tally_status preparer_new(int wake_fd, struct preparer **ret_preparer,
+                               struct tally_error *err);
+/* Drops all queued jobs. A solve that is under way is left to the end of the process, with its
+ * memory and wake_fd, which must stay open. NULL is allowed. */
+void preparer_free(struct preparer *preparer);
+
+/* Queues a job. Errors: NO_MEMORY. */
+enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
+                                  const struct tally_job_spec *spec, struct tally_error *err);
+
+struct prepared {
+    char job_id[TALLY_JOB_ID_CAPACITY];
+    enum tally_status status;
+    double f_star;          /* if status is OK */
+    struct tally_error err; /* otherwise */
+};
+/* Takes one result; false if there is none. */
+bool preparer_take(struct preparer *preparer, struct prepared *ret_result);
+
+#endif

@@ -1,0 +1,200 @@
+/* rest_results: what a job has produced: round records and the model. */
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+#include "services/document/detail.h"
+
+enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
+
+/* Rounds of one answer, as JSON or as CSV. */
+struct rounds {
+    struct tally_json *list;
+    struct tally_buffer *csv;
+    int64_t n, limit;
+    int64_t last_round;
+    bool more;
+};
+
+static enum tally_status add_round(void *context, const struct tally_round_record *record,
+                                   struct tally_error *err)
+{
+    struct rounds *rounds = context;
+    if (rounds->n == rounds->limit) {
+        rounds->more = true;
+        return TALLY_OK;
+    }
+    rounds->n++;
+    rounds->last_round = record->round;
+    if (rounds->csv != NULL) {
+        enum tally_status status = tally_detail_round_csv(record, rounds->csv);
+        return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
+    }
+    struct tally_json *object = tally_detail_round(record);
+    bool ok = object != NULL && tally_json_append(rounds->list, object);
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+}
+
+static enum tally_status find_key(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_store_job *ret_row, struct tally_error *err)
+{
+    struct tally_buffer document = {0};
+    enum tally_status status = read_job(coordinator, call->params[0], ret_row, &document, err);
+    tally_buffer_fini(&document);
+    return status;
+}
+
+enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct rounds rounds = {0};
+    int64_t after;
+    enum tally_status status = find_key(coordinator, call, &row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds.limit, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    rounds.list = tally_json_array();
+    struct tally_json *answer = tally_json_object();
+    if (rounds.list == NULL || answer == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+    } else {
+        status = store->ops->round_list(store, row.key, after, rounds.limit + 1, add_round, &rounds,
+                                        err);
+    }
+    if (status != TALLY_OK) {
+        tally_json_free(rounds.list);
+        tally_json_free(answer);
+        return status;
+    }
+    bool ok = tally_json_set(answer, "rounds", rounds.list);
+    ok = (rounds.more ? tally_json_set_integer(answer, "next_after", rounds.last_round)
+                      : tally_json_set_null(answer, "next_after")) &&
+         ok;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct rounds rounds = {.csv = &call->body, .limit = INT64_MAX};
+    int64_t after;
+    enum tally_status status = find_key(coordinator, call, &row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_detail_round_csv_header(&call->body);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for rounds");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "text/csv; charset=utf-8";
+    return TALLY_OK;
+}
+
+/* The engine's state bytes hold the point; the engine is the one who can read them. */
+static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
+                                     struct hosted_job **ret_job, bool *ret_owned,
+                                     struct tally_error *err)
+{
+    *ret_owned = false;
+    *ret_job = find_job(coordinator, id);
+    if (*ret_job != NULL) {
+        return TALLY_OK;
+    }
+    struct tally_store_job row;
+    struct tally_buffer document = {0};
+    enum tally_status status = read_job(coordinator, id, &row, &document, err);
+    tally_buffer_fini(&document);
+    if (status == TALLY_OK) {
+        status = hosted_job_load(coordinator->store, &row, ret_job, err);
+        *ret_owned = status == TALLY_OK;
+    }
+    return status;
+}
+
+static enum tally_status model_json(const struct hosted_job *job, struct call *call,
+                                    struct tally_error *err)
+{
+    size_t dim;
+    const double *x = tally_job_point(job->engine, &dim);
+    const struct tally_progress *progress = tally_job_progress(job->engine);
+    char checksum[17];
+    tally_detail_checksum(progress->x_checksum, checksum);
+    struct tally_json *answer = tally_json_object();
+    struct tally_json *values = tally_json_array();
+    bool ok = answer != NULL && values != NULL;
+    for (size_t i = 0; ok && i < dim; i++) {
+        ok = tally_json_append_real(values, x[i]);
+    }
+    if (!ok) {
+        tally_json_free(values);
+        tally_json_free(answer);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    ok = tally_json_set_text(answer, "job_id", job->row.id);
+    ok = tally_json_set_integer(answer, "iterate", progress->iterate) && ok;
+    ok = tally_json_set_text(answer, "x_checksum", checksum) && ok;
+    ok = tally_json_set(answer, "x", values) && ok;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+static enum tally_status model_npy(const struct hosted_job *job, struct call *call,
+                                   struct tally_error *err)
+{
+    size_t dim;
+    const double *x = tally_job_point(job->engine, &dim);
+    enum tally_status status = tally_detail_npy(x, dim, &call->body);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the model");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "application/x-npy";
+    return TALLY_OK;
+}
+
+enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    const char *accept = tally_http_header(call->request, "Accept");
+    const bool any =
+        accept == NULL || strstr(accept, "*/*") != NULL || strstr(accept, "application/*") != NULL;
+    const bool npy = accept != NULL && strstr(accept, "application/x-npy") != NULL;
+    if (!any && !npy && strstr(accept, "application/json") == NULL) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model is application/json or application/x-npy");
+    }
+    struct hosted_job *job;
+    bool owned;
+    enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
+    if (status == TALLY_OK) {
+        status = npy ? model_npy(job, call, err) : model_json(job, call, err);
+        if (owned) {
+            hosted_job_free(job);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,104 @@
+/* rest_service: workers, healthz, readyz. */
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+#include "services/program/time.h"
+
+/* The clients that a session plays, job by job: [{"job": id, "clients": [...]}]. */
+static struct tally_json *assignments_of(const struct session *session)
+{
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (uint32_t i = 0; ok && i < session->n_assignments; i++) {
+        struct tally_json *one = tally_json_object();
+        ok = one != NULL && tally_json_set_text(one, "job", session->assignments[i].job->row.id) &&
+             tally_json_set_integer(one, "client", session->assignments[i].client);
+        if (ok) {
+            ok = tally_json_append(list, one);
+        } else {
+            tally_json_free(one);
+        }
+    }
+    if (!ok) {
+        tally_json_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+static struct tally_json *worker_of(const struct session *session, int64_t now_ms)
+{
+    struct tally_json *object = tally_json_object();
+    bool ok = object != NULL && tally_json_set_text(object, "name", session->name) &&
+              tally_json_set_integer(object, "slots", session->n_slots) &&
+              tally_json_set_integer(object, "free_slots", session_n_free(session)) &&
+              tally_json_set_text(object, "state",
+                                  session->poll.request != NULL ? "waiting" : "working") &&
+              tally_json_set_integer(object, "joined_ms", session->joined_ms) &&
+              tally_json_set_integer(
+                  object, "last_contact_age_ms",
+                  session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms) &&
+              (session->pinned_job[0] != '\0'
+                   ? tally_json_set_text(object, "pinned_job", session->pinned_job)
+                   : tally_json_set_null(object, "pinned_job")) &&
+              tally_json_set(object, "assignments", assignments_of(session));
+    if (!ok) {
+        tally_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+enum tally_status get_workers(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    const int64_t now_ms = tally_monotonic_ms();
+    struct tally_json *answer = tally_json_object();
+    struct tally_json *list = tally_json_array();
+    bool ok = answer != NULL && list != NULL;
+    for (struct session *s = coordinator->sessions.first; ok && s != NULL; s = s->next) {
+        struct tally_json *worker = worker_of(s, now_ms);
+        ok = worker != NULL && tally_json_append(list, worker);
+    }
+    ok = ok && tally_json_set_integer(answer, "slots_free", coordinator->sessions.n_free);
+    if (!ok || !tally_json_set(answer, "workers", list)) {
+        if (!ok) {
+            tally_json_free(list);
+        }
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+static enum tally_status answer_state(struct call *call, const char *state, struct tally_error *err)
+{
+    struct tally_json *answer = tally_json_object();
+    if (answer != NULL && !tally_json_set_text(answer, "status", state)) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+enum tally_status get_healthz(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    (void)coordinator; /* that the loop answers is the answer */
+    return answer_state(call, "ok", err);
+}
+
+enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    if (coordinator->draining) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
+    struct tally_store *store = coordinator->store;
+    if (coordinator->store_error.status != TALLY_OK) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
+    enum tally_status status = store->ops->check(store, err);
+    return status == TALLY_OK ? answer_state(call, "ready", err) : status;
+}

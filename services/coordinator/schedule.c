@@ -1,0 +1,372 @@
+/* schedule: which session plays which client, and what a waiting poll is answered.
+ *
+ * Vacant clients of started jobs are filled first, oldest job first; then queued jobs start in
+ * order of age as soon as all their clients can be filled. A queued job that the present workers
+ * could fill if they were free keeps younger jobs from taking its slots; one that they never could
+ * does not. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/problem.h"
+#include "services/coordinator/internal.h"
+#include "services/program/log.h"
+#include "services/program/time.h"
+
+/* Slots that a job could use: free ones, or all there are. */
+static int64_t count_slots(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job, bool only_free)
+{
+    int64_t n = 0;
+    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        if (session_serves(s, job)) {
+            n += only_free ? session_n_free(s) : s->n_slots;
+        }
+    }
+    return n;
+}
+
+static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    uint32_t client = 0;
+    struct session *session = coordinator->sessions.first;
+    while (job->n_vacant > 0 && session != NULL) {
+        if (session_n_free(session) == 0 || !session_serves(session, job)) {
+            session = session->next;
+            continue;
+        }
+        while (job->slots[client].session != NULL) {
+            client++;
+        }
+        session_assign(&coordinator->sessions, session, job, client);
+        mark_ready(coordinator, session);
+    }
+}
+
+/* Starts a queued job whose f(x*) is known and whose clients are all there. */
+static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = begin_write(coordinator, &err);
+    if (status == TALLY_OK) {
+        status = tally_job_start(job->engine, job->f_star, &err);
+    }
+    if (status == TALLY_OK) {
+        /* An empty outcome: no round has closed, but the state must exist from now on. */
+        const struct tally_job_outcome none = {0};
+        status = hosted_job_put_rounds(coordinator->store, job, &none, tally_realtime_ms(), &err);
+        write_failed(coordinator, status, &err);
+    }
+    if (status != TALLY_OK) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("job not started"),
+                  tally_log_text("job", job->row.id), tally_log_problem(&err));
+        return;
+    }
+    job->round_opened_ms = tally_monotonic_ms();
+    mark_job_ready(coordinator, job);
+    tally_log(TALLY_LOG_INFO, tally_log_event("job started"), tally_log_text("job", job->row.id),
+              tally_log_text("algorithm", job->row.algorithm),
+              tally_log_integer("clients", job->row.clients),
+              tally_log_real("f_star", job->f_star));
+}
+
+void assign_slots(struct tally_coordinator *coordinator)
+{
+    coordinator->assignment_changed = false;
+    if (coordinator->draining) {
+        return;
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        enum tally_job_status status = tally_job_status(job->engine);
+        if (status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED) {
+            fill_job(coordinator, job);
+        }
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (tally_job_status(job->engine) != TALLY_JOB_QUEUED || !job->prepared) {
+            continue;
+        }
+        if (count_slots(coordinator, job, true) >= job->n_vacant) {
+            fill_job(coordinator, job);
+            start_job(coordinator, job);
+        } else if (count_slots(coordinator, job, false) >= job->row.clients) {
+            break;
+        }
+    }
+}
+
+void mark_ready(struct tally_coordinator *coordinator, struct session *session)
+{
+    if (!session->is_ready) {
+        session->is_ready = true;
+        session->next_ready = coordinator->ready;
+        coordinator->ready = session;
+    }
+}
+
+void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (int64_t m = 0; m < job->row.clients; m++) {
+        if (job->slots[m].session != NULL) {
+            mark_ready(coordinator, job->slots[m].session);
+        }
+    }
+}
+
+void end_session(struct tally_coordinator *coordinator, struct session *session)
+{
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session);
+    }
+    for (struct session **at = &coordinator->ready; session->is_ready && *at != NULL;
+         at = &(*at)->next_ready) {
+        if (*at == session) {
+            *at = session->next_ready;
+            break;
+        }
+    }
+    session_free(&coordinator->sessions, session);
+    coordinator->assignment_changed = true;
+}
+
+/* Answers. */
+
+static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
+                        const struct tally_poll_response *response, struct hosted_job *job)
+{
+    struct tally_buffer body = {0};
+    if (tally_poll_response_encode(response, &body) != TALLY_OK) {
+        tally_buffer_fini(&body);
+        if (response->kind != TALLY_POLL_IDLE) {
+            return; /* out of memory: the poll goes on waiting and is tried again */
+        }
+    }
+    struct tally_http_request *request = session->poll.request;
+    session->poll.request = NULL;
+    session->last_contact_ms = tally_monotonic_ms();
+    const uint64_t in = tally_http_wire_in_bytes(request);
+    const uint64_t out = send_protobuf(request, &body);
+    if (job != NULL) {
+        job->wire_in_bytes += in;
+        job->wire_out_bytes += out;
+    }
+    tally_buffer_fini(&body);
+    (void)coordinator;
+}
+
+/* Live jobs that the session could serve. */
+static uint32_t count_pending(const struct tally_coordinator *coordinator,
+                              const struct session *session)
+{
+    uint32_t n = 0;
+    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        n += session_serves(session, job);
+    }
+    return n;
+}
+
+void answer_idle(struct tally_coordinator *coordinator, struct session *session)
+{
+    const struct tally_poll_response response = {
+        .kind = TALLY_POLL_IDLE, .jobs_pending = count_pending(coordinator, session)};
+    finish_poll(coordinator, session, &response, NULL);
+}
+
+/* Clients of the session that the job's open round still waits for. */
+static size_t pending_clients(const struct session *session, const struct hosted_job *job,
+                              uint32_t *clients)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        if (played->job == job && !tally_job_has_received(job->engine, played->client)) {
+            clients[n++] = played->client;
+        }
+    }
+    return n;
+}
+
+/* The first job of the session that has work for it. */
+static struct hosted_job *find_work(const struct session *session, uint32_t *clients,
+                                    size_t *ret_n_clients)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        struct hosted_job *job = session->assignments[i].job;
+        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload) {
+            *ret_n_clients = pending_clients(session, job, clients);
+            if (*ret_n_clients > 0) {
+                return job;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Newest point that any of the clients was sent before. */
+static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
+{
+    int64_t delivered = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t iterate = job->slots[clients[i]].delivered_iterate;
+        delivered = iterate > delivered ? iterate : delivered;
+    }
+    return delivered;
+}
+
+/* Adds what brings a worker from point `have` to the present one: the broadcasts in between if they
+ * are kept and shorter than the point itself, else the point. */
+static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task *task)
+{
+    const int64_t now = tally_job_progress(job->engine)->iterate;
+    if (have == now) {
+        return;
+    }
+    size_t dim;
+    const double *x = tally_job_point(job->engine, &dim);
+    const int64_t delivered = delivered_to(job, task->clients, task->n_clients);
+    const uint64_t snapshot_bits = 64 * (uint64_t)dim;
+    uint64_t bits = 0, again_bits = 0;
+    bool kept = now - have <= TALLY_MAX_BROADCASTS;
+    for (int64_t k = have + 1; kept && k <= now; k++) {
+        const struct tally_message *message = tally_job_broadcast(job->engine, k);
+        kept = message != NULL;
+        if (kept) {
+            const struct tally_broadcast broadcast = {
+                .iterate = (uint64_t)k,
+                .payload = {message->payload.data, message->payload.size},
+                .payload_bits = message->bits.payload_bits,
+                .quantizer_step = message->grid.step,
+                .quantizer_intervals = message->grid.intervals};
+            task->broadcasts[task->n_broadcasts++] = broadcast;
+            bits += message->bits.payload_bits;
+            again_bits += k <= delivered ? message->bits.payload_bits : 0;
+        }
+    }
+    const bool is_next = now == have + 1; /* the ordinary case: never replaced by the point */
+    if (kept && (is_next || bits <= snapshot_bits)) {
+        job->recovery_bits += again_bits;
+    } else {
+        task->n_broadcasts = 0;
+        task->snapshot = (struct tally_bytes){(const uint8_t *)x, dim * sizeof *x};
+        job->recovery_bits += snapshot_bits;
+    }
+}
+
+/* The worker's cursor for the job; 0 if it shows none. */
+static int64_t cursor_of(const struct session *session, const struct hosted_job *job)
+{
+    const struct tally_poll_request *poll = session->poll.message;
+    for (size_t i = 0; i < poll->n_cursors; i++) {
+        if (strcmp(poll->cursors[i].job_id, job->row.id) == 0) {
+            uint64_t iterate = poll->cursors[i].iterate;
+            return iterate <= (uint64_t)tally_job_progress(job->engine)->iterate ? (int64_t)iterate
+                                                                                 : 0;
+        }
+    }
+    return 0;
+}
+
+static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
+{
+    if (job->spec.round_deadline_ms == 0) {
+        return 0;
+    }
+    const int64_t left = job->round_opened_ms + job->spec.round_deadline_ms - now_ms;
+    return left > 0 ? (uint32_t)left : 1;
+}
+
+static void answer_task(struct tally_coordinator *coordinator, struct session *session,
+                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    struct tally_poll_response response = {.kind = TALLY_POLL_TASK};
+    struct tally_task *task = &response.task;
+    memcpy(task->job_id, job->row.id, sizeof task->job_id);
+    task->round = (uint32_t)round->round;
+    task->stage = (uint32_t)round->plan.stage;
+    task->iterate = (uint64_t)round->iterate;
+    task->samples = (uint64_t)round->plan.samples;
+    task->quantizer_step = round->plan.grid.step;
+    task->quantizer_intervals = round->plan.grid.intervals;
+    snprintf(task->encoding, sizeof task->encoding, "%s",
+             TALLY_ENCODINGS[job->spec.encoding]->name);
+    task->evaluate = round->evaluate;
+    task->deadline_ms = time_left(job, now_ms);
+    task->x_checksum = tally_job_progress(job->engine)->x_checksum;
+    task->clients = clients;
+    task->n_clients = n_clients;
+    int64_t have = cursor_of(session, job);
+    if (have == 0) {
+        task->job_document = (struct tally_bytes){job->document.data, job->document.size};
+        have = 1; /* every worker can make the initial point from the document */
+    }
+    add_catch_up(job, have, task);
+    for (size_t i = 0; i < n_clients; i++) {
+        job->slots[clients[i]].delivered_iterate = round->iterate;
+    }
+    finish_poll(coordinator, session, &response, job);
+}
+
+/* A job for which the worker holds a point that it needs no more. */
+static const char *find_released(const struct tally_coordinator *coordinator,
+                                 const struct session *session)
+{
+    const struct tally_poll_request *poll = session->poll.message;
+    for (size_t i = 0; i < poll->n_cursors; i++) {
+        if (find_job(coordinator, poll->cursors[i].job_id) == NULL) {
+            return poll->cursors[i].job_id;
+        }
+    }
+    return NULL;
+}
+
+static void refuse_poll(struct session *session)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    tally_fail(&err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    struct tally_buffer body = {0};
+    tally_connect_error_encode(&err, &body);
+    const struct tally_http_response response = {
+        .status = tally_status_info(err.status)->connect_http_status,
+        .content_type = "application/json",
+        .body = &body};
+    tally_http_respond(session->poll.request, &response);
+    session->poll.request = NULL;
+    tally_buffer_fini(&body);
+}
+
+static void serve_poll(struct tally_coordinator *coordinator, struct session *session,
+                       uint32_t *clients, int64_t now_ms)
+{
+    if (coordinator->draining) {
+        refuse_poll(session);
+        return;
+    }
+    const char *released = find_released(coordinator, session);
+    if (released != NULL) {
+        struct tally_poll_response response = {.kind = TALLY_POLL_RELEASED};
+        snprintf(response.released_job_id, sizeof response.released_job_id, "%s", released);
+        finish_poll(coordinator, session, &response, NULL);
+        return;
+    }
+    size_t n_clients;
+    struct hosted_job *job = find_work(session, clients, &n_clients);
+    if (job != NULL) {
+        answer_task(coordinator, session, job, clients, n_clients, now_ms);
+    } else if (now_ms >= session->poll.until_ms) {
+        answer_idle(coordinator, session);
+    }
+}
+
+void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    static uint32_t clients[TALLY_MAX_SLOTS]; /* of one thread; too large for the stack's taste */
+    while (coordinator->ready != NULL) {
+        struct session *session = coordinator->ready;
+        coordinator->ready = session->next_ready;
+        session->is_ready = false;
+        if (session->poll.request != NULL) {
+            serve_poll(coordinator, session, clients, now_ms);
+        }
+    }
+}

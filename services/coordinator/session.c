@@ -1,0 +1,127 @@
+#include "services/coordinator/session.h"
+
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct session *)a)->id, y = ((const struct session *)b)->id;
+    return (x > y) - (x < y);
+}
+
+struct session *session_by_id(const struct session_table *table, uint64_t id)
+{
+    const struct session key = {.id = id};
+    struct session *const *found = tfind(&key, &table->by_id, compare_ids);
+    return found != NULL ? *found : NULL;
+}
+
+struct session *session_by_name(const struct session_table *table, const char *name)
+{
+    for (struct session *s = table->first; s != NULL; s = s->next) {
+        if (strcmp(s->name, name) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* An id that no session has. */
+static bool draw_id(const struct session_table *table, uint64_t *ret_id)
+{
+    uint64_t id;
+    do {
+        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
+            return false;
+        }
+    } while (id == 0 || session_by_id(table, id) != NULL);
+    *ret_id = id;
+    return true;
+}
+
+enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
+                              struct session **ret_session, struct tally_error *err)
+{
+    struct session *session = calloc(1, sizeof *session);
+    struct assignment *assignments = calloc(join->slots, sizeof *assignments);
+    bool ok = session != NULL && assignments != NULL && draw_id(table, &session->id);
+    if (!ok || tsearch(session, &table->by_id, compare_ids) == NULL) {
+        free(session);
+        free(assignments);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a session of %u slots",
+                          join->slots);
+    }
+    memcpy(session->name, join->name, sizeof session->name);
+    memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
+    session->n_slots = join->slots;
+    session->assignments = assignments;
+    session->next = table->first;
+    session->link = &table->first;
+    if (table->first != NULL) {
+        table->first->link = &session->next;
+    }
+    table->first = session;
+    table->n_sessions++;
+    table->n_free += session->n_slots;
+    *ret_session = session;
+    return TALLY_OK;
+}
+
+void session_free(struct session_table *table, struct session *session)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        played->job->slots[played->client].session = NULL;
+        played->job->n_vacant++;
+    }
+    table->n_free -= session_n_free(session);
+    table->n_sessions--;
+    tdelete(session, &table->by_id, compare_ids);
+    *session->link = session->next;
+    if (session->next != NULL) {
+        session->next->link = session->link;
+    }
+    free(session->poll.message);
+    free(session->assignments);
+    free(session);
+}
+
+void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
+                    uint32_t client)
+{
+    session->assignments[session->n_assignments++] =
+        (struct assignment){.job = job, .client = client};
+    job->slots[client].session = session;
+    job->n_vacant--;
+    table->n_free--;
+}
+
+void session_release_job(struct session_table *table, struct hosted_job *job)
+{
+    for (int64_t m = 0; m < job->row.clients; m++) {
+        struct session *session = job->slots[m].session;
+        if (session == NULL) {
+            continue;
+        }
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < session->n_assignments; i++) {
+            const struct assignment played = session->assignments[i];
+            if (played.job == job) {
+                job->slots[played.client].session = NULL;
+                job->n_vacant++;
+                table->n_free++;
+            } else {
+                session->assignments[kept++] = played;
+            }
+        }
+        session->n_assignments = kept;
+    }
+}
+
+bool session_serves(const struct session *session, const struct hosted_job *job)
+{
+    return session->pinned_job[0] == '\0' || strcmp(session->pinned_job, job->row.id) == 0;
+}

@@ -1,0 +1,68 @@
+/* session: one worker process as the coordinator knows it, and the clients that it plays. */
+#ifndef TALLY_SERVICES_COORDINATOR_SESSION_H
+#define TALLY_SERVICES_COORDINATOR_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/http_server.h"
+#include "api/worker_messages.h"
+#include "services/coordinator/hosted_job.h"
+
+/* A client of a job that a session plays. */
+struct assignment {
+    struct hosted_job *job;
+    uint32_t client;
+};
+
+struct session {
+    uint64_t id; /* random: knowing it is the right to post */
+    char name[TALLY_WORKER_NAME_CAPACITY];
+    char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
+    uint32_t n_slots;
+    struct assignment *assignments; /* [n_slots] */
+    uint32_t n_assignments;
+    int64_t last_contact_ms;
+    int64_t joined_ms; /* Unix time */
+    /* The long poll that waits, if request is not NULL. */
+    struct {
+        struct tally_http_request *request;
+        struct tally_poll_request *message;
+        int64_t until_ms;
+    } poll;
+    bool is_ready; /* stands in the coordinator's list of sessions to look at */
+    struct session *next_ready;
+    struct session *next, **link; /* all sessions, newest first */
+};
+
+struct session_table {
+    void *by_id; /* tsearch(3) tree */
+    struct session *first;
+    int64_t n_sessions;
+    int64_t n_free; /* slots that play nothing, over all sessions */
+};
+
+/* Errors: NO_MEMORY. */
+enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
+                              struct session **ret_session, struct tally_error *err);
+/* Vacates its clients. Its poll must have been answered. */
+void session_free(struct session_table *table, struct session *session);
+struct session *session_by_id(const struct session_table *table, uint64_t id);
+struct session *session_by_name(const struct session_table *table, const char *name);
+
+/* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
+ * slot. */
+void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
+                    uint32_t client);
+/* Takes all clients of a job away from whoever plays them. */
+void session_release_job(struct session_table *table, struct hosted_job *job);
+
+static inline uint32_t session_n_free(const struct session *session)
+{
+    return session->n_slots - session->n_assignments;
+}
+
+/* Whether the session may play clients of the job. */
+bool session_serves(const struct session *session, const struct hosted_job *job);
+
+#endif

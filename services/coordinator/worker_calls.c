@@ -1,0 +1,357 @@
+/* worker_calls: the four methods of tally.v1.WorkerService, worker.proto. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+#include "services/program/log.h"
+#include "services/program/time.h"
+
+enum { MAX_WAIT_MS = 30000 };
+
+/* Decodes the body with one of the tally_*_decode functions. */
+#define READ_MESSAGE(call, decode, message, err)                                                   \
+    (read_connect_body((call), &body, &n_body, (err)) == TALLY_OK                                  \
+         ? decode(body, n_body, (message), (err))                                                  \
+         : (err)->status)
+
+static enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
+                                           size_t *ret_size, struct tally_error *err)
+{
+    const char *version = tally_http_header(call->request, "Connect-Protocol-Version");
+    if (version != NULL && strcmp(version, "1") != 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "Connect-Protocol-Version",
+                          "version %.16s of the Connect protocol is not 1", version);
+    }
+    const char *encoding = tally_http_header(call->request, "Content-Encoding");
+    if (encoding != NULL && strcmp(encoding, "identity") != 0) {
+        return tally_fail(err, TALLY_UNIMPLEMENTED, "Content-Encoding",
+                          "compression %.16s is not supported, only identity", encoding);
+    }
+    return read_body(call, "application/proto", ret_body, ret_size, err);
+}
+
+static enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
+                                         struct tally_error *err)
+{
+    if (encoded != TALLY_OK) {
+        return tally_fail(err, encoded, NULL, "no memory for the answer");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "application/proto";
+    return TALLY_OK;
+}
+
+static enum tally_status find_session(struct tally_coordinator *coordinator, uint64_t id,
+                                      struct session **ret_session, struct tally_error *err)
+{
+    struct session *session = session_by_id(&coordinator->sessions, id);
+    if (session == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
+    }
+    session->last_contact_ms = tally_monotonic_ms();
+    *ret_session = session;
+    return TALLY_OK;
+}
+
+/* Join. */
+
+static enum tally_status check_join(struct tally_coordinator *coordinator,
+                                    const struct tally_join_request *join, struct tally_error *err)
+{
+    if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "slots", "slots %u outside [1, %d]", join->slots,
+                          TALLY_MAX_SLOTS);
+    }
+    if (join->name[0] == '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "name", "the worker's name is empty");
+    }
+    if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+    }
+    return TALLY_OK;
+}
+
+/* Gives a worker the clients back that it played before, as far as they are vacant. */
+static void take_held(struct tally_coordinator *coordinator, struct session *session,
+                      const struct tally_join_request *join)
+{
+    for (size_t i = 0; i < join->n_held && session_n_free(session) > 0; i++) {
+        const struct tally_held_client *held = &join->held[i];
+        struct hosted_job *job = find_job(coordinator, held->job_id);
+        bool vacant = job != NULL && held->client < job->row.clients &&
+                      job->row.status != TALLY_JOB_QUEUED &&
+                      job->slots[held->client].session == NULL;
+        if (vacant && session_serves(session, job)) {
+            session_assign(&coordinator->sessions, session, job, held->client);
+        }
+    }
+}
+
+enum tally_status worker_join(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    const uint8_t *body;
+    size_t n_body;
+    struct tally_join_request join;
+    struct session *session = NULL;
+    enum tally_status status = READ_MESSAGE(call, tally_join_request_decode, &join, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = check_join(coordinator, &join, err);
+    if (status == TALLY_OK) {
+        struct session *old = session_by_name(&coordinator->sessions, join.name);
+        if (old != NULL) {
+            end_session(coordinator, old);
+        }
+        status = session_new(&coordinator->sessions, &join, &session, err);
+    }
+    if (status == TALLY_OK) {
+        session->last_contact_ms = tally_monotonic_ms();
+        session->joined_ms = tally_realtime_ms();
+        take_held(coordinator, session, &join);
+        coordinator->assignment_changed = true;
+        tally_log(TALLY_LOG_INFO, tally_log_event("worker joined"),
+                  tally_log_text("worker", session->name),
+                  tally_log_integer("slots", session->n_slots));
+        const struct tally_join_response response = {
+            .session = session->id,
+            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms};
+        status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
+    }
+    tally_join_request_fini(&join);
+    return status;
+}
+
+/* PollTask. */
+
+/* The caller's own limit, if it says so in the Connect way. */
+static int64_t limit_wait(struct call *call, int64_t wait_ms)
+{
+    int64_t timeout_ms;
+    enum tally_status status = TALLY_OK;
+    const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
+    timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
+    if (status == TALLY_OK && timeout_ms > 0 && wait_ms > timeout_ms * 3 / 4) {
+        wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
+    }
+    return wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
+}
+
+enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    const uint8_t *body;
+    size_t n_body;
+    struct tally_poll_request message;
+    struct session *session = NULL;
+    enum tally_status status = READ_MESSAGE(call, tally_poll_request_decode, &message, err);
+    if (status == TALLY_OK) {
+        status = find_session(coordinator, message.session, &session, err);
+    }
+    if (status == TALLY_OK && session->poll.message == NULL) {
+        session->poll.message = malloc(sizeof message);
+        if (session->poll.message == NULL) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+        }
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (coordinator->draining) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session); /* the worker has given that one up */
+    }
+    *session->poll.message = message;
+    session->poll.request = call->request;
+    session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
+    mark_ready(coordinator, session);
+    tally_http_set_user(call->request, NULL);
+    return TALLY_OK;
+}
+
+/* PostUpdate. */
+
+static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
+{
+    return client < job->row.clients && job->slots[client].session == session;
+}
+
+static struct tally_job_update event_of(const struct tally_update *update)
+{
+    return (struct tally_job_update){.round = update->round,
+                                     .client = update->client,
+                                     .payload = update->payload.data,
+                                     .n_payload = update->payload.size,
+                                     .payload_bits = update->payload_bits,
+                                     .clipped = update->clipped,
+                                     .has_loss = update->has_loss,
+                                     .loss = update->loss};
+}
+
+/* Persists what the engine made of an update. */
+static enum tally_status put_outcome(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                     const struct tally_update *update, const uint8_t *body,
+                                     size_t n_body, const struct tally_job_outcome *outcome,
+                                     struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    job->touched = true;
+    const bool closed =
+        outcome->n_records > 0 || tally_job_status_is_terminal(tally_job_status(job->engine));
+    if (closed) {
+        return hosted_job_put_rounds(store, job, outcome, tally_realtime_ms(), err);
+    }
+    const struct tally_store_update stored = {
+        .round = update->round, .client = update->client, .body = body, .n_body = n_body};
+    return store->ops->update_insert(store, job->row.key, &stored, err);
+}
+
+static void after_round(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    job->round_opened_ms = tally_monotonic_ms();
+    job->deadline_noted = false;
+    mark_job_ready(coordinator, job);
+    if (tally_job_status_is_terminal(job->row.status)) {
+        coordinator->assignment_changed = true;
+        tally_log(
+            TALLY_LOG_INFO, tally_log_event("job ended"), tally_log_text("job", job->row.id),
+            tally_log_text("status", tally_job_status_name(job->row.status)),
+            tally_log_text("reason", job->row.reason),
+            tally_log_integer("rounds", job->row.progress.round),
+            tally_log_real("cumulative_regret", job->row.progress.cumulative_regret),
+            tally_log_unsigned("uplink_payload_bits", job->row.progress.bits.uplink.payload_bits),
+            tally_log_unsigned("downlink_payload_bits",
+                               job->row.progress.bits.downlink.payload_bits));
+    }
+}
+
+/* An update for a live job. */
+static enum tally_status receive(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                 const struct tally_update *update, const uint8_t *body,
+                                 size_t n_body, struct tally_job_outcome *ret_outcome,
+                                 struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
+    enum tally_status status = begin_write(coordinator, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_job_update event = event_of(update);
+    status = tally_job_receive(job->engine, &event, ret_outcome, err);
+    if (status != TALLY_OK || ret_outcome->duplicate) {
+        return status;
+    }
+    status = put_outcome(coordinator, job, update, body, n_body, ret_outcome, err);
+    if (write_failed(coordinator, status, err) != TALLY_OK) {
+        return status;
+    }
+    if (ret_outcome->n_records > 0 || tally_job_status_is_terminal(job->row.status)) {
+        after_round(coordinator, job);
+    }
+    return TALLY_OK;
+}
+
+/* An update for a job that has ended: the engine, restored, tells a repetition from a late one. */
+static enum tally_status receive_ended(struct tally_coordinator *coordinator,
+                                       const struct tally_update *update,
+                                       struct tally_job_outcome *ret_outcome,
+                                       struct tally_error *err)
+{
+    struct tally_store_job row;
+    struct hosted_job *job;
+    struct tally_buffer document = {0};
+    enum tally_status status = read_job(coordinator, update->job_id, &row, &document, err);
+    tally_buffer_fini(&document);
+    if (status == TALLY_OK) {
+        status = hosted_job_load(coordinator->store, &row, &job, err);
+    }
+    if (status == TALLY_OK) {
+        const struct tally_job_update event = event_of(update);
+        status = tally_job_receive(job->engine, &event, ret_outcome, err);
+        hosted_job_free(job);
+    }
+    return status;
+}
+
+/* The client cannot go on, whoever plays it: its computation is a function of job and seed. */
+static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (update->round != tally_job_open_round(job->engine)->round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
+                          update->round);
+    }
+    char reason[TALLY_JOB_REASON_CAPACITY];
+    snprintf(reason, sizeof reason, "client %u in round %u: %s", update->client, update->round,
+             update->failure);
+    enum tally_status status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        after_round(coordinator, job);
+    }
+    return status;
+}
+
+enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
+{
+    const uint8_t *body;
+    size_t n_body;
+    struct tally_update update;
+    struct session *session = NULL;
+    struct tally_job_outcome outcome = {0};
+    enum tally_status status = READ_MESSAGE(call, tally_update_decode, &update, err);
+    if (status == TALLY_OK) {
+        status = find_session(coordinator, update.session, &session, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct hosted_job *job = find_job(coordinator, update.job_id);
+    if (job == NULL) {
+        status = receive_ended(coordinator, &update, &outcome, err);
+    } else if (!plays(session, job, update.client)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
+                            "this session does not play client %u of job %s", update.client,
+                            update.job_id);
+    } else if (update.failure[0] != '\0') {
+        status = take_failure(coordinator, job, &update, err);
+    } else {
+        status = receive(coordinator, job, &update, body, n_body, &outcome, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    const struct tally_update_response response = {.formula_bits = outcome.bits.formula_bits,
+                                                   .payload_bits = outcome.bits.payload_bits};
+    return answer_protobuf(call, tally_update_response_encode(&response, &call->body), err);
+}
+
+/* Leave. */
+
+enum tally_status worker_leave(struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
+{
+    const uint8_t *body;
+    size_t n_body;
+    uint64_t id;
+    enum tally_status status = READ_MESSAGE(call, tally_leave_request_decode, &id, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct session *session = session_by_id(&coordinator->sessions, id);
+    if (session != NULL) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("worker left"),
+                  tally_log_text("worker", session->name));
+        end_session(coordinator, session);
+    }
+    return answer_protobuf(call, TALLY_OK, err);
+}

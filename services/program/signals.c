@@ -1,0 +1,99 @@
+#include "services/program/signals.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "services/program/time.h"
+
+enum { EXIT_INTERRUPTED = 128 + SIGINT };
+
+static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t n_interrupts;
+static volatile sig_atomic_t wake_fd = -1;
+
+static const int HANDLED[] = {SIGTERM, SIGINT, SIGPIPE};
+enum { N_HANDLED = sizeof HANDLED / sizeof HANDLED[0] };
+static struct sigaction previous[N_HANDLED];
+
+static void on_signal(int number)
+{
+    int saved_errno = errno;
+    if (number == SIGINT && n_interrupts++ > 0) {
+        _exit(EXIT_INTERRUPTED);
+    }
+    if (stop_signal == 0) {
+        stop_signal = number;
+    }
+    uint64_t one = 1;
+    ssize_t ignored = write(wake_fd, &one, sizeof one);
+    (void)ignored;
+    errno = saved_errno;
+}
+
+/* Without SA_RESTART: a blocking call returns EINTR, so that its caller looks at the flag. */
+enum tally_status tally_signals_install(struct tally_error *err)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "eventfd: %s", strerror(errno));
+    }
+    wake_fd = fd;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGINT);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    for (int i = 0; i < N_HANDLED; i++) {
+        sigaction(HANDLED[i], HANDLED[i] == SIGPIPE ? &ignore : &action, &previous[i]);
+    }
+    return TALLY_OK;
+}
+
+void tally_signals_uninstall(void)
+{
+    if (wake_fd < 0) {
+        return;
+    }
+    for (int i = 0; i < N_HANDLED; i++) {
+        sigaction(HANDLED[i], &previous[i], NULL);
+    }
+    close(wake_fd);
+    wake_fd = -1;
+    stop_signal = 0;
+    n_interrupts = 0;
+}
+
+const volatile sig_atomic_t *tally_signals_stop(void)
+{
+    return &stop_signal;
+}
+
+int tally_signals_fd(void)
+{
+    return wake_fd;
+}
+
+void tally_signals_drain_fd(void)
+{
+    uint64_t count;
+    ssize_t ignored = read(wake_fd, &count, sizeof count);
+    (void)ignored;
+}
+
+bool tally_signals_wait(int timeout_ms)
+{
+    int64_t until = tally_monotonic_ms() + timeout_ms;
+    while (stop_signal == 0) {
+        int64_t left = until - tally_monotonic_ms();
+        if (timeout_ms >= 0 && left <= 0) {
+            return false;
+        }
+        struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
+        poll(&wake, 1, timeout_ms < 0 ? -1 : (int)left);
+    }
+    return true;
+}

@@ -1,0 +1,29 @@
+/* calls: the methods of tally.v1.WorkerService as functions from struct to struct. */
+#ifndef TALLY_SERVICES_WORKER_CALLS_H
+#define TALLY_SERVICES_WORKER_CALLS_H
+
+#include "api/http_client.h"
+#include "api/worker_messages.h"
+
+/* Buffers that are used again from call to call. A decoded poll response borrows from `response`
+ * until the next call. */
+struct call_buffers {
+    struct tally_buffer request;
+    struct tally_buffer response;
+};
+void call_buffers_fini(struct call_buffers *buffers);
+
+/* Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot be read. */
+enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
+                            const struct tally_join_request *message,
+                            struct tally_join_response *ret, struct tally_error *err);
+enum tally_status call_poll(struct tally_http_client *client, struct call_buffers *buffers,
+                            const struct tally_poll_request *message,
+                            struct tally_poll_response *ret, struct tally_error *err);
+enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
+                              const struct tally_update *message, struct tally_update_response *ret,
+                              struct tally_error *err);
+enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
+                             uint64_t session, struct tally_error *err);
+
+#endif

@@ -1,0 +1,109 @@
+#include "services/worker/job_copy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "services/document/document.h"
+
+enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
+                               struct job_copy **ret_copy, struct tally_error *err)
+{
+    struct job_copy *copy = calloc(1, sizeof *copy);
+    if (copy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for job %s", id);
+    }
+    snprintf(copy->id, sizeof copy->id, "%s", id);
+    enum tally_status status =
+        tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
+    if (status == TALLY_OK) {
+        status =
+            tally_objective_new(&copy->spec.objective, (uint32_t)copy->spec.clients,
+                                tally_job_spec_setting(&copy->spec).key, &copy->objective, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_replica_new(&copy->spec, copy->objective, &copy->replica, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "job %s", id);
+        job_copy_free(copy);
+        return status;
+    }
+    *ret_copy = copy;
+    return TALLY_OK;
+}
+
+void job_copy_free(struct job_copy *copy)
+{
+    if (copy != NULL) {
+        tally_replica_free(copy->replica);
+        tally_objective_free(copy->objective);
+        free(copy->clients);
+        free(copy);
+    }
+}
+
+static enum tally_status remember_client(struct job_copy *copy, uint32_t client,
+                                         struct tally_error *err)
+{
+    for (size_t i = 0; i < copy->n_clients; i++) {
+        if (copy->clients[i] == client) {
+            return TALLY_OK;
+        }
+    }
+    if (copy->n_clients == copy->capacity) {
+        size_t capacity = copy->capacity == 0 ? 8 : 2 * copy->capacity;
+        uint32_t *clients = realloc(copy->clients, capacity * sizeof *clients);
+        if (clients == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients");
+        }
+        copy->clients = clients;
+        copy->capacity = capacity;
+    }
+    copy->clients[copy->n_clients++] = client;
+    return TALLY_OK;
+}
+
+static enum tally_status apply_broadcasts(struct job_copy *copy, const struct tally_task *task,
+                                          struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < task->n_broadcasts; i++) {
+        const struct tally_broadcast *broadcast = &task->broadcasts[i];
+        if ((int64_t)broadcast->iterate <= tally_replica_iterate(copy->replica)) {
+            continue;
+        }
+        const struct tally_message_view view = {
+            .payload = broadcast->payload.data,
+            .n_payload = broadcast->payload.size,
+            .payload_bits = broadcast->payload_bits,
+            .grid = {broadcast->quantizer_step, broadcast->quantizer_intervals}};
+        status = tally_replica_apply(copy->replica, (int64_t)broadcast->iterate, &view, err);
+    }
+    return status;
+}
+
+enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task *task,
+                                  struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < task->n_clients; i++) {
+        status = remember_client(copy, task->clients[i], err);
+    }
+    if (status == TALLY_OK && task->snapshot.size > 0) {
+        status = tally_replica_load(copy->replica, (int64_t)task->iterate, task->snapshot.data,
+                                    task->snapshot.size, err);
+    } else if (status == TALLY_OK) {
+        status = apply_broadcasts(copy, task, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (tally_replica_iterate(copy->replica) != (int64_t)task->iterate ||
+        tally_replica_checksum(copy->replica) != task->x_checksum) {
+        return tally_fail(err, TALLY_DATA_LOSS, "x_checksum",
+                          "the point of iterate %lld is not the coordinator's at iterate %llu",
+                          (long long)tally_replica_iterate(copy->replica),
+                          (unsigned long long)task->iterate);
+    }
+    return TALLY_OK;
+}

@@ -1,0 +1,33 @@
+/* job_copy: what a worker holds of one job: its data, its copy of the point, and which clients it
+ * plays. */
+#ifndef TALLY_SERVICES_WORKER_JOB_COPY_H
+#define TALLY_SERVICES_WORKER_JOB_COPY_H
+
+#include <stdint.h>
+
+#include "api/worker_messages.h"
+#include "services/job/replica.h"
+
+struct job_copy {
+    char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    struct tally_job_spec spec;
+    struct tally_objective *objective;
+    struct tally_replica *replica;
+    uint32_t *clients; /* played in this session or one before, in no order */
+    size_t n_clients, capacity;
+    struct job_copy *next;
+};
+
+/* Makes data and initial point from the document. Errors: those of tally_document_parse(),
+ * NO_MEMORY.
+ */
+enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
+                               struct job_copy **ret_copy, struct tally_error *err);
+void job_copy_free(struct job_copy *copy);
+
+/* Brings the point to where the task wants it, and remembers the task's clients. Errors: MALFORMED,
+ * DATA_LOSS (the point's checksum is not the coordinator's), NO_MEMORY. */
+enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task *task,
+                                  struct tally_error *err);
+
+#endif

@@ -1,0 +1,124 @@
+/* tally-worker: options, then work. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/worker_messages.h"
+#include "services/program/log.h"
+#include "services/program/options.h"
+#include "services/program/signals.h"
+#include "services/program/token_file.h"
+#include "services/worker/worker.h"
+
+static const struct tally_option OPTIONS[] = {
+    {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", NULL},
+    {"name", "N", NULL,
+     "name of this worker, unique at the coordinator; a restart under the same name takes its "
+     "clients back at once (default: HOST-PID)",
+     NULL},
+    {"clients", "N", "1", "clients that this process plays at once", NULL},
+    {"job", "ID", NULL, "serve this job only", NULL},
+    {"token-file", "FILE", NULL, "bearer token of the workers", NULL},
+    {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
+    {"exit-when-idle", NULL, NULL, "end when the coordinator has no job left", NULL},
+    {0},
+};
+
+static const struct tally_options_spec SPEC = {
+    .program = "tally-worker",
+    .synopsis = "[OPTION]...",
+    .description = "Plays clients of federated optimisation jobs: polls the coordinator for tasks, "
+                   "computes gradients on its shards of the data and posts quantized messages.",
+    .tables = {OPTIONS, TALLY_LOG_OPTIONS},
+};
+
+struct settings {
+    struct worker_config config;
+    char name[TALLY_WORKER_NAME_CAPACITY];
+    char token[TALLY_TOKEN_CAPACITY];
+};
+
+static enum tally_status read_name(const struct tally_options *options, struct settings *settings,
+                                   struct tally_error *err)
+{
+    const char *name = tally_options_text(options, "name");
+    if (name == NULL) {
+        char host[32] = "worker";
+        gethostname(host, sizeof host - 1);
+        snprintf(settings->name, sizeof settings->name, "%s-%ld", host, (long)getpid());
+    } else if (name[0] == '\0' || strlen(name) >= sizeof settings->name) {
+        return tally_options_refuse(options, "name", err, "length %zu outside [1, %zu]",
+                                    strlen(name), sizeof settings->name - 1);
+    } else {
+        snprintf(settings->name, sizeof settings->name, "%s", name);
+    }
+    settings->config.name = settings->name;
+    return TALLY_OK;
+}
+
+static enum tally_status read_settings(const struct tally_options *options,
+                                       struct settings *settings, struct tally_error *err)
+{
+    struct worker_config *config = &settings->config;
+    int64_t clients = 0, wait_ms = 0;
+    enum tally_status status = tally_log_configure(options, err);
+    if (status == TALLY_OK) {
+        status = read_name(options, settings, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "clients", 1, TALLY_MAX_SLOTS, &clients, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "wait-ms", 1, 30000, &wait_ms, err);
+    }
+    if (status == TALLY_OK && tally_options_has(options, "token-file")) {
+        status =
+            tally_token_file_read(tally_options_text(options, "token-file"), settings->token, err);
+        config->token = settings->token;
+    }
+    config->coordinator_url = tally_options_text(options, "coordinator");
+    config->job_id = tally_options_text(options, "job");
+    if (status == TALLY_OK && config->job_id != NULL &&
+        strlen(config->job_id) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {
+        status = tally_options_refuse(options, "job", err, "this is no job id");
+    }
+    config->slots = (uint32_t)clients;
+    config->wait_ms = (uint32_t)wait_ms;
+    config->exit_when_idle = tally_options_bool(options, "exit-when-idle");
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct settings settings;
+    struct tally_options *options;
+    struct tally_error err = TALLY_ERROR_INIT;
+    int exit_code;
+    if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
+        return exit_code;
+    }
+    if (read_settings(options, &settings, &err) != TALLY_OK) {
+        exit_code = tally_options_usage_error(&SPEC, &err);
+        tally_options_free(options);
+        return exit_code;
+    }
+    struct worker_totals totals = {0};
+    enum tally_status status = tally_signals_install(&err);
+    if (status == TALLY_OK) {
+        status = worker_run(&settings.config, &totals, &err);
+    }
+    if (status != TALLY_OK) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
+    }
+    tally_log(TALLY_LOG_INFO, tally_log_event("worker stopped"),
+              tally_log_text("worker", settings.name), tally_log_unsigned("rounds", totals.rounds),
+              tally_log_unsigned("uplink_messages", totals.uplink.messages),
+              tally_log_unsigned("uplink_formula_bits", totals.uplink.formula_bits),
+              tally_log_unsigned("uplink_payload_bits", totals.uplink.payload_bits),
+              tally_log_unsigned("uplink_clipped", totals.uplink.clipped),
+              tally_log_unsigned("wire_out_bytes", totals.wire_out_bytes),
+              tally_log_unsigned("wire_in_bytes", totals.wire_in_bytes));
+    tally_options_free(options);
+    return status == TALLY_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,398 @@
+#include "services/worker/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/rng.h"
+#include "services/program/log.h"
+#include "services/program/signals.h"
+#include "services/worker/calls.h"
+#include "services/worker/job_copy.h"
+
+/* Pauses between tries: short enough that a restarted coordinator is found within a second, long
+ * enough that thousands of workers do not hammer it. */
+enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000 };
+
+/* Points that come out wrong in a row before the job is given up: one may be a damaged message. */
+enum { MAX_LOST_POINTS = 3 };
+
+struct worker {
+    const struct worker_config *config;
+    struct tally_http_client *client;
+    struct call_buffers buffers;
+    uint64_t session; /* 0 = none */
+    struct job_copy *jobs;
+    struct tally_rng jitter;
+    int64_t pause_ms;
+    unsigned lost_points;
+    struct worker_totals totals;
+};
+
+static bool is_stopping(void)
+{
+    return *tally_signals_stop() != 0;
+}
+
+/* Waits before the next try: twice as long as the last time, less a random part. */
+static void pause_before_retry(struct worker *worker, const struct tally_error *why)
+{
+    if (worker->pause_ms == 0 && why != NULL) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("coordinator not reached, trying again"),
+                  tally_log_problem(why));
+    }
+    int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;
+    worker->pause_ms = pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS;
+    const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
+    tally_signals_wait((int)(share * (double)worker->pause_ms));
+}
+
+static void reached(struct worker *worker)
+{
+    if (worker->pause_ms > MIN_PAUSE_MS) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reached again"));
+    }
+    worker->pause_ms = 0;
+}
+
+/* Whether trying again may help. */
+static bool is_passing(enum tally_status status)
+{
+    return tally_status_info(status)->retryable || status == TALLY_INTERNAL;
+}
+
+/* Jobs. */
+
+static struct job_copy *find_job(const struct worker *worker, const char *id)
+{
+    struct job_copy *job = worker->jobs;
+    while (job != NULL && strcmp(job->id, id) != 0) {
+        job = job->next;
+    }
+    return job;
+}
+
+static void forget_job(struct worker *worker, const char *id)
+{
+    for (struct job_copy **at = &worker->jobs; *at != NULL; at = &(*at)->next) {
+        if (strcmp((*at)->id, id) == 0) {
+            struct job_copy *gone = *at;
+            *at = gone->next;
+            job_copy_free(gone);
+            return;
+        }
+    }
+}
+
+/* Session. */
+
+static enum tally_status join_once(struct worker *worker, struct tally_error *err)
+{
+    struct tally_join_request request = {.slots = worker->config->slots};
+    snprintf(request.name, sizeof request.name, "%s", worker->config->name);
+    if (worker->config->job_id != NULL) {
+        snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
+    }
+    request.held = calloc(worker->config->slots, sizeof *request.held);
+    if (request.held == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to join");
+    }
+    for (const struct job_copy *job = worker->jobs; job != NULL; job = job->next) {
+        for (size_t i = 0; i < job->n_clients && request.n_held < worker->config->slots; i++) {
+            struct tally_held_client *held = &request.held[request.n_held++];
+            memcpy(held->job_id, job->id, sizeof held->job_id);
+            held->client = job->clients[i];
+        }
+    }
+    struct tally_join_response response;
+    enum tally_status status =
+        call_join(worker->client, &worker->buffers, &request, &response, err);
+    free(request.held);
+    if (status == TALLY_OK) {
+        worker->session = response.session;
+        tally_log(TALLY_LOG_INFO, tally_log_event("joined"),
+                  tally_log_text("worker", worker->config->name),
+                  tally_log_integer("slots", worker->config->slots));
+    }
+    return status;
+}
+
+/* Joins, trying again as long as that may help. CANCELLED when asked to stop. */
+static enum tally_status join(struct worker *worker, struct tally_error *err)
+{
+    while (!is_stopping()) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        enum tally_status status = join_once(worker, &why);
+        if (status == TALLY_OK) {
+            reached(worker);
+            return TALLY_OK;
+        }
+        if (!is_passing(status)) {
+            return tally_fail(err, status, why.field, "%s", why.message);
+        }
+        pause_before_retry(worker, &why);
+    }
+    return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+}
+
+/* Posting. */
+
+/* What the answer to an update means for it. */
+static enum tally_status after_refusal(struct worker *worker, const struct tally_update *update,
+                                       enum tally_status status, const struct tally_error *why)
+{
+    tally_log(status == TALLY_INVALID_ARGUMENT ? TALLY_LOG_ERROR : TALLY_LOG_INFO,
+              tally_log_event("update not taken"), tally_log_text("job", update->job_id),
+              tally_log_integer("round", update->round),
+              tally_log_integer("client", update->client), tally_log_problem(why));
+    if (status == TALLY_INVALID_ARGUMENT) {
+        pause_before_retry(worker, NULL); /* the same would come out again: do not spin */
+    }
+    return TALLY_OK;
+}
+
+/* Posts until the update is acknowledged or refused for good. A new session takes the old one's
+ * place if the coordinator has forgotten it. Also when asked to stop: what is computed is posted,
+ * but tried once only. */
+static enum tally_status post(struct worker *worker, struct tally_update *update,
+                              const struct tally_bits *bits, struct tally_error *err)
+{
+    bool joined_again = false;
+    for (;;) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        struct tally_update_response response;
+        update->session = worker->session;
+        enum tally_status status =
+            call_update(worker->client, &worker->buffers, update, &response, &why);
+        if (status == TALLY_OK) {
+            reached(worker);
+            tally_bits_add(&worker->totals.uplink, bits);
+            if (update->failure[0] == '\0' && (response.formula_bits != bits->formula_bits ||
+                                               response.payload_bits != bits->payload_bits)) {
+                return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                                  "the coordinator counts %llu payload bits, this worker %llu",
+                                  (unsigned long long)response.payload_bits,
+                                  (unsigned long long)bits->payload_bits);
+            }
+            return TALLY_OK;
+        }
+        if (status == TALLY_NOT_FOUND && !joined_again) {
+            joined_again = true;
+            status = join(worker, err);
+            if (status != TALLY_OK) {
+                return status;
+            }
+        } else if (!is_passing(status)) {
+            return after_refusal(worker, update, status, &why);
+        } else if (is_stopping()) {
+            return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+        } else {
+            pause_before_retry(worker, &why);
+            joined_again = false;
+        }
+    }
+}
+
+/* Computes and posts the message of one client. */
+static enum tally_status answer_client(struct worker *worker, struct job_copy *job,
+                                       const struct tally_task *task, uint32_t client,
+                                       struct tally_error *err)
+{
+    const struct tally_job_round round = {
+        .round = task->round,
+        .iterate = (int64_t)task->iterate,
+        .plan = {.stage = task->stage,
+                 .samples = (int64_t)task->samples,
+                 .grid = {task->quantizer_step, task->quantizer_intervals}},
+        .evaluate = task->evaluate};
+    struct tally_update message = {.round = task->round, .client = client};
+    memcpy(message.job_id, task->job_id, sizeof message.job_id);
+    struct tally_job_update update;
+    struct tally_bits bits = {0};
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status =
+        tally_replica_compute(job->replica, &round, client, &update, &bits, &why);
+    if (status == TALLY_OK) {
+        message.payload = (struct tally_bytes){update.payload, update.n_payload};
+        message.payload_bits = update.payload_bits;
+        message.clipped = update.clipped;
+        message.has_loss = update.has_loss;
+        message.loss = update.loss;
+    } else {
+        snprintf(message.failure, sizeof message.failure, "%.*s", (int)sizeof message.failure - 1,
+                 why.message);
+        tally_log(TALLY_LOG_ERROR, tally_log_event("client cannot go on"),
+                  tally_log_text("job", job->id), tally_log_integer("client", client),
+                  tally_log_problem(&why));
+    }
+    return post(worker, &message, &bits, err);
+}
+
+/* Tasks. */
+
+static enum tally_status open_job(struct worker *worker, const struct tally_task *task,
+                                  struct job_copy **ret_job, struct tally_error *err)
+{
+    struct job_copy *job = find_job(worker, task->job_id);
+    if (job == NULL) {
+        enum tally_status status = job_copy_new(task->job_id, &task->job_document, &job, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        job->next = worker->jobs;
+        worker->jobs = job;
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+/* A point that does not fit is thrown away: the next poll shows no cursor and gets it anew. */
+static enum tally_status lose_point(struct worker *worker, const struct tally_task *task,
+                                    const struct tally_error *why, struct tally_error *err)
+{
+    tally_log(TALLY_LOG_ERROR, tally_log_event("point lost, fetching it again"),
+              tally_log_text("job", task->job_id), tally_log_problem(why));
+    forget_job(worker, task->job_id);
+    if (++worker->lost_points > MAX_LOST_POINTS) {
+        return tally_fail(err, TALLY_DATA_LOSS, why->field, "%s", why->message);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status do_task(struct worker *worker, const struct tally_task *task,
+                                 struct tally_error *err)
+{
+    struct job_copy *job;
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = open_job(worker, task, &job, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = job_copy_follow(job, task, &why);
+    if (status != TALLY_OK) {
+        return lose_point(worker, task, &why, err);
+    }
+    worker->lost_points = 0;
+    for (size_t i = 0; status == TALLY_OK && i < task->n_clients; i++) {
+        status = answer_client(worker, job, task, task->clients[i], err);
+    }
+    worker->totals.rounds++;
+    return status;
+}
+
+static void list_cursors(const struct worker *worker, struct tally_poll_request *request)
+{
+    for (const struct job_copy *job = worker->jobs;
+         job != NULL && request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
+        struct tally_cursor *cursor = &request->cursors[request->n_cursors++];
+        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
+        cursor->iterate = (uint64_t)tally_replica_iterate(job->replica);
+    }
+}
+
+/* One poll and what follows from it. Sets *ret_idle if there is nothing to do and nothing coming.
+ */
+static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct tally_error *err)
+{
+    struct tally_poll_request request = {.session = worker->session,
+                                         .wait_ms = worker->config->wait_ms};
+    static struct tally_poll_response response; /* large; one worker per process */
+    list_cursors(worker, &request);
+    enum tally_status status =
+        call_poll(worker->client, &worker->buffers, &request, &response, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    reached(worker);
+    switch (response.kind) {
+    case TALLY_POLL_IDLE:
+        *ret_idle = response.jobs_pending == 0;
+        break;
+    case TALLY_POLL_RELEASED:
+        forget_job(worker, response.released_job_id);
+        break;
+    case TALLY_POLL_TASK: {
+        /* The task borrows from the response buffer, which posting would overwrite. */
+        struct tally_buffer body = worker->buffers.response;
+        worker->buffers.response = (struct tally_buffer){0};
+        status = do_task(worker, &response.task, err);
+        tally_buffer_fini(&body);
+        break;
+    }
+    }
+    tally_poll_response_fini(&response);
+    return status;
+}
+
+static enum tally_status work(struct worker *worker, struct tally_error *err)
+{
+    bool idle = false;
+    while (!is_stopping() && !(idle && worker->config->exit_when_idle)) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        idle = false;
+        enum tally_status status = TALLY_OK;
+        if (worker->session == 0) {
+            status = join(worker, &why);
+        }
+        if (status == TALLY_OK) {
+            status = poll_once(worker, &idle, &why);
+        }
+        if (status == TALLY_NOT_FOUND && worker->session != 0) {
+            worker->session = 0; /* forgotten: join again */
+        } else if (status == TALLY_CANCELLED) {
+            break;
+        } else if (status != TALLY_OK && is_passing(status)) {
+            pause_before_retry(worker, &why);
+        } else if (status != TALLY_OK) {
+            return tally_fail(err, status, why.field, "%s", why.message);
+        }
+    }
+    return TALLY_OK;
+}
+
+/* Gives the slots back, on a connection that a stop does not cancel. */
+static void leave(const struct worker *worker)
+{
+    const struct tally_http_client_config config = {.base_url = worker->config->coordinator_url,
+                                                    .bearer_token = worker->config->token,
+                                                    .user_agent = "tally-worker",
+                                                    .connect_timeout_ms = 1000};
+    struct tally_http_client *client;
+    struct call_buffers buffers = {0};
+    if (worker->session != 0 && tally_http_client_new(&config, &client, NULL) == TALLY_OK) {
+        call_leave(client, &buffers, worker->session, NULL);
+        call_buffers_fini(&buffers);
+        tally_http_client_free(client);
+    }
+}
+
+enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
+                             struct tally_error *err)
+{
+    const struct tally_http_client_config client_config = {.base_url = config->coordinator_url,
+                                                           .bearer_token = config->token,
+                                                           .user_agent = "tally-worker",
+                                                           .cancel = tally_signals_stop()};
+    struct worker worker = {.config = config};
+    enum tally_status status = tally_http_client_new(&client_config, &worker.client, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    /* Jitter only has to differ from worker to worker. */
+    uint64_t seed = 0;
+    for (const char *c = config->name; *c != '\0'; c++) {
+        seed = seed * 31 + (unsigned char)*c;
+    }
+    tally_rng_init(&worker.jitter, tally_rng_key(seed, 0), 0, 0, TALLY_RNG_SAMPLING);
+    status = work(&worker, err);
+    leave(&worker);
+    tally_http_client_wire_bytes(worker.client, &worker.totals.wire_out_bytes,
+                                 &worker.totals.wire_in_bytes);
+    *ret_totals = worker.totals;
+    while (worker.jobs != NULL) {
+        forget_job(&worker, worker.jobs->id);
+    }
+    call_buffers_fini(&worker.buffers);
+    tally_http_client_free(worker.client);
+    return status;
+}

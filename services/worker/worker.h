@@ -1,0 +1,39 @@
+/* worker: joins a coordinator, polls for tasks, computes its clients' messages and posts them.
+ *
+ * It survives the coordinator: lost connections are tried again with growing pauses, a lost session
+ * is joined again, and a message whose fate is unknown is posted again with the same bytes. */
+#ifndef TALLY_SERVICES_WORKER_WORKER_H
+#define TALLY_SERVICES_WORKER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/base/ledger.h"
+
+struct worker_config {
+    const char *coordinator_url;
+    const char *token; /* bearer token; NULL = none */
+    const char *name;
+    uint32_t slots;
+    const char *job_id; /* NULL = any */
+    uint32_t wait_ms;
+    bool exit_when_idle;
+};
+
+/* What it has done, by its own count; to be compared with the coordinator's. */
+struct worker_totals {
+    struct tally_bits uplink; /* acknowledged messages */
+    uint64_t rounds;          /* tasks done */
+    uint64_t wire_out_bytes, wire_in_bytes;
+};
+
+/* Works until SIGTERM or SIGINT (services/program/signals.h), then finishes what it is posting and
+ * leaves; or until there is nothing to do, with exit_when_idle. Errors: those that trying again
+ * cannot mend: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job),
+ * NO_MEMORY.
+ */
+enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
+                             struct tally_error *err);
+
+#endif
