@@ -1,0 +1,290 @@
+/* What opening says of a file that is not a sound database of ours. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/contract/child.h"
+#include "tests/contract/files.h"
+#include "tests/contract/store_fixture.h"
+#include "tests/contract/store_tests.h"
+
+/* Offsets in the first page, https://sqlite.org/fileformat2.html section 1.3; big-endian. */
+enum { HEADER_USER_VERSION = 60, HEADER_APPLICATION_ID = 68 };
+
+/* Opening fails with `status` and a message that has the path and `text`. */
+static void expect_refused(struct store_fixture *f, enum tally_status status, const char *text)
+{
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_store_open(f->uri, NULL, &store, &err), status, &err);
+    CU_ASSERT_PTR_NULL(store);
+    CU_ASSERT_EQUAL(err.status, status);
+    bool has_both = strstr(err.message, f->path) != NULL && strstr(err.message, text) != NULL;
+    if (!has_both) {
+        printf("\n    message without \"%s\": %s", text, err.message);
+    }
+    CU_ASSERT(has_both);
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+}
+
+/* A closed database with a paused job, its state, 30 updates and 30 records. */
+static void make_database(struct store_fixture *f)
+{
+    store_fixture_open(f);
+    int64_t key = expect_job(f, "a", TALLY_JOB_PAUSED);
+    expect_begin(f);
+    f->ops->state_put(f->store, key, "state", 5, NULL);
+    for (int i = 1; i <= 30; i++) {
+        struct tally_round_record record = sample_record(i, i);
+        f->ops->round_insert(f->store, key, &record, NULL);
+        expect_update(f, key, 1, (uint32_t)i, "a body of some length to fill a page or two");
+    }
+    expect_commit(f);
+    f->ops->close(f->store);
+    f->store = NULL;
+}
+
+void test_store_sqlite_file__header_says_whose_it_is(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    size_t n = 0;
+    uint8_t *file = file_read(f.path, &n);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_APPLICATION_ID, "Taly", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\1", 4), 0);
+    free(file);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__newer_schema_is_refused(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\x63", 4);
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 1");
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\1", 4);
+    store_fixture_reopen(&f);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__impossible_schema_version_is_refused(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\0", 4);
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 1]");
+    file_patch(f.path, HEADER_USER_VERSION, "\xff\xff\xff\xff", 4);
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 1]");
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__database_of_another_program_is_refused_untouched(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    file_patch(f.path, HEADER_APPLICATION_ID, "\0\0\0\0", 4);
+    size_t n_before = 0;
+    size_t n_after = 0;
+    uint8_t *before = file_read(f.path, &n_before);
+    expect_refused(&f, TALLY_DATA_LOSS, "belongs to another program (application_id 0x00000000");
+    uint8_t *after = file_read(f.path, &n_after);
+    CU_ASSERT(n_before == n_after && memcmp(before, after, n_before) == 0);
+    free(before);
+    free(after);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__missing_table_or_column_is_data_loss(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    file_replace(f.path, "recovery_bits", "rec0very_bits");
+    expect_refused(&f, TALLY_DATA_LOSS, "recovery_bits");
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__file_that_is_no_database_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    uint8_t *noise = pattern_new(10000);
+    file_write(f.path, noise, 10000);
+    expect_refused(&f, TALLY_DATA_LOSS, "file is not a database");
+    file_write(f.path, "hello\n", 6);
+    expect_refused(&f, TALLY_DATA_LOSS, "file is not a database");
+    free(noise);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__truncated_file_is_refused(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    size_t n = 0;
+    uint8_t *whole = file_read(f.path, &n);
+    for (size_t kept = 2; kept < n; kept += 509) { /* SQLite takes 0 and 1 byte for an empty one */
+        file_write(f.path, whole, kept);
+        expect_refused(&f, TALLY_DATA_LOSS, "");
+    }
+    file_write(f.path, whole, n - 1);
+    expect_refused(&f, TALLY_DATA_LOSS, "is truncated: ");
+    free(whole);
+    store_fixture_close(&f);
+}
+
+/* Reads all there is; the first status that is not OK. */
+static enum tally_status read_all(struct tally_store *store)
+{
+    struct job_walk jobs = {.n = 0};
+    struct update_walk updates = {.n = 0};
+    struct record_walk records = {.n = 0};
+    struct tally_buffer out = {0};
+    enum tally_status status[] = {
+        store->ops->job_list(store, -1, INT64_MAX, 40, collect_job, &jobs, NULL),
+        store->ops->document_get(store, 1, &out, NULL),
+        store->ops->state_get(store, 1, &out, NULL),
+        store->ops->update_list(store, 1, 1, collect_update, &updates, NULL),
+        store->ops->round_list(store, 1, 0, 40, collect_record, &records, NULL),
+    };
+    tally_buffer_fini(&out);
+    for (int i = 0; i < 5; i++) {
+        if (status[i] != TALLY_OK) {
+            return status[i];
+        }
+    }
+    return TALLY_OK;
+}
+
+/* xorshift64*, a fixed course of damage. */
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return *state * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+void test_store_sqlite_file__random_damage_is_an_error_or_harmless(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    size_t n = 0;
+    uint8_t *whole = file_read(f.path, &n);
+    uint8_t *damaged = malloc(n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(damaged);
+    uint64_t random = 1;
+    int n_data_loss = 0;
+    for (int trial = 0; trial < 400; trial++) {
+        memcpy(damaged, whole, n);
+        for (int i = 0; i < 1 + trial % 64; i++) {
+            damaged[100 + next_random(&random) % (n - 100)] = (uint8_t)next_random(&random);
+        }
+        file_write(f.path, damaged, n);
+        struct tally_store *store = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        enum tally_status status = tally_store_open(f.uri, NULL, &store, &err);
+        if (store != NULL) {
+            status = read_all(store);
+            store->ops->close(store);
+        }
+        n_data_loss += status == TALLY_DATA_LOSS ? 1 : 0;
+        bool is_expected =
+            status == TALLY_OK || status == TALLY_DATA_LOSS || status == TALLY_NOT_FOUND;
+        if (!is_expected) {
+            TALLY_ASSERT_STATUS(status, TALLY_DATA_LOSS, &err);
+        }
+    }
+    CU_ASSERT(n_data_loss > 100);
+    free(damaged);
+    free(whole);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__unknown_status_is_data_loss(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    file_replace(f.path, "paused", "molten");
+    store_fixture_reopen(&f);
+    struct tally_store_job job = sample_job("x", 1);
+    struct job_walk walk = {.n = 0};
+    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_DATA_LOSS, &f.err);
+    TALLY_ASSERT_TEXT(job.id, "x");
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "column status holds \"molten\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, f.path));
+    TALLY_ASSERT_STATUS(f.ops->job_list(f.store, -1, INT64_MAX, 9, collect_job, &walk, NULL),
+                        TALLY_DATA_LOSS, NULL);
+    TALLY_ASSERT_STATUS(f.ops->job_list_live(f.store, collect_job, &walk, NULL), TALLY_DATA_LOSS,
+                        NULL);
+    CU_ASSERT_EQUAL(walk.n, 0);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__directory_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    CU_ASSERT_EQUAL(mkdir(f.path, 0755), 0);
+    expect_refused(&f, TALLY_STORE, "Is a directory");
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__missing_folder_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    snprintf(f.path, sizeof f.path, "%s/missing/tally.db", f.folder);
+    snprintf(f.uri, sizeof f.uri, "sqlite:%s", f.path);
+    expect_refused(&f, TALLY_STORE, "No such file or directory");
+    store_fixture_close(&f);
+}
+
+/* As nobody, because root may write anything. */
+static int open_read_only(void *context)
+{
+    const struct store_fixture *f = context;
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    int n_wrong = child_require(geteuid() != 0 || seteuid(65534) == 0, "can become nobody");
+    n_wrong += child_require(tally_store_open(f->uri, NULL, &store, &err) == TALLY_STORE,
+                             "a read-only file is a STORE error");
+    n_wrong += child_require(strstr(err.message, f->path) != NULL, err.message);
+    return n_wrong + child_require(strstr(err.message, "read-only") != NULL, err.message);
+}
+
+void test_store_sqlite_file__read_only_file_is_refused(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    CU_ASSERT_EQUAL(chmod(f.folder, 0777), 0);
+    CU_ASSERT_EQUAL(chmod(f.path, 0444), 0);
+    CU_ASSERT_EQUAL(child_run(open_read_only, &f), 0);
+    store_fixture_close(&f);
+}
+
+/* As nobody, in a folder of somebody else. */
+static int open_in_locked_folder(void *context)
+{
+    const struct store_fixture *f = context;
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    int n_wrong = child_require(geteuid() != 0 || seteuid(65534) == 0, "can become nobody");
+    n_wrong += child_require(tally_store_open(f->uri, NULL, &store, &err) == TALLY_STORE,
+                             "a folder without write permission is a STORE error");
+    return n_wrong + child_require(strstr(err.message, "Permission denied") != NULL, err.message);
+}
+
+void test_store_sqlite_file__read_only_folder_is_refused(void)
+{
+    struct store_fixture f;
+    make_database(&f);
+    CU_ASSERT_EQUAL(chmod(f.path, 0666), 0);
+    CU_ASSERT_EQUAL(chmod(f.folder, 0555), 0);
+    CU_ASSERT_EQUAL(child_run(open_in_locked_folder, &f), 0);
+    CU_ASSERT_EQUAL(chmod(f.folder, 0755), 0);
+    store_fixture_close(&f);
+}

@@ -1,0 +1,331 @@
+/* What the SQLite file keeps across closing and kill -9, and who may open it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/contract/child.h"
+#include "tests/contract/files.h"
+#include "tests/contract/store_fixture.h"
+#include "tests/contract/store_tests.h"
+
+static int n_updates(struct store_fixture *f, int64_t job_key, int64_t round)
+{
+    struct update_walk walk = {.n = 0};
+    TALLY_ASSERT_STATUS(
+        f->ops->update_list(f->store, job_key, round, collect_update, &walk, &f->err), TALLY_OK,
+        &f->err);
+    return walk.n;
+}
+
+void test_store_sqlite_file__reopening_keeps_everything(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    struct tally_store_job job = sample_job("a", 1);
+    struct tally_round_record record = sample_record(1, 1);
+    struct tally_buffer before = {0};
+    struct tally_buffer after = {0};
+    expect_begin(&f);
+    f.ops->job_insert(f.store, &job, "{\"a\":1}", 7, "once", UINT64_MAX, &job.key, NULL);
+    f.ops->state_put(f.store, job.key, "state", 5, NULL);
+    f.ops->round_insert(f.store, job.key, &record, NULL);
+    expect_update(&f, job.key, 2, 1, "body");
+    expect_commit(&f);
+    describe_store(&f, &before);
+    store_fixture_reopen(&f);
+    describe_store(&f, &after);
+    TALLY_ASSERT_TEXT((char *)after.data, (char *)before.data);
+    struct tally_store_job actual;
+    uint64_t digest = 0;
+    TALLY_ASSERT_STATUS(f.ops->job_by_idempotency_key(f.store, "once", &actual, &digest, &f.err),
+                        TALLY_OK, &f.err);
+    expect_same_job(&actual, &job);
+    CU_ASSERT_EQUAL(digest, UINT64_MAX);
+    struct record_walk records = {.n = 0};
+    f.ops->round_list(f.store, job.key, 0, 1, collect_record, &records, NULL);
+    expect_same_record(&records.records[0], &record);
+    CU_ASSERT(expect_job(&f, "b", TALLY_JOB_QUEUED) > job.key);
+    tally_buffer_fini(&before);
+    tally_buffer_fini(&after);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__uncommitted_is_gone_after_reopening(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    struct tally_store_job job = sample_job("b", 1);
+    expect_begin(&f);
+    expect_update(&f, key, 1, 1, "body");
+    expect_job_insert(&f, &job);
+    store_fixture_reopen(&f);
+    CU_ASSERT_EQUAL(n_updates(&f, key, 1), 0);
+    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "b", &job, NULL), TALLY_NOT_FOUND, NULL);
+    store_fixture_close(&f);
+}
+
+/* Context of the children: which store, how durable, and what they leave open. */
+struct crash {
+    const char *uri;
+    struct tally_store_options options;
+    bool commits_last; /* the bracket of update 1 */
+    int n_brackets;    /* of commit_brackets; 0 = for ever */
+};
+
+static struct tally_store *open_in_child(const struct crash *crash)
+{
+    struct tally_store *store = NULL;
+    if (tally_store_open(crash->uri, &crash->options, &store, NULL) != TALLY_OK) {
+        _exit(3);
+    }
+    return store;
+}
+
+/* In a child: adds job "a" in a bracket of its own. */
+static int64_t add_job(struct tally_store *store)
+{
+    struct tally_store_job job = sample_job("a", 1);
+    int64_t key = 0;
+    if (store->ops->begin(store, NULL) != TALLY_OK ||
+        store->ops->job_insert(store, &job, "{}", 2, NULL, 0, &key, NULL) != TALLY_OK ||
+        store->ops->commit(store, NULL) != TALLY_OK) {
+        _exit(3);
+    }
+    return key;
+}
+
+static void commit_or_not(void *context, int reports)
+{
+    const struct crash *crash = context;
+    struct tally_store *store = open_in_child(crash);
+    int64_t key = add_job(store);
+    store->ops->begin(store, NULL);
+    struct tally_store_update update = {1, 1, (const uint8_t *)"body", 4};
+    enum tally_status status = store->ops->update_insert(store, key, &update, NULL);
+    if (status == TALLY_OK && crash->commits_last) {
+        status = store->ops->commit(store, NULL);
+    }
+    child_report(reports, (int)status);
+}
+
+static void expect_after_kill(bool commits_last, bool power_loss_safe)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    struct crash crash = {f.uri, {power_loss_safe}, commits_last, 0};
+    struct child child = child_start(commit_or_not, &crash);
+    CU_ASSERT_EQUAL(child_next(&child), TALLY_OK);
+    child_kill(&child, 0);
+    store_fixture_reopen(&f);
+    struct tally_store_job job;
+    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_EQUAL(n_updates(&f, job.key, 1), commits_last ? 1 : 0);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__kill_after_commit_loses_nothing(void)
+{
+    expect_after_kill(true, false);
+    expect_after_kill(true, true);
+}
+
+void test_store_sqlite_file__kill_before_commit_leaves_nothing(void)
+{
+    expect_after_kill(false, false);
+    expect_after_kill(false, true);
+}
+
+/* Commits two updates per bracket and reports each bracket. */
+static void commit_brackets(void *context, int reports)
+{
+    const struct crash *crash = context;
+    struct tally_store *store = open_in_child(context);
+    int64_t key = add_job(store);
+    static const uint8_t BODY[3000];
+    for (int n = 1; crash->n_brackets == 0 || n <= crash->n_brackets; n++) {
+        store->ops->begin(store, NULL);
+        for (uint32_t client = 0; client < 2; client++) {
+            struct tally_store_update update = {n, client, BODY, sizeof BODY};
+            if (store->ops->update_insert(store, key, &update, NULL) != TALLY_OK) {
+                _exit(3);
+            }
+        }
+        if (store->ops->commit(store, NULL) != TALLY_OK) {
+            _exit(3);
+        }
+        child_report(reports, n);
+    }
+}
+
+/* The n for which brackets 1 to n are there, whole, and nothing after. */
+static int count_whole_brackets(struct store_fixture *f)
+{
+    struct tally_store_job job;
+    TALLY_ASSERT_STATUS(f->ops->job_get(f->store, "a", &job, &f->err), TALLY_OK, &f->err);
+    int n = 0;
+    int found = 2;
+    while (found == 2) {
+        found = n_updates(f, job.key, n + 1);
+        n += found == 2 ? 1 : 0;
+    }
+    CU_ASSERT_EQUAL(found, 0);
+    for (int past = 2; past < 5; past++) {
+        CU_ASSERT_EQUAL(n_updates(f, job.key, n + past), 0);
+    }
+    return n;
+}
+
+void test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged(void)
+{
+    for (int trial = 0; trial < 12; trial++) {
+        struct store_fixture f;
+        store_fixture_init(&f);
+        struct crash crash = {f.uri, {false}, true, 0};
+        struct child child = child_start(commit_brackets, &crash);
+        int last = 0;
+        while (last >= 0 && last < 1 + 31 * trial) { /* past several checkpoints of the log */
+            last = child_next(&child);
+        }
+        usleep((useconds_t)(37 * trial));
+        last = child_kill(&child, last);
+        CU_ASSERT(last > 0);
+        store_fixture_reopen(&f);
+        int n = count_whole_brackets(&f);
+        CU_ASSERT(n == last || n == last + 1); /* committed, killed before it could report */
+        store_fixture_close(&f);
+    }
+}
+
+void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    struct crash crash = {f.uri, {false}, true, 20}; /* few enough that nothing left the log */
+    struct child child = child_start(commit_brackets, &crash);
+    int n_committed = 0;
+    while (n_committed >= 0 && n_committed < 20) {
+        n_committed = child_next(&child);
+    }
+    CU_ASSERT_EQUAL_FATAL(n_committed, 20);
+    child_kill(&child, 0);
+    char log_path[112];
+    snprintf(log_path, sizeof log_path, "%s-wal", f.path);
+    size_t n_file = 0;
+    size_t n_log = 0;
+    uint8_t *file = file_read(f.path, &n_file);
+    uint8_t *log = file_read(log_path, &n_log);
+    int before = 20;
+    for (size_t cut = 0; cut < n_log / 2; cut += 10007) {
+        file_write(f.path, file, n_file);
+        file_write(log_path, log, n_log - cut);
+        store_fixture_reopen(&f);
+        int n = count_whole_brackets(&f);
+        CU_ASSERT(cut == 0 ? n == 20 : n <= before);
+        before = n;
+        f.ops->close(f.store);
+        f.store = NULL;
+    }
+    CU_ASSERT(before > 0 && before < 20);
+    free(file);
+    free(log);
+    store_fixture_close(&f);
+}
+
+/* Opening a store that somebody holds. */
+static void expect_in_use(struct store_fixture *f, const char *uri)
+{
+    struct tally_store *second = NULL;
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(tally_store_open(uri, NULL, &second, &f->err), TALLY_STORE, &f->err);
+    CU_ASSERT_PTR_NULL(second);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, "in use by another coordinator"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, f->folder));
+    tally_error_clear(&f->err);
+}
+
+void test_store_sqlite_file__second_opener_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    char link_path[80];
+    char link_uri[96];
+    snprintf(link_path, sizeof link_path, "%s/link.db", f.folder);
+    snprintf(link_uri, sizeof link_uri, "sqlite:%s", link_path);
+    CU_ASSERT_EQUAL(symlink(f.path, link_path), 0);
+    expect_in_use(&f, f.uri);
+    expect_in_use(&f, link_uri);
+    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first is none the worse */
+    store_fixture_reopen(&f);
+    store_fixture_close(&f);
+}
+
+static void hold_store(void *context, int reports)
+{
+    open_in_child(context);
+    child_report(reports, 1);
+}
+
+void test_store_sqlite_file__killing_the_owner_frees_the_file(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    struct crash crash = {f.uri, {false}, false, 0};
+    struct child child = child_start(hold_store, &crash);
+    CU_ASSERT_EQUAL(child_next(&child), 1);
+    char owner[32];
+    snprintf(owner, sizeof owner, "process %d ", (int)child.pid);
+    struct tally_store *second = NULL;
+    TALLY_ASSERT_STATUS(tally_store_open(f.uri, NULL, &second, &f.err), TALLY_STORE, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, owner));
+    tally_error_clear(&f.err);
+    child_kill(&child, 0);
+    store_fixture_reopen(&f);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__close_leaves_only_the_database(void)
+{
+    static const char *const SUFFIXES[] = {"-wal", "-shm", "-lock", "-journal"};
+    struct store_fixture f;
+    store_fixture_open(&f);
+    expect_job(&f, "a", TALLY_JOB_QUEUED);
+    f.ops->close(f.store);
+    f.store = NULL;
+    CU_ASSERT_EQUAL(access(f.path, F_OK), 0);
+    for (int i = 0; i < 4; i++) {
+        char path[112];
+        snprintf(path, sizeof path, "%s%s", f.path, SUFFIXES[i]);
+        CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0);
+    }
+    store_fixture_close(&f);
+}
+
+/* Names that SQLite would take for something else. */
+static int open_odd_names(void *context)
+{
+    static const char *const NAMES[] = {":memory:", "file:x.db?mode=memory", "?", "it's.db", "a b"};
+    int n_wrong = child_require(chdir(context) == 0, "folder is there");
+    for (int i = 0; i < 5; i++) {
+        char uri[64];
+        struct tally_store *store = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        snprintf(uri, sizeof uri, "sqlite:%s", NAMES[i]);
+        tally_store_open(uri, NULL, &store, &err);
+        n_wrong += child_require(store != NULL, err.message);
+        if (store != NULL) {
+            store->ops->close(store);
+        }
+        n_wrong += child_require(access(NAMES[i], F_OK) == 0, NAMES[i]);
+    }
+    return n_wrong;
+}
+
+void test_store_sqlite_file__any_relative_name_is_a_file(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    CU_ASSERT_EQUAL(child_run(open_odd_names, f.folder), 0);
+    store_fixture_close(&f);
+}

@@ -1,0 +1,106 @@
+/* store_tests: the test bodies, listed once.
+ *
+ * A body opens the backend that the running suite is named after (store_fixture.h), so one table
+ * serves every backend. A body that is not listed here does not compile (-Wmissing-prototypes). */
+#ifndef TALLY_TESTS_CONTRACT_STORE_TESTS_H
+#define TALLY_TESTS_CONTRACT_STORE_TESTS_H
+
+/* The contract, run on every backend. */
+#define TALLY_STORE_TESTS(X)                                                                       \
+    X(test_store__committed_update_is_read_back)                                                   \
+    X(test_store__bracket_sees_its_own_writes)                                                     \
+    X(test_store__rollback_restores_everything)                                                    \
+    X(test_store__rollback_forgets_only_its_own_bracket)                                           \
+    X(test_store__rollback_frees_the_id_and_the_idempotency_key)                                   \
+    X(test_store__rollback_without_a_bracket_is_harmless)                                          \
+    X(test_store__expected_errors_leave_the_bracket_usable)                                        \
+    X(test_store__many_updates_are_one_bracket)                                                    \
+    X(test_store__close_allows_null_and_an_open_bracket)                                           \
+    X(test_store__check_passes_on_a_sound_store)                                                   \
+    X(test_store__backend_tells_its_name)                                                          \
+    X(test_store__every_member_of_a_job_is_read_back)                                              \
+    X(test_store__extreme_values_of_a_job_are_exact)                                               \
+    X(test_store__nan_stays_nan)                                                                   \
+    X(test_store__every_status_is_read_back)                                                       \
+    X(test_store__any_text_is_data)                                                                \
+    X(test_store__texts_of_full_length_are_read_back)                                              \
+    X(test_store__keys_ascend_whatever_the_caller_says)                                            \
+    X(test_store__second_insert_of_an_id_already_exists)                                           \
+    X(test_store__second_insert_of_an_idempotency_key_already_exists)                              \
+    X(test_store__idempotency_key_gives_the_job_and_the_digest)                                    \
+    X(test_store__jobs_without_an_idempotency_key_do_not_collide)                                  \
+    X(test_store__unknown_id_is_not_found)                                                         \
+    X(test_store__job_update_overwrites_what_is_mutable)                                           \
+    X(test_store__job_update_of_an_unknown_key_is_not_found)                                       \
+    X(test_store__document_is_appended_byte_by_byte)                                               \
+    X(test_store__document_of_an_unknown_job_is_not_found)                                         \
+    X(test_store__document_past_the_limit_of_the_buffer_is_too_large)                              \
+    X(test_store__state_put_overwrites)                                                            \
+    X(test_store__state_is_not_found_before_it_is_put)                                             \
+    X(test_store__job_list_is_newest_first)                                                        \
+    X(test_store__job_list_gives_whole_rows)                                                       \
+    X(test_store__job_list_stops_at_the_limit)                                                     \
+    X(test_store__job_list_continues_before_the_cursor)                                            \
+    X(test_store__job_list_filters_by_status)                                                      \
+    X(test_store__job_list_follows_a_status_change)                                                \
+    X(test_store__pages_of_job_list_cover_all_jobs_once)                                           \
+    X(test_store__callback_stops_job_list)                                                         \
+    X(test_store__job_list_live_is_oldest_first_without_the_ended)                                 \
+    X(test_store__callback_may_read_the_store)                                                     \
+    X(test_store__updates_are_listed_by_client)                                                    \
+    X(test_store__updates_are_kept_apart_by_job_and_round)                                         \
+    X(test_store__bodies_of_any_size_are_exact)                                                    \
+    X(test_store__second_update_of_a_client_already_exists)                                        \
+    X(test_store__update_of_an_unknown_job_is_not_found)                                           \
+    X(test_store__updates_delete_drops_through_the_round)                                          \
+    X(test_store__callback_stops_update_list)                                                      \
+    X(test_store__every_member_of_a_record_is_read_back)                                           \
+    X(test_store__records_are_listed_in_order_from_the_cursor)                                     \
+    X(test_store__second_record_of_a_round_already_exists)                                         \
+    X(test_store__record_of_an_unknown_job_is_not_found)                                           \
+    X(test_store__callback_stops_round_list)
+
+/* What only a file can show. */
+#define TALLY_STORE_SQLITE_FILE_TESTS(X)                                                           \
+    X(test_store_sqlite_file__reopening_keeps_everything)                                          \
+    X(test_store_sqlite_file__uncommitted_is_gone_after_reopening)                                 \
+    X(test_store_sqlite_file__kill_after_commit_loses_nothing)                                     \
+    X(test_store_sqlite_file__kill_before_commit_leaves_nothing)                                   \
+    X(test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged)                      \
+    X(test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits)                              \
+    X(test_store_sqlite_file__second_opener_is_refused)                                            \
+    X(test_store_sqlite_file__killing_the_owner_frees_the_file)                                    \
+    X(test_store_sqlite_file__close_leaves_only_the_database)                                      \
+    X(test_store_sqlite_file__any_relative_name_is_a_file)                                         \
+    X(test_store_sqlite_file__header_says_whose_it_is)                                             \
+    X(test_store_sqlite_file__newer_schema_is_refused)                                             \
+    X(test_store_sqlite_file__impossible_schema_version_is_refused)                                \
+    X(test_store_sqlite_file__database_of_another_program_is_refused_untouched)                    \
+    X(test_store_sqlite_file__missing_table_or_column_is_data_loss)                                \
+    X(test_store_sqlite_file__file_that_is_no_database_is_refused)                                 \
+    X(test_store_sqlite_file__truncated_file_is_refused)                                           \
+    X(test_store_sqlite_file__random_damage_is_an_error_or_harmless)                               \
+    X(test_store_sqlite_file__unknown_status_is_data_loss)                                         \
+    X(test_store_sqlite_file__directory_is_refused)                                                \
+    X(test_store_sqlite_file__missing_folder_is_refused)                                           \
+    X(test_store_sqlite_file__read_only_file_is_refused)                                           \
+    X(test_store_sqlite_file__read_only_folder_is_refused)                                         \
+    X(test_store_sqlite_file__full_disk_in_a_write_rolls_back)                                     \
+    X(test_store_sqlite_file__full_disk_in_commit_rolls_back)                                      \
+    X(test_store_sqlite_file__full_disk_in_open_is_an_error)                                       \
+    X(test_store_sqlite_file__no_space_left_is_said)                                               \
+    X(test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium)                    \
+    X(test_store_sqlite_file__check_notices_a_removed_file)
+
+/* The choice of a backend. */
+#define TALLY_STORE_OPEN_TESTS(X)                                                                  \
+    X(test_store_open__scheme_chooses_the_backend)                                                 \
+    X(test_store_open__unknown_scheme_is_an_invalid_argument)
+
+#define TALLY_DECLARE_TEST(name) void name(void);
+TALLY_STORE_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_SQLITE_FILE_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_OPEN_TESTS(TALLY_DECLARE_TEST)
+#undef TALLY_DECLARE_TEST
+
+#endif

@@ -1,0 +1,438 @@
+"""What the integration tests share: real processes on loopback, HTTP, and the job documents.
+
+Nothing here sleeps to make something true: waits poll a condition, and their limits only keep a
+broken program from hanging the run. Processes are ended by their id alone.
+"""
+
+import contextlib
+import functools
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
+JOBS = REPO / "deploy/jobs"
+HANG_S = 300  # far above what anything here takes, sanitizers included
+
+
+def _generate_messages():
+    """Makes and imports worker_pb2 with protoc; returns the module."""
+    folder = Path(os.environ.get("TALLY_PYTHON_PROTO", REPO / "build/python-proto"))
+    proto = REPO / "api/proto/tally/v1/worker.proto"
+    made = folder / "worker_pb2.py"
+    if not made.exists() or made.stat().st_mtime < proto.stat().st_mtime:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            subprocess.run(
+                ["protoc", f"--python_out={scratch}", f"--proto_path={proto.parent}", proto.name],
+                check=True,
+            )
+            os.replace(Path(scratch) / made.name, made)
+    sys.path.insert(0, str(folder))
+    import worker_pb2
+
+    return worker_pb2
+
+
+messages = _generate_messages()
+
+
+def wait_until(condition, what, timeout_s=HANG_S, pause_s=0.01):
+    """Polls until condition() is true and returns its value."""
+    limit = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > limit:
+            raise AssertionError(f"waited {timeout_s} s for {what}")
+        time.sleep(pause_s)
+
+
+def free_port():
+    """A port nobody listens on, below the range of which the kernel takes source ports: a worker
+    that keeps trying a dead coordinator's port there could connect to itself."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+
+
+def job_document(name="synthetic-ceal", **changes):
+    """A job of deploy/jobs, with members replaced; "algorithm.sigma" reaches inside, None drops."""
+    document = json.loads((JOBS / f"{name}.json").read_text())
+    return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def changed(document, changes):
+    document = json.loads(json.dumps(document))
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        parent = document
+        for key in parents:
+            parent = parent[key]
+        if value is None:
+            parent.pop(last, None)
+        else:
+            parent[last] = value
+    return document
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def type(self):
+        return self.headers.get("Content-Type", "").split(";")[0].strip()
+
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"HTTP {self.status} {self.type} {self.body[:400]!r}"
+
+
+class ConnectError(Exception):
+    def __init__(self, answer):
+        super().__init__(repr(answer))
+        self.status = answer.status
+        body = answer.json()
+        self.code = body["code"]
+        self.message = body.get("message", "")
+
+
+class Process:
+    """A program of ours, its output in files."""
+
+    def __init__(self, folder, name, arguments):
+        self.name = name
+        self.output = Path(folder) / f"{name}.log"
+        with open(self.output, "ab") as output:
+            self.popen = subprocess.Popen(
+                [str(argument) for argument in arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+            )
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def is_alive(self):
+        return self.popen.poll() is None
+
+    def log(self):
+        return self.output.read_text(errors="replace")
+
+    def kill(self):
+        """kill -9"""
+        self.popen.kill()
+        self.popen.wait(HANG_S)
+
+    def terminate(self):
+        """SIGTERM; returns the exit status, negative for a signal."""
+        if self.is_alive():
+            self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(HANG_S)
+
+    def wait(self):
+        return self.popen.wait(HANG_S)
+
+
+class Coordinator(Process):
+    def __init__(self, folder, port=None, store=None, name="coordinator", options=()):
+        self.port = port or free_port()
+        self.store = store or f"sqlite:{folder}/tally.db"
+        super().__init__(
+            folder,
+            name,
+            [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{self.port}", "--store", self.store, *options],
+        )
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.client = Client(self.port)
+        wait_until(self._is_ready, f"{name} on port {self.port} to be ready")
+
+    def _is_ready(self):
+        if not self.is_alive():
+            raise AssertionError(f"{self.name} ended with {self.popen.returncode}:\n{self.log()}")
+        try:
+            return self.client.get("/readyz").status == 200
+        except OSError:
+            return False
+
+
+class Client:
+    """HTTP over one connection at a time, opened again when it is gone."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers=headers)
+
+    def get_json(self, path):
+        answer = self.get(path)
+        if answer.status != 200:
+            raise AssertionError(f"GET {path}: {answer}")
+        return answer.json()
+
+    def post(self, path, body=b"", **headers):
+        return self.request("POST", path, body, headers)
+
+    def post_job(self, document, headers=None):
+        """`document` is an object, or text or bytes as they are."""
+        if isinstance(document, dict):
+            document = json.dumps(document)
+        if isinstance(document, str):
+            document = document.encode()
+        return self.request(
+            "POST", "/v1/jobs", document, {"Content-Type": "application/json", **(headers or {})}
+        )
+
+    def submit(self, document):
+        answer = self.post_job(document)
+        if answer.status != 201:
+            raise AssertionError(f"submission refused: {answer}")
+        return answer.json()["id"]
+
+    def job(self, job_id):
+        return self.get_json(f"/v1/jobs/{job_id}")
+
+    def rounds(self, job_id):
+        """All round records, page by page."""
+        records, after = [], 0
+        while after is not None:
+            page = self.get_json(f"/v1/jobs/{job_id}/rounds?after={after}")
+            records += page["rounds"]
+            after = page.get("next_after")
+        return records
+
+    def wait_status(self, job_id, *wanted):
+        """The detail once the job has one of the statuses; an end that was not wanted raises."""
+
+        def look():
+            detail = self.job(job_id)
+            if detail["status"] in wanted:
+                return detail
+            if detail["status"] in ("completed", "failed", "cancelled"):
+                raise AssertionError(f"job ended {detail['status']}: {detail.get('reason')}")
+            return None
+
+        return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}")
+
+    def call_raw(self, method, body, headers=None):
+        """One Connect call with the bytes as they are."""
+        return self.request(
+            "POST",
+            f"/tally.v1.WorkerService/{method}",
+            body,
+            {"Content-Type": "application/proto", "Connect-Protocol-Version": "1", **(headers or {})},
+        )
+
+    def call(self, method, message, answer_type):
+        answer = self.call_raw(method, message.SerializeToString())
+        if answer.status != 200:
+            raise ConnectError(answer)
+        return answer_type.FromString(answer.body)
+
+
+class Worker(Process):
+    """A tally-worker process."""
+
+    def __init__(self, folder, coordinator_url, name, clients=1, options=()):
+        super().__init__(
+            folder,
+            f"worker-{name}",
+            [BIN / "tally-worker", "--coordinator", coordinator_url, "--name", name,
+             "--clients", clients, *options],
+        )
+
+
+class ForeignWorker:
+    """A worker in Python that speaks the protocol from worker.proto alone. Its gradients are zero:
+    in the unary encoding that is one bit 0 for each coordinate."""
+
+    def __init__(self, client, name="foreign", slots=1, job_id="", held=()):
+        self.client = client
+        request = messages.JoinRequest(name=name, slots=slots, job_id=job_id)
+        for job, index in held:
+            request.held.add(job_id=job, client=index)
+        self.session = client.call("Join", request, messages.JoinResponse).session
+        self.cursors = {}
+
+    def poll(self, wait_ms=10000):
+        request = messages.PollTaskRequest(session=self.session, wait_ms=wait_ms)
+        for job_id, iterate in self.cursors.items():
+            request.cursors.add(job_id=job_id, iterate=iterate)
+        answer = self.client.call("PollTask", request, messages.PollTaskResponse)
+        if answer.WhichOneof("kind") == "released":
+            self.cursors.pop(answer.released.job_id, None)
+        return answer
+
+    def poll_task(self):
+        """Polls until there is a task."""
+
+        def look():
+            answer = self.poll()
+            return answer.task if answer.WhichOneof("kind") == "task" else None
+
+        return wait_until(look, "a task")
+
+    def update(self, task, client, dim=30, **changes):
+        """A correct update of a task, with fields replaced."""
+        request = messages.PostUpdateRequest(
+            session=self.session, job_id=task.job_id, round=task.round, client=client
+        )
+        if task.samples > 0:
+            request.payload = bytes((dim + 7) // 8)
+            request.payload_bits = dim
+        if task.evaluate:
+            request.loss = 0.5
+        for field, value in changes.items():
+            setattr(request, field, value)
+        return request
+
+    def post(self, update):
+        return self.client.call("PostUpdate", update, messages.PostUpdateResponse)
+
+    def leave(self):
+        return self.client.call(
+            "Leave", messages.LeaveRequest(session=self.session), messages.LeaveResponse
+        )
+
+
+# What must be the same wherever a job runs: everything that the algorithm and its accounting define.
+def essence(detail):
+    bits = detail["bits"]
+    return {
+        **{key: detail[key] for key in
+           ("status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star", "x_checksum")},
+        **{key: bits[key] for key in ("uplink", "downlink", "uplink_per_client", "control", "telemetry")},
+    }
+
+
+def sum_of_rounds(records):
+    """The job counters that the round records add up to."""
+
+    def total(*path):
+        values = []
+        for record in records:
+            value = record["bits"]
+            for key in path:
+                value = value[key]
+            values.append(value)
+        return sum(values)
+
+    common = ("formula", "payload", "messages", "clipped")
+    return {
+        "uplink": {key: total("uplink", key) for key in common},
+        "downlink": {key: total("downlink", key) for key in (*common, "delivered_payload")},
+        "control": total("control"),
+        "telemetry": total("telemetry"),
+    }
+
+
+@functools.lru_cache(maxsize=None)
+def _simulate(text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.json"
+        path.write_text(text)
+        done = subprocess.run(
+            [BIN / "tally", "simulate", path, "--json"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False,
+        )
+    if done.returncode != 0:
+        raise AssertionError(f"tally simulate: exit status {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def simulate(document):
+    """The job detail of the undisturbed run in one process."""
+    return json.loads(_simulate(json.dumps(document)))
+
+
+class TallyTestCase(unittest.TestCase):
+    """A test with a folder and processes of its own."""
+
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tally-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.processes = []
+        self.addCleanup(self._end_processes)
+        self.addCleanup(self._show_logs)
+
+    def _end_processes(self):
+        for process in reversed(self.processes):
+            if process.is_alive():
+                process.kill()
+
+    def _show_logs(self):
+        outcome = self._outcome.result
+        failed = any(test is self for test, _ in outcome.failures + outcome.errors)
+        if failed:
+            for log in sorted(Path(self.folder).glob("*.log")):
+                lines = log.read_text(errors="replace").splitlines()
+                print(f"\n---- {log.name}: the last of {len(lines)} lines", *lines[-15:], sep="\n")
+
+    def start_coordinator(self, **options):
+        coordinator = Coordinator(self.folder, **options)
+        self.processes.append(coordinator)
+        return coordinator
+
+    def start_worker(self, coordinator, name, **options):
+        worker = Worker(self.folder, coordinator.url, name, **options)
+        self.processes.append(worker)
+        return worker
+
+    def assert_ends_well(self, *processes):
+        """SIGTERM drains and exits 0."""
+        for process in processes:
+            self.assertEqual(process.terminate(), 0, f"{process.name}:\n{process.log()[-2000:]}")
+
+    def assert_connect_error(self, code, call, *arguments):
+        with self.assertRaises(ConnectError) as caught:
+            call(*arguments)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+        return caught.exception
+
+    def assert_problem(self, answer, status, field=None):
+        """RFC 9457, naming the field."""
+        self.assertEqual(answer.status, status, answer)
+        self.assertEqual(answer.type, "application/problem+json", answer)
+        problem = answer.json()
+        self.assertEqual(problem["status"], status)
+        self.assertTrue(problem["title"], problem)
+        self.assertTrue(problem["detail"], problem)
+        if field is not None:
+            self.assertEqual(problem.get("field"), field, problem)
+        return problem

@@ -1,0 +1,89 @@
+"""A proxy that passes HTTP/1.1 on byte by byte and keeps every exchange."""
+
+import socket
+import threading
+
+
+class Exchange:
+    """One request and its response, with every byte they had on the wire."""
+
+    def __init__(self, request, response):
+        self.request = request
+        self.response = response
+
+    @staticmethod
+    def _body(message):
+        return message.partition(b"\r\n\r\n")[2]
+
+    @property
+    def method(self):
+        """Last word of the path: Join, PollTask, PostUpdate, Leave."""
+        return self.request.split(b" ", 2)[1].rsplit(b"/", 1)[-1].decode()
+
+    @property
+    def status(self):
+        return int(self.response.split(b" ", 2)[1])
+
+    @property
+    def request_body(self):
+        return self._body(self.request)
+
+    @property
+    def response_body(self):
+        return self._body(self.response)
+
+
+def _read_message(stream):
+    """One HTTP message as it came, or b"" at the end of the connection."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = stream.readline()
+        if not line:
+            return b""
+        head += line
+    length = 0
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+        elif name.lower() == b"transfer-encoding":
+            raise AssertionError(f"{value!r} instead of a length")
+    return head + stream.read(length)
+
+
+class RecordingProxy:
+    """Listens on `url` until close(); `exchanges` has what went through, in order of completion."""
+
+    def __init__(self, port):
+        self.port = port
+        self.exchanges = []
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with connection, socket.create_connection(("127.0.0.1", self.port)) as upstream:
+            from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
+            try:
+                while request := _read_message(from_worker):
+                    upstream.sendall(request)
+                    response = _read_message(from_coordinator)
+                    if not response:
+                        return
+                    with self._lock:
+                        self.exchanges.append(Exchange(request, response))
+                    connection.sendall(response)
+            except OSError:
+                pass  # one of the two has gone
+
+    def close(self):
+        self._listener.close()

@@ -1,0 +1,579 @@
+"""The program `tally` against a small stand-in for the coordinator.
+
+TALLY_BIN is the folder of the programs. The stand-in answers from a script that each test sets, so
+that outages, refusals and slow jobs happen when the test wants them and not by the clock.
+"""
+
+import http.server
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
+PATIENCE_S = 60  # longest that a command may take before the test calls it hung
+
+
+def detail(job_id="ab12", **changes):
+    """A job detail as ARCHITECTURE.md, section 4, has it."""
+    job = {
+        "id": job_id, "name": "synthetic", "algorithm": {"type": "ceal"}, "encoding": "unary",
+        "clients": 10, "horizon": 2000, "status": "running", "reason": None, "time_step": 0,
+        "round": 0, "iterate": 1, "stage": 3, "cumulative_regret": 0.0, "f_star": None,
+        "x_checksum": "0123456789abcdef", "created_ms": 1795232400123, "started_ms": None,
+        "finished_ms": None,
+        "bits": {
+            "uplink": {"formula": 598, "payload": 600, "messages": 20, "clipped": 0},
+            "downlink": {"formula": 628, "payload": 640, "messages": 2, "clipped": 0,
+                         "delivered_payload": 6400},
+            "uplink_per_client": {"formula": 59.8, "payload": 60.0},
+            "recovery": 0, "control": 0, "telemetry": 0, "wire_bytes": {"in": 1, "out": 2}},
+    }
+    job.update(changes)
+    return job
+
+
+class Answer:
+    def __init__(self, status, body=b"", content_type="application/json", **headers):
+        self.status, self.content_type, self.headers = status, content_type, headers
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def problem(status, code, message, field=None):
+    body = {"type": "about:blank", "title": "t", "status": status, "detail": message, "code": code}
+    if field:
+        body["field"] = field
+    return Answer(status, body, "application/problem+json")
+
+
+class Coordinator:
+    """Answers with `answer(method, path, headers, body)`; keeps what it was asked in `requests`."""
+
+    def __init__(self, answer, port=0):
+        self.requests = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                outer.requests.append((self.command, self.path, dict(self.headers), body))
+                reply = answer(self.command, self.path, self.headers, body)
+                self.send_response(reply.status)
+                self.send_header("Content-Type", reply.content_type)
+                self.send_header("Content-Length", str(len(reply.body)))
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(reply.body)
+
+            do_GET = do_POST = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass  # a client that is killed in the middle is part of some tests
+
+        self.server = Server(("127.0.0.1", port), Handler)
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class CliCase(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.cwd = pathlib.Path(self.folder.name)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("TALLY_")}
+
+    def serve(self, answer, port=0):
+        coordinator = Coordinator(answer, port)
+        self.addCleanup(coordinator.close)
+        self.environment["TALLY_COORDINATOR"] = coordinator.url
+        return coordinator
+
+    def tally(self, *words, stdin=b""):
+        return subprocess.run([TALLY, *words], input=stdin, capture_output=True, cwd=self.cwd,
+                              env=self.environment, timeout=PATIENCE_S, check=False)
+
+    def expect(self, exit_code, *words, stdin=b""):
+        done = self.tally(*words, stdin=stdin)
+        self.assertEqual(done.returncode, exit_code, (words, done.stdout, done.stderr))
+        return done.stdout.decode(), done.stderr.decode()
+
+
+class Usage(CliCase):
+    COMMANDS = ["submit", "list", "show", "watch", "cancel", "pause", "resume", "export"]
+
+    def test_help_lists_every_command(self):
+        out, err = self.expect(0, "--help")
+        for name in self.COMMANDS:
+            self.assertRegex(out, rf"(?m)^  {name} +\w")
+        self.assertEqual(err, "")
+        self.assertEqual(out, self.expect(0, "help")[0])
+        self.assertEqual(out, self.expect(0, "-h")[0])
+
+    def test_help_of_a_command_in_both_spellings(self):
+        for name in self.COMMANDS:
+            out, _ = self.expect(0, name, "--help")
+            self.assertTrue(out.startswith(f"Usage: tally {name} "), out)
+            self.assertIn("TALLY_COORDINATOR", out)
+            self.assertEqual(out, self.expect(0, "help", name)[0])
+            self.assertLessEqual(max(map(len, out.splitlines())), 79)
+
+    def test_version(self):
+        out, _ = self.expect(0, "--version")
+        self.assertRegex(out, r"\Atally \d+\.\d+\.\d+\n\Z")
+        self.assertEqual(out, self.expect(0, "list", "--version")[0])
+
+    def test_mistakes_are_exit_code_2(self):
+        for words, message in [
+                ([], "no command"),
+                (["wacth"], 'unknown command "wacth"; did you mean watch?'),
+                (["help", "zzzz"], 'unknown command "zzzz"'),
+                (["--zzz"], "unknown option --zzz"),
+                (["show"], "too few arguments; usage: tally show ID"),
+                (["show", "a", "b"], 'unexpected argument "b"'),
+                (["show", "a", "--jsn"], "did you mean --json?"),
+                (["list", "--limit", "0"], "--limit: 0 outside [1, 1000000]"),
+                (["list", "--status", "odd"], '--status: "odd" is no status'),
+                (["watch", "a", "--timeout", "soon"], '--timeout: "soon" is not an integer'),
+                (["watch", "a", "--interval-ms", "1"], "--interval-ms: 1 outside [10, "),
+                (["export", "a", "--format", "xml"], '--format: "xml" is none of csv, json, npy'),
+                (["submit", "missing.json"], "missing.json: No such file"),
+                (["submit", "-", "--idempotency-key", "a b"], "--idempotency-key: must be"),
+                (["submit", "-", "--idempotency-key", "a\r\nX: y"], "--idempotency-key: must be"),
+                (["list", "--coordinator", "ftp://x"], "--coordinator: "),
+                (["list", "--token-file", "missing"], "token file missing: No such file"),
+        ]:
+            with self.subTest(words=words):
+                out, err = self.expect(2, *words)
+                self.assertIn(message, err)
+                self.assertEqual(out, "")
+
+    def test_options_before_the_command_count(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        del self.environment["TALLY_COORDINATOR"]
+        self.expect(0, "--coordinator", coordinator.url, "list")
+        self.expect(0, f"--coordinator={coordinator.url}", "list")
+        self.assertEqual(len(coordinator.requests), 2)
+
+    def test_one_config_file_serves_all_commands(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        del self.environment["TALLY_COORDINATOR"]
+        (self.cwd / "tally.conf").write_text(
+            f"# all commands\ncoordinator = {coordinator.url}\ninterval_ms = 50\nlimit = 7\n")
+        self.expect(0, "list", "--config", "tally.conf")
+        self.assertEqual(coordinator.requests[0][1], "/v1/jobs?limit=7")
+        (self.cwd / "tally.conf").write_text("\ncoordinatr = x\n")
+        _, err = self.expect(2, "list", "--config", "tally.conf")
+        self.assertIn("tally.conf:2: unknown option coordinatr; did you mean coordinator?", err)
+
+    def test_the_token_goes_into_the_header(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        (self.cwd / "token").write_text("s3cret\n")
+        self.expect(0, "list", "--token-file", "token")
+        self.expect(0, "list")
+        self.assertEqual(coordinator.requests[0][2].get("Authorization"), "Bearer s3cret")
+        self.assertNotIn("Authorization", coordinator.requests[1][2])
+
+    def test_a_coordinator_that_is_away_is_exit_code_1(self):
+        self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{free_port()}"
+        for words in (["list"], ["show", "a"], ["cancel", "a"], ["export", "a"]):
+            _, err = self.expect(1, *words)
+            self.assertTrue(err.startswith("tally: "), err)
+
+    def test_a_closed_stdout_is_an_error(self):
+        self.serve(lambda *_: Answer(200, detail()))
+        with open("/dev/full", "wb") as full:
+            for words in (["show", "ab12"], ["show", "ab12", "--json"], ["cancel", "ab12"]):
+                done = subprocess.run([TALLY, *words], stdout=full, stderr=subprocess.PIPE,
+                                      env=self.environment, timeout=PATIENCE_S, check=False)
+                self.assertEqual(done.returncode, 1, words)
+                self.assertIn(b"No space left", done.stderr)
+
+
+class Submit(CliCase):
+    def test_prints_the_id_and_a_hint(self):
+        coordinator = self.serve(lambda *_: Answer(201, detail(), Location="/v1/jobs/ab12"))
+        (self.cwd / "job.json").write_bytes(b'{"name": "synthetic"}')
+        out, err = self.expect(0, "submit", "job.json")
+        self.assertEqual(out, 'submitted ab12 "synthetic"\n')
+        self.assertIn("tally watch ab12", err)
+        method, path, headers, body = coordinator.requests[0]
+        self.assertEqual((method, path, body), ("POST", "/v1/jobs", b'{"name": "synthetic"}'))
+        self.assertEqual(headers["Content-Type"], "application/json")
+        self.assertNotIn("Idempotency-Key", headers)
+
+    def test_reads_standard_input_and_sends_the_key(self):
+        coordinator = self.serve(lambda *_: Answer(201, detail()))
+        out, err = self.expect(0, "submit", "-", "--json", "--idempotency-key", "k-1",
+                               stdin=b"{}")
+        self.assertEqual(json.loads(out), detail())
+        self.assertEqual(err, "")
+        self.assertEqual(coordinator.requests[0][2]["Idempotency-Key"], "k-1")
+        self.assertEqual(coordinator.requests[0][3], b"{}")
+
+    def test_a_refusal_names_the_field(self):
+        self.serve(lambda *_: problem(400, "out_of_range", "horizon 0 outside [1, 10]", "horizon"))
+        out, err = self.expect(1, "submit", "-", stdin=b"{}")
+        self.assertEqual((out, err), ("", "horizon: horizon 0 outside [1, 10]\n"))
+
+    def test_a_refusal_without_field(self):
+        self.serve(lambda *_: problem(401, "unauthenticated", "token needed"))
+        self.assertEqual(self.expect(1, "submit", "-", stdin=b"{}")[1], "tally: token needed\n")
+
+    def test_an_answer_that_is_no_json(self):
+        self.serve(lambda *_: Answer(200, b"<html>", "text/html"))
+        self.assertIn("answer to POST /v1/jobs", self.expect(1, "submit", "-", stdin=b"{}")[1])
+
+    def test_an_error_page_of_a_proxy(self):
+        self.serve(lambda *_: Answer(502, b"<html>\n<b>Bad Gateway", "text/html"))
+        self.assertIn("HTTP status 502", self.expect(1, "submit", "-", stdin=b"{}")[1])
+
+    def test_watch_follows(self):
+        def answer(method, *_):
+            return Answer(201, detail()) if method == "POST" else Answer(
+                200, detail(status="completed", time_step=2000))
+        self.serve(answer)
+        out, _ = self.expect(0, "submit", "-", "--watch", stdin=b"{}")
+        first, second = out.splitlines()
+        self.assertEqual(first, 'submitted ab12 "synthetic"')
+        self.assertEqual(json.loads(second)["status"], "completed")
+        out, _ = self.expect(0, "submit", "-", "--watch", "--json", stdin=b"{}")
+        self.assertEqual([json.loads(line)["time_step"] for line in out.splitlines()], [0, 2000])
+
+    def test_a_document_that_is_too_large_is_not_sent(self):
+        coordinator = self.serve(lambda *_: Answer(201, detail()))
+        _, err = self.expect(2, "submit", "-", stdin=b" " * ((16 << 20) + 1))
+        self.assertIn("too large", err)
+        self.assertEqual(coordinator.requests, [])
+
+
+class ListAndShow(CliCase):
+    def test_list_is_a_table(self):
+        jobs = [detail("a"), detail("bb", name="other\n\x1b[2J", status="failed", time_step=12)]
+        self.serve(lambda *_: Answer(200, {"jobs": jobs, "next_cursor": None}))
+        lines = self.expect(0, "list")[0].splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertEqual(lines[0].split()[:4], ["ID", "NAME", "ALGORITHM", "STATUS"])
+        self.assertEqual(lines[1].split()[:5], ["a", "synthetic", "ceal", "running", "0/2000"])
+        self.assertTrue(lines[2].startswith("bb  other??[2J  ceal"), lines[2])
+        self.assertIn("2026-11-21T03:40:00.123Z", lines[1])
+
+    def test_list_follows_cursors_up_to_the_limit(self):
+        def answer(_method, path, *_):
+            start = int(re.search(r"cursor=(\d+)", path).group(1)) if "cursor" in path else 0
+            count = min(int(re.search(r"limit=(\d+)", path).group(1)), 60)
+            return Answer(200, {"jobs": [detail(str(i)) for i in range(start, start + count)],
+                                "next_cursor": str(start + count)})
+        coordinator = self.serve(answer)
+        out, _ = self.expect(0, "list", "--limit", "130", "--status", "running", "--json")
+        self.assertEqual([job["id"] for job in json.loads(out)["jobs"]],
+                         [str(i) for i in range(130)])
+        self.assertEqual([request[1] for request in coordinator.requests],
+                         ["/v1/jobs?limit=100&status=running",
+                          "/v1/jobs?limit=70&status=running&cursor=60",
+                          "/v1/jobs?limit=10&status=running&cursor=120"])
+
+    def test_list_encodes_the_cursor(self):
+        def answer(_method, path, *_):
+            last = "cursor" in path
+            return Answer(200, {"jobs": [detail()], "next_cursor": None if last else "a=&/ b"})
+        coordinator = self.serve(answer)
+        self.expect(0, "list")
+        self.assertTrue(coordinator.requests[1][1].endswith("&cursor=a%3D%26%2F%20b"))
+
+    def test_list_ends_on_an_empty_page(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": "1"}))
+        self.expect(0, "list")
+        self.assertEqual(len(coordinator.requests), 1)
+
+    def test_list_without_jobs_key_is_an_error(self):
+        self.serve(lambda *_: Answer(200, {}))
+        self.assertIn("has no jobs", self.expect(1, "list")[1])
+
+    def test_show_is_a_table_or_json(self):
+        job = detail(f_star=0.5, cumulative_regret=412.3, time_step=1200)
+        coordinator = self.serve(lambda *_: Answer(200, job))
+        out, _ = self.expect(0, "show", "ab12")
+        for pattern in (r"^job +ab12  synthetic$", r"^time step +1200 / 2000$",
+                        r"^regret +412\.3$", r"^f_star +0\.5$", r"^x_checksum +0123456789abcdef$",
+                        r"^uplink +598 +600 +20 +0$", r"^  delivered +6400$",
+                        r"^wire bytes  in 1  out 2$"):
+            self.assertRegex(out, "(?m)" + pattern)
+        self.assertEqual(json.loads(self.expect(0, "show", "ab12", "--json")[0]), job)
+        self.assertEqual(coordinator.requests[0][1], "/v1/jobs/ab12")
+
+    def test_show_of_no_job(self):
+        coordinator = self.serve(lambda *_: problem(404, "not_found", "no job ../x"))
+        self.assertEqual(self.expect(1, "show", "../x")[1], "tally: no job ../x\n")
+        self.assertEqual(coordinator.requests[0][1], "/v1/jobs/%2E%2E%2Fx")
+
+
+class Actions(CliCase):
+    def test_each_posts_to_its_path(self):
+        for name, status in (("cancel", "cancelled"), ("pause", "paused"), ("resume", "running")):
+            coordinator = self.serve(lambda *_, s=status: Answer(200, detail(status=s)))
+            self.assertEqual(self.expect(0, name, "ab12")[0], f"ab12 {status}\n")
+            self.assertEqual(coordinator.requests[0][:2], ("POST", f"/v1/jobs/ab12/{name}"))
+            out, _ = self.expect(0, name, "ab12", "--json")
+            self.assertEqual(json.loads(out)["status"], status)
+
+    def test_a_refusal_is_exit_code_1(self):
+        self.serve(lambda *_: problem(409, "failed_precondition", "job ab12 is completed"))
+        for name in ("cancel", "pause", "resume"):
+            self.assertEqual(self.expect(1, name, "ab12")[1], "tally: job ab12 is completed\n")
+
+
+class Watch(CliCase):
+    FAST = ("--interval-ms", "10")
+
+    def script(self, *answers):
+        """Each request gets the next answer; the last one stays."""
+        rest = list(answers)
+        return lambda *_: rest.pop(0) if len(rest) > 1 else rest[0]
+
+    def test_json_lines_one_per_change(self):
+        moved = detail(time_step=10, round=1)
+        same = json.loads(json.dumps(moved))
+        same["bits"]["wire_bytes"]["in"] = 99
+        end = detail(status="completed", time_step=2000, round=2, reason="horizon")
+        self.serve(self.script(*[Answer(200, job) for job in (detail(status="queued"), detail(),
+                                                              moved, same, same, end)]))
+        out, err = self.expect(0, "watch", "ab12", *self.FAST)
+        self.assertEqual([(job["status"], job["time_step"]) for job in
+                          map(json.loads, out.splitlines())],
+                         [("queued", 0), ("running", 0), ("running", 10), ("completed", 2000)])
+        self.assertRegex(err, r"(?m)^time step +2000 / 2000$")
+        self.assertNotIn("\x1b", out + err)
+
+    def test_exit_codes_tell_how_it_ended(self):
+        for status, code in (("completed", 0), ("failed", 1), ("cancelled", 1)):
+            self.serve(lambda *_, s=status: Answer(200, detail(status=s)))
+            self.expect(code, "watch", "ab12", *self.FAST)
+
+    def test_a_watch_of_no_job_ends_at_once(self):
+        coordinator = self.serve(lambda *_: problem(404, "not_found", "no job ab12"))
+        self.assertEqual(self.expect(1, "watch", "ab12")[1], "tally: no job ab12\n")
+        self.assertEqual(len(coordinator.requests), 1)
+
+    def test_timeout_is_exit_code_3(self):
+        self.serve(lambda *_: Answer(200, detail()))
+        _, err = self.expect(3, "watch", "ab12", "--timeout", "1", *self.FAST)
+        self.assertIn("did not end within 1 s", err)
+
+    def test_timeout_while_the_coordinator_is_away(self):
+        self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{free_port()}"
+        out, err = self.expect(3, "watch", "ab12", "--timeout", "1")
+        self.assertEqual(err.count("the coordinator is away, waiting"), 1)
+        self.assertEqual(out, "")
+
+    def test_timeout_while_an_answer_hangs(self):
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def answer(*_):
+            hold.wait(PATIENCE_S)
+            return Answer(200, detail())
+        self.serve(answer)
+        self.expect(3, "watch", "ab12", "--timeout", "1")
+
+    def test_reconnects_after_an_outage(self):
+        port = free_port()
+        self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{port}"
+        with subprocess.Popen([TALLY, "watch", "ab12", *self.FAST], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env=self.environment, text=True) as child:
+            self.addCleanup(child.kill)
+            self.assertIn("the coordinator is away", child.stderr.readline())
+            first = Coordinator(lambda *_: Answer(200, detail(time_step=1)), port)
+            self.assertEqual(child.stderr.readline(), "tally: the coordinator is back\n")
+            self.assertEqual(json.loads(child.stdout.readline())["time_step"], 1)
+            first.close()
+            self.assertIn("the coordinator is away", child.stderr.readline())
+            second = Coordinator(lambda *_: Answer(200, detail(status="completed")), port)
+            self.addCleanup(second.close)
+            out, err = child.communicate(timeout=PATIENCE_S)
+            self.assertEqual(child.returncode, 0)
+            self.assertEqual(json.loads(out)["status"], "completed")
+            self.assertTrue(err.startswith("tally: the coordinator is back\n"), err)
+
+    def test_waits_while_the_store_is_unavailable(self):
+        self.serve(self.script(problem(503, "store", "disk full"),
+                               Answer(502, b"<html>", "text/html"),
+                               Answer(200, detail(status="completed"))))
+        _, err = self.expect(0, "watch", "ab12", *self.FAST)
+        self.assertEqual(err.count("the coordinator is away, waiting for it: disk full"), 1)
+        self.assertEqual(err.count("is back"), 1)
+
+    def test_a_signal_ends_it(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.serve(lambda *_: Answer(200, detail()))
+            with subprocess.Popen([TALLY, "watch", "ab12"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, env=self.environment) as child:
+                self.addCleanup(child.kill)
+                child.stdout.readline()
+                child.send_signal(number)
+                child.communicate(timeout=PATIENCE_S)
+                self.assertEqual(child.returncode, 128 + number)
+
+    def read_terminal(self, main_end, enough):
+        """What the terminal shows until `enough(text)` holds or it is closed."""
+        text, until = "", time.monotonic() + PATIENCE_S
+        while not enough(text) and time.monotonic() < until:
+            if select.select([main_end], [], [], 1)[0]:
+                try:
+                    more = os.read(main_end, 65536)
+                except OSError:  # the other end is closed
+                    break
+                if not more:
+                    break
+                text += more.decode()
+        return text
+
+    def test_a_terminal_gets_a_progress_line_and_the_table(self):
+        finish = threading.Event()
+        running = detail(time_step=1200, round=31, cumulative_regret=412.3)
+
+        def answer(*_):
+            return Answer(200, detail(status="completed", time_step=2000) if finish.is_set()
+                          else running)
+        self.serve(answer)
+        main_end, other_end = pty.openpty()
+        self.environment.update(LC_ALL="C.UTF-8")
+        with subprocess.Popen([TALLY, "watch", "ab12", *self.FAST], stdout=other_end,
+                              stderr=subprocess.PIPE, env=self.environment) as child:
+            self.addCleanup(child.kill)
+            os.close(other_end)
+            text = self.read_terminal(main_end, lambda seen: "regret 412" in seen)
+            self.assertRegex(text, "\r\x1b\\[K\\[█+.*\\]  60%  .*time step 1200/2000  round 31")
+            finish.set()
+            text = self.read_terminal(main_end, lambda seen: "wire bytes" in seen)
+            self.assertRegex(text, "\r\x1b\\[Kjob +ab12")
+            self.assertNotIn("{", text)
+            child.wait(PATIENCE_S)
+            self.assertEqual((child.returncode, child.stderr.read()), (0, b""))
+        os.close(main_end)
+
+
+class Export(CliCase):
+    ROUNDS = [{"round": i, "regret": i / 7} for i in range(1, 26)]
+    NPY = b"\x93NUMPY\x01\x00\x00\xff\n"
+
+    def answer(self, _method, path, headers, _body):
+        if path == "/v1/jobs/ab12":
+            return Answer(200, detail())
+        if path == "/v1/jobs/ab12/rounds.csv":
+            return Answer(200, b"round,t\n1,10\n", "text/csv")
+        if path.startswith("/v1/jobs/ab12/rounds?"):
+            after = int(re.search(r"after=(\d+)", path).group(1))
+            page = self.ROUNDS[after:after + 10]
+            last = after + 10
+            return Answer(200, {"rounds": page,
+                                "next_after": last if last < len(self.ROUNDS) else None})
+        if path == "/v1/jobs/ab12/model":
+            if headers["Accept"] == "application/x-npy":
+                return Answer(200, self.NPY, "application/x-npy")
+            return Answer(200, {"x": [0.1, 1e-300]})
+        return problem(404, "not_found", "no such thing")
+
+    def test_files_have_default_names(self):
+        self.serve(self.answer)
+        out, err = self.expect(0, "export", "ab12")
+        self.assertEqual((out, err), ("", "wrote ab12.csv, 13 bytes\n"))
+        self.assertEqual((self.cwd / "ab12.csv").read_bytes(), b"round,t\n1,10\n")
+        self.expect(0, "export", "ab12", "--format", "npy")
+        self.assertEqual((self.cwd / "ab12.npy").read_bytes(), self.NPY)
+        self.expect(0, "export", "ab12", "--format", "json")
+        self.assertEqual(json.loads((self.cwd / "ab12.json").read_bytes()),
+                         {"job": detail(), "rounds": self.ROUNDS, "model": {"x": [0.1, 1e-300]}})
+        self.assertEqual(sorted(os.listdir(self.cwd)), ["ab12.csv", "ab12.json", "ab12.npy"])
+
+    def test_out_names_a_file_or_standard_output(self):
+        self.serve(self.answer)
+        (self.cwd / "folder").mkdir()
+        self.expect(0, "export", "ab12", "--out", "folder/r.csv")
+        self.assertEqual(os.listdir(self.cwd / "folder"), ["r.csv"])
+        done = self.tally("export", "ab12", "--format", "npy", "--out", "-")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, self.NPY, b""))
+
+    def test_a_job_without_model_exports_null(self):
+        for refusal in (problem(404, "not_found", "no model"),
+                        problem(409, "failed_precondition", "job is queued")):
+            def answer(method, path, headers, body, refusal=refusal):
+                return refusal if path.endswith("/model") else self.answer(method, path, headers,
+                                                                           body)
+            self.serve(answer)
+            out, err = self.expect(0, "export", "ab12", "--format", "json", "--out", "-")
+            self.assertIsNone(json.loads(out)["model"])
+            self.assertIn("no model yet", err)
+
+    def test_a_failure_leaves_an_old_file_alone(self):
+        self.serve(self.answer)
+        (self.cwd / "old.csv").write_text("old")
+        self.assertIn("no such thing", self.expect(1, "export", "zz", "--out", "old.csv")[1])
+        self.assertEqual((self.cwd / "old.csv").read_text(), "old")
+        self.assertEqual(os.listdir(self.cwd), ["old.csv"])
+
+    def test_a_model_that_breaks_off_is_no_file(self):
+        def answer(method, path, headers, body):
+            reply = self.answer(method, path, headers, body)
+            if path.endswith("/model"):
+                return problem(500, "internal", "broken")
+            return reply
+        self.serve(answer)
+        self.expect(1, "export", "ab12", "--format", "json")
+        self.assertEqual(os.listdir(self.cwd), [])
+
+    def test_pages_that_do_not_advance_are_an_error(self):
+        def answer(method, path, headers, body):
+            if "/rounds?" in path:
+                return Answer(200, {"rounds": self.ROUNDS[:1], "next_after": 1})
+            return self.answer(method, path, headers, body)
+        coordinator = self.serve(answer)
+        _, err = self.expect(1, "export", "ab12", "--format", "json")
+        self.assertIn("next_after 1 does not follow 1", err)
+        self.assertLess(len(coordinator.requests), 5)
+
+    def test_an_id_cannot_choose_the_folder(self):
+        self.serve(lambda *_: Answer(200, b"x", "text/csv"))
+        self.expect(0, "export", "../../evil")
+        self.assertEqual(os.listdir(self.cwd), ["______evil.csv"])
+
+    def test_a_folder_that_does_not_exist(self):
+        self.serve(self.answer)
+        self.assertIn("nowhere/x.csv: No such file",
+                      self.expect(1, "export", "ab12", "--out", "nowhere/x.csv")[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,117 @@
+"""kill -9 at any time changes nothing: same point, same regret, same counters."""
+
+import random
+import time
+import unittest
+
+from common import TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until
+
+LONG_JOB = "synthetic-ceal-long"
+KILLS = 5
+
+
+class Crash(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        seed = time.time_ns()
+        print(f"\nrandom seed {seed}", flush=True)
+        self.random = random.Random(seed)
+        self.document = job_document(LONG_JOB)
+        self.expected = simulate(self.document)
+        self.assertGreater(self.expected["round"], 1000, "the job has thousands of rounds")
+
+    def wait_for_round(self, coordinator, job_id, wanted):
+        """Waits until the job has closed `wanted` rounds; returns how many it has."""
+
+        def look():
+            detail = coordinator.client.job(job_id)
+            self.assertEqual(detail["status"], "running", "the job ended before the last kill")
+            return detail["round"] if detail["round"] >= wanted else None
+
+        return wait_until(look, f"round {wanted}", pause_s=0.002)
+
+    def kill_points(self, n):
+        """Rounds at which to strike, spread over the whole job with room at its end."""
+        last = self.expected["round"] * 9 // 10
+        return sorted(self.random.sample(range(1, last), n))
+
+    def check_result(self, coordinator, job_id):
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(self.expected))
+        sums = sum_of_rounds(coordinator.client.rounds(job_id))
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+        return detail
+
+    def test_coordinator_killed_five_times(self):
+        coordinator = self.start_coordinator()
+        workers = [self.start_worker(coordinator, f"w{i}", clients=2) for i in range(5)]
+        job_id = coordinator.client.submit(self.document)
+        coordinator.client.wait_status(job_id, "running")
+        for point in self.kill_points(KILLS):
+            seen = self.wait_for_round(coordinator, job_id, point)
+            time.sleep(self.random.uniform(0, 0.02))  # anywhere within a round, not only at its end
+            coordinator.kill()
+            coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+            detail = coordinator.client.job(job_id)
+            print(f"killed past round {seen}, back at round {detail['round']}", flush=True)
+            # What was shown was durable: counters never go back.
+            self.assertGreaterEqual(detail["round"], seen)
+        self.check_result(coordinator, job_id)
+        for worker in workers:
+            self.assertTrue(worker.is_alive(), worker.log()[-2000:])
+        self.assert_ends_well(*workers, coordinator)
+
+    def test_coordinator_killed_before_the_job_starts(self):
+        coordinator = self.start_coordinator()
+        document = job_document()
+        job_id = coordinator.client.submit(document)
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertIn(coordinator.client.job(job_id)["status"], ("queued", "running"))
+        self.start_worker(coordinator, "w", clients=10)
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+
+    def test_finished_job_survives(self):
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=10)
+        document = job_document()
+        job_id = coordinator.client.submit(document)
+        before = coordinator.client.wait_status(job_id, "completed")
+        rounds = coordinator.client.rounds(job_id)
+        model = coordinator.client.get_json(f"/v1/jobs/{job_id}/model")
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertEqual(essence(coordinator.client.job(job_id)), essence(before))
+        self.assertEqual(coordinator.client.rounds(job_id), rounds)
+        self.assertEqual(coordinator.client.get_json(f"/v1/jobs/{job_id}/model"), model)
+
+    def check_worker_killed(self, new_name, options=()):
+        coordinator = self.start_coordinator(options=options)
+        workers = [self.start_worker(coordinator, f"w{i}", clients=2) for i in range(5)]
+        job_id = coordinator.client.submit(self.document)
+        coordinator.client.wait_status(job_id, "running")
+        for n, point in enumerate(self.kill_points(3)):
+            self.wait_for_round(coordinator, job_id, point)
+            victim = self.random.randrange(len(workers))
+            workers[victim].kill()
+            workers[victim] = self.start_worker(
+                coordinator, new_name(victim, n), clients=2
+            )
+        detail = self.check_result(coordinator, job_id)
+        # A worker that starts from nothing is sent the point, and that is counted.
+        self.assertGreater(detail["bits"]["recovery"], 0)
+        self.assert_ends_well(*workers, coordinator)
+
+    def test_worker_killed_and_restarted_with_the_same_name(self):
+        self.check_worker_killed(lambda victim, n: f"w{victim}")
+
+    def test_worker_killed_and_replaced_by_another(self):
+        """Its clients are given away once it has been silent for the session timeout."""
+        self.check_worker_killed(
+            lambda victim, n: f"replacement-{n}", options=("--session-timeout-ms", "1000")
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

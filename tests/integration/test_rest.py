@@ -1,0 +1,334 @@
+"""The REST interface does what ARCHITECTURE.md section 4 says."""
+
+import csv
+import io
+import json
+import socket
+import struct
+import unittest
+
+from common import BIN, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, wait_until
+
+DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star",
+               "x_checksum", "bits"}
+BITS_KEYS = {"uplink", "downlink", "uplink_per_client", "control", "telemetry", "wire_bytes"}
+
+
+def read_npy(data):
+    """Values of a one-dimensional float64 .npy file (NEP 1)."""
+    assert data[:6] == b"\x93NUMPY", data[:16]
+    assert data[6:8] == b"\x01\x00"
+    (length,) = struct.unpack("<H", data[8:10])
+    assert (10 + length) % 64 == 0
+    header = eval(data[10 : 10 + length], {"__builtins__": {}}, {})  # as NumPy defines the format
+    assert header["descr"] == "<f8" and header["fortran_order"] is False
+    (n,) = header["shape"]
+    values = data[10 + length :]
+    assert len(values) == 8 * n
+    return list(struct.unpack(f"<{n}d", values))
+
+
+class Rest(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+
+    def run_job(self, document):
+        self.start_worker(self.coordinator, "w", clients=10)
+        job_id = self.client.submit(document)
+        return self.client.wait_status(job_id, "completed")
+
+    def test_submission(self):
+        document = job_document()
+        answer = self.client.post_job(document)
+        self.assertEqual(answer.status, 201)
+        self.assertEqual(answer.type, "application/json")
+        detail = answer.json()
+        self.assertEqual(answer.headers["Location"], f"/v1/jobs/{detail['id']}")
+        self.assertEqual(detail["status"], "queued")
+        shown = self.client.get_json(answer.headers["Location"])
+        self.assertEqual(shown["id"], detail["id"])
+        # The document is in the detail, as it was or with its defaults written out.
+        for key, value in document.items():
+            self.assertEqual(shown[key], value)
+
+    def test_defaults_are_written_out(self):
+        document = job_document(
+            quorum=None, minibatch=None, seed=None, encoding=None, reference=None,
+            algorithm__gradient_bound=None, round_deadline_ms=None, name=None,
+        )
+        detail = self.client.post_job(document).json()
+        self.assertEqual(detail["quorum"], 10)
+        for key in ("minibatch", "seed", "encoding", "reference", "round_deadline_ms"):
+            self.assertIn(key, detail)
+        self.assertEqual(detail["algorithm"]["gradient_bound"], 1.0)
+
+    def test_detail_keys(self):
+        detail = self.run_job(job_document())
+        self.assertLessEqual(DETAIL_KEYS, set(detail))
+        bits = detail["bits"]
+        self.assertLessEqual(BITS_KEYS, set(bits))
+        self.assertEqual(set(bits["uplink"]), {"formula", "payload", "messages", "clipped"})
+        self.assertLessEqual({"formula", "payload", "messages", "delivered_payload"}, set(bits["downlink"]))
+        self.assertEqual(set(bits["uplink_per_client"]), {"formula", "payload"})
+        self.assertEqual(set(bits["wire_bytes"]), {"in", "out"})
+        for counters in (bits["uplink"], bits["downlink"], bits["wire_bytes"]):
+            for value in counters.values():
+                self.assertIs(type(value), int)
+        self.assertRegex(detail["x_checksum"], "^[0-9a-f]{16}$")
+        self.assertEqual((detail["status"], detail["time_step"]), ("completed", 2000))
+        self.assertGreater(detail["finished_ms"], 0)
+
+    def test_idempotency_key(self):
+        document = job_document()
+        first = self.client.post_job(document, {"Idempotency-Key": "key-1"})
+        again = self.client.post_job(document, {"Idempotency-Key": "key-1"})
+        self.assertEqual((first.status, again.status), (201, 201))
+        self.assertEqual(again.json()["id"], first.json()["id"])
+        self.assertEqual(again.headers["Location"], first.headers["Location"])
+        other = self.client.post_job(job_document(seed=2), {"Idempotency-Key": "key-1"})
+        self.assert_problem(other, 409)
+        new = self.client.post_job(document, {"Idempotency-Key": "key-2"})
+        self.assertNotEqual(new.json()["id"], first.json()["id"])
+        without = self.client.post_job(document)
+        self.assertEqual(len({first.json()["id"], new.json()["id"], without.json()["id"]}), 3)
+        self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 3)
+        for bad in ("", "x" * 1000):
+            self.assert_problem(self.client.post_job(document, {"Idempotency-Key": bad}), 400)
+        # It outlives the process.
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(
+            port=self.coordinator.port, store=self.coordinator.store
+        )
+        again = self.client.post_job(document, {"Idempotency-Key": "key-1"})
+        self.assertEqual(again.json()["id"], first.json()["id"])
+
+    def test_list(self):
+        ids = [self.client.submit(job_document(name=f"job {i}")) for i in range(7)]
+        self.client.post(f"/v1/jobs/{ids[2]}/cancel")
+        listed = self.client.get_json("/v1/jobs")["jobs"]
+        self.assertEqual([job["id"] for job in listed], ids[::-1], "newest first")
+        self.assertEqual(listed[0]["name"], "job 6")
+        for status, expected in (("cancelled", [ids[2]]), ("running", []), ("completed", [])):
+            jobs = self.client.get_json(f"/v1/jobs?status={status}")["jobs"]
+            self.assertEqual([job["id"] for job in jobs], expected)
+        self.assertEqual(len(self.client.get_json("/v1/jobs?status=queued")["jobs"]), 6)
+        # Page by page, while a new job comes in.
+        seen, cursor, pages = [], "", 0
+        while cursor is not None:
+            page = self.client.get_json(f"/v1/jobs?limit=3{cursor and '&cursor=' + cursor}")
+            self.assertLessEqual(len(page["jobs"]), 3)
+            seen += [job["id"] for job in page["jobs"]]
+            cursor = page.get("next_cursor")
+            pages += 1
+            if pages == 1:
+                self.client.submit(job_document(name="late"))
+        self.assertEqual(seen, ids[::-1])
+        self.assertEqual(pages, 3)
+
+    def test_rounds(self):
+        detail = self.run_job(job_document())
+        path = f"/v1/jobs/{detail['id']}/rounds"
+        records = self.client.rounds(detail["id"])
+        self.assertEqual(len(records), detail["round"])
+        for record in records:
+            self.assertLessEqual(
+                {"t", "k", "j", "samples", "norm", "passed", "regret", "bits"}, set(record)
+            )
+        self.assertEqual(self.client.get_json(f"{path}?after=2")["rounds"], records[2:])
+        self.assertEqual(self.client.get_json(f"{path}?after={len(records)}")["rounds"], [])
+        page = self.client.get_json(f"{path}?after=1&limit=2")
+        self.assertEqual(page["rounds"], records[1:3])
+        self.assertEqual(page["next_after"], 3)
+
+        answer = self.client.get(path + ".csv")
+        self.assertEqual((answer.status, answer.type), (200, "text/csv"))
+        rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+        self.assertEqual(len(rows), len(records))
+        for row, record in zip(rows, records):
+            for key in ("t", "k", "j", "samples"):
+                self.assertEqual(int(row[key]), record[key])
+            for key in ("norm", "regret"):
+                self.assertEqual(float(row[key]), record[key])
+            self.assertEqual(int(row["uplink_formula_bits"]), record["bits"]["uplink"]["formula"])
+            self.assertEqual(int(row["downlink_payload_bits"]), record["bits"]["downlink"]["payload"])
+        after = self.client.get(path + ".csv?after=2").body.decode().splitlines()
+        self.assertEqual(after, answer.body.decode().splitlines()[:1] + answer.body.decode().splitlines()[3:])
+
+    def test_model(self):
+        detail = self.run_job(job_document())
+        path = f"/v1/jobs/{detail['id']}/model"
+        answer = self.client.get(path)
+        self.assertEqual((answer.status, answer.type), (200, "application/json"))
+        model = answer.json()
+        self.assertEqual(len(model["x"]), 30)
+        self.assertEqual(model["x_checksum"], detail["x_checksum"])
+        for accept in ("application/x-npy", "application/x-npy, application/json;q=0.5"):
+            answer = self.client.get(path, Accept=accept)
+            self.assertEqual((answer.status, answer.type), (200, "application/x-npy"))
+            self.assertEqual(read_npy(answer.body), model["x"])
+        for accept in ("application/json", "*/*", "application/*"):
+            self.assertEqual(self.client.get(path, Accept=accept).type, "application/json")
+        self.assert_problem(self.client.get(path, Accept="image/png"), 406)
+
+    def test_model_of_a_waiting_job_is_the_initial_point(self):
+        job_id = self.client.submit(job_document(initial_point={"type": "random_sphere", "radius": 2.0}))
+        model = self.client.get_json(f"/v1/jobs/{job_id}/model")
+        self.assertAlmostEqual(sum(x * x for x in model["x"]) ** 0.5, 2.0, places=9)
+        self.assertEqual(model["iterate"], 1)
+
+    def test_workers(self):
+        self.assertEqual(self.client.get_json("/v1/workers")["workers"], [])
+        worker = self.start_worker(self.coordinator, "alpha", clients=3)
+
+        def workers():
+            return self.client.get_json("/v1/workers")["workers"]
+
+        wait_until(workers, "the worker to join")
+        (shown,) = workers()
+        self.assertEqual((shown["name"], shown["slots"]), ("alpha", 3))
+        self.assert_ends_well(worker)
+        wait_until(lambda: workers() == [], "the worker to have left")
+
+    def test_health(self):
+        for path in ("/healthz", "/readyz"):
+            answer = self.client.get(path)
+            self.assertEqual((answer.status, answer.type), (200, "application/json"))
+
+    def test_head(self):
+        job_id = self.client.submit(job_document())
+        for path in ("/healthz", "/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/rounds.csv"):
+            get = self.client.get(path)
+            head = self.client.request("HEAD", path)
+            self.assertEqual(head.status, 200)
+            self.assertEqual(head.body, b"")
+            self.assertEqual(head.headers["Content-Type"], get.headers["Content-Type"])
+            self.assertEqual(head.headers["Content-Length"], str(len(get.body)))
+        self.assertEqual(self.client.request("HEAD", "/v1/jobs/nobody").status, 404)
+
+    def act(self, job_id, action):
+        return self.client.post(f"/v1/jobs/{job_id}/{action}")
+
+    def test_cancel_a_queued_job(self):
+        job_id = self.client.submit(job_document())
+        answer = self.act(job_id, "cancel")
+        self.assertEqual((answer.status, answer.json()["status"]), (200, "cancelled"))
+        for action in ("cancel", "pause", "resume"):
+            self.assert_problem(self.act(job_id, action), 409)
+        self.assertEqual(self.client.job(job_id)["status"], "cancelled")
+
+    def test_pause_and_resume(self):
+        document = job_document(clients=1, quorum=1)
+        job_id = self.client.submit(document)
+        self.assert_problem(self.act(job_id, "resume"), 409)
+        worker = ForeignWorker(self.client)
+        task = worker.poll_task()
+        self.assertEqual(self.client.job(job_id)["status"], "running")
+        self.assert_problem(self.act(job_id, "resume"), 409)
+
+        answer = self.act(job_id, "pause")
+        self.assertEqual((answer.status, answer.json()["status"]), (200, "paused"))
+        self.assert_problem(self.act(job_id, "pause"), 409)
+        # Paused: no new tasks, but what was computed already is taken.
+        self.assertEqual(worker.poll(wait_ms=100).WhichOneof("kind"), "idle")
+        worker.post(worker.update(task, 0))
+        self.assertEqual(self.client.job(job_id)["round"], 1)
+        self.assertEqual(worker.poll(wait_ms=100).WhichOneof("kind"), "idle")
+
+        answer = self.act(job_id, "resume")
+        self.assertEqual((answer.status, answer.json()["status"]), (200, "running"))
+        self.assertEqual(worker.poll_task().round, 2)
+        answer = self.act(job_id, "cancel")
+        self.assertEqual((answer.status, answer.json()["status"]), (200, "cancelled"))
+        worker.cursors = {job_id: 1}
+        self.assertEqual(worker.poll().released.job_id, job_id)
+
+    def test_paused_job_stays_paused_through_a_crash(self):
+        job_id = self.client.submit(job_document())
+        self.start_worker(self.coordinator, "w", clients=10)
+        self.client.wait_status(job_id, "running", "completed")
+        # Another one, which nobody can serve to its end before the pause.
+        long_job = job_document("synthetic-ceal-long")
+        job_id = self.client.submit(long_job)
+        self.client.wait_status(job_id, "running")
+        self.assertEqual(self.act(job_id, "pause").status, 200)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(
+            port=self.coordinator.port, store=self.coordinator.store
+        )
+        self.assertEqual(self.client.job(job_id)["status"], "paused")
+        self.assertEqual(self.act(job_id, "resume").status, 200)
+        self.client.wait_status(job_id, "completed")
+
+    def test_pinned_worker(self):
+        """A worker of one job serves no other."""
+        first = self.client.submit(job_document(clients=1, quorum=1, name="first"))
+        second = self.client.submit(job_document(clients=1, quorum=1, name="second"))
+        pinned = ForeignWorker(self.client, "pinned", job_id=second)
+        self.assertEqual(pinned.poll_task().job_id, second)
+        self.assertEqual(self.client.job(first)["status"], "queued")
+
+    def test_second_session_of_a_name_replaces_the_first(self):
+        job_id = self.client.submit(job_document(clients=1, quorum=1))
+        first = ForeignWorker(self.client, "twin")
+        task = first.poll_task()
+        second = ForeignWorker(self.client, "twin")
+        self.assert_connect_error("not_found", first.post, first.update(task, 0))
+        self.assertEqual(second.poll_task().job_id, job_id)
+        self.assertEqual(len(self.client.get_json("/v1/workers")["workers"]), 1)
+
+    def test_sigterm_drains(self):
+        """A long poll is answered, the exit status is 0, and the job goes on in the next process."""
+        job_id = self.client.submit(job_document("synthetic-ceal-long"))
+        worker = self.start_worker(self.coordinator, "w", clients=10)
+        self.client.wait_status(job_id, "running")
+        self.assert_ends_well(self.coordinator)
+        self.coordinator = self.start_coordinator(
+            port=self.coordinator.port, store=self.coordinator.store
+        )
+        self.client.wait_status(job_id, "completed")
+        self.assert_ends_well(worker, self.coordinator)
+
+    def test_idle_connections_do_not_hold_it(self):
+        """Connections that say nothing do not hold the process."""
+        idle = Client(self.coordinator.port)
+        idle.get("/healthz")
+        connections = [
+            socket.create_connection(("127.0.0.1", self.coordinator.port)) for _ in range(5)
+        ]
+        self.addCleanup(lambda: [connection.close() for connection in connections])
+        self.assert_ends_well(self.coordinator)
+
+    def test_port_taken(self):
+        """A second coordinator on the port says so and ends with an error."""
+        second = Process(
+            self.folder, "second",
+            [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{self.coordinator.port}", "--store", "memory:"],
+        )
+        self.processes.append(second)
+        self.assertNotIn(second.wait(), (0, -9))
+        self.assertIn(str(self.coordinator.port), second.log())
+
+    def test_one_database_one_coordinator(self):
+        second = Process(
+            self.folder, "second",
+            [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{free_port()}", "--store", self.coordinator.store],
+        )
+        self.processes.append(second)
+        self.assertNotIn(second.wait(), (0, -9))
+        self.assertEqual(self.client.get("/readyz").status, 200)
+
+    def test_json_is_json(self):
+        """Whatever is answered as JSON can be read strictly: no NaN, no Infinity."""
+
+        def refuse(text):
+            raise AssertionError(text)
+
+        job_id = self.client.submit(job_document())
+        for path in ("/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/rounds", "/v1/workers", "/nothing"):
+            json.loads(self.client.get(path).body, parse_constant=refuse)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,1210 @@
+/* The server is turned by the test itself and its clients are non-blocking sockets, all in one
+ * thread: what is tested is also the order of things. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/http_server.h"
+#include "tests/unit/api/raw_socket.h"
+#include "tests/unit/api/suites.h"
+
+enum { MAX_BODY = 1000, MAX_WAITING = 1024, PATIENCE_MS = 5000 };
+
+/* A server and what its handler has seen. The path says how to answer:
+ *   /now       200, text/plain, "hello"
+ *   /echo      200, the body
+ *   /status/N  N, "words" as static body
+ *   /headers   200, extra headers
+ *   /large     200, 8 MiB
+ *   /wait...   later, by the test */
+struct fixture {
+    struct tally_http_server *server;
+    uint16_t port;
+    struct tally_http_request *waiting[MAX_WAITING];
+    size_t n_waiting;
+    size_t n_requests, n_abandoned;
+    uint64_t in_bytes, out_bytes; /* of all requests and answers */
+    void *last_abandoned_user;
+    char last_method[16], last_path[256], last_query[64], last_header[64];
+    bool has_query, has_header;
+};
+
+static void answer(struct fixture *f, struct tally_http_request *request,
+                   const struct tally_http_response *response)
+{
+    f->out_bytes += tally_http_respond(request, response);
+}
+
+static void answer_text(struct fixture *f, struct tally_http_request *request, int status,
+                        const char *text)
+{
+    struct tally_http_response response = {.status = status,
+                                           .content_type = "text/plain",
+                                           .static_body = text,
+                                           .n_static_body = strlen(text)};
+    answer(f, request, &response);
+}
+
+static void answer_echo(struct fixture *f, struct tally_http_request *request)
+{
+    size_t n;
+    const uint8_t *body = tally_http_body(request, &n);
+    struct tally_buffer copy = {.size = 0};
+    (void)tally_buffer_append(&copy, body, n);
+    struct tally_http_response response = {
+        .status = 200, .content_type = "application/octet-stream", .body = &copy};
+    answer(f, request, &response);
+    CU_ASSERT_PTR_NULL(copy.data); /* taken */
+    CU_ASSERT_EQUAL(copy.size, 0);
+}
+
+static void answer_headers(struct fixture *f, struct tally_http_request *request)
+{
+    struct tally_http_response response = {
+        .status = 201,
+        .headers = {{"Location", "/v1/jobs/1"},
+                    {"X-Broken", "a\r\nInjected: yes"}, /* left out */
+                    {"Connection", "close"},            /* the library's own affair */
+                    {"date", "yesterday"},
+                    {"WWW-Authenticate", "Bearer realm=\"tally\""},
+                    {"X-Last", "6"}}};
+    answer(f, request, &response);
+}
+
+static void answer_large(struct fixture *f, struct tally_http_request *request)
+{
+    struct tally_buffer body = {.size = 0};
+    if (tally_buffer_reserve(&body, 8 << 20) == TALLY_OK) {
+        memset(body.data, 'L', 8 << 20);
+        body.size = 8 << 20;
+    }
+    struct tally_http_response response = {.status = 200, .body = &body};
+    answer(f, request, &response);
+}
+
+static void remember(struct fixture *f, const struct tally_http_request *request)
+{
+    f->n_requests++;
+    f->in_bytes += tally_http_wire_in_bytes(request);
+    const char *query = tally_http_query(request, "q");
+    const char *header = tally_http_header(request, "x-test");
+    f->has_query = query != NULL;
+    f->has_header = header != NULL;
+    snprintf(f->last_method, sizeof f->last_method, "%s", tally_http_method(request));
+    snprintf(f->last_path, sizeof f->last_path, "%s", tally_http_path(request));
+    snprintf(f->last_query, sizeof f->last_query, "%s", query != NULL ? query : "");
+    snprintf(f->last_header, sizeof f->last_header, "%s", header != NULL ? header : "");
+}
+
+static void on_request(void *context, struct tally_http_request *request)
+{
+    struct fixture *f = context;
+    remember(f, request);
+    const char *path = tally_http_path(request);
+    int status;
+    if (strncmp(path, "/wait", 5) == 0 && f->n_waiting < MAX_WAITING) {
+        tally_http_set_user(request, f);
+        f->waiting[f->n_waiting++] = request;
+    } else if (strcmp(path, "/echo") == 0) {
+        answer_echo(f, request);
+    } else if (strcmp(path, "/headers") == 0) {
+        answer_headers(f, request);
+    } else if (strcmp(path, "/large") == 0) {
+        answer_large(f, request);
+    } else if (sscanf(path, "/status/%d", &status) == 1) {
+        answer_text(f, request, status, "words");
+    } else {
+        answer_text(f, request, 200, "hello");
+    }
+}
+
+static void on_abandoned(void *context, struct tally_http_request *request)
+{
+    struct fixture *f = context;
+    f->n_abandoned++;
+    f->last_abandoned_user = tally_http_user(request);
+    for (size_t i = 0; i < f->n_waiting; i++) {
+        if (f->waiting[i] == request) {
+            f->waiting[i] = NULL;
+        }
+    }
+}
+
+static void fixture_open_with(struct fixture *f, unsigned max_connections, unsigned idle_timeout_s)
+{
+    *f = (struct fixture){.n_waiting = 0};
+    struct tally_http_server_config config = {.listen = "127.0.0.1:0",
+                                              .max_body_bytes = MAX_BODY,
+                                              .max_connections = max_connections,
+                                              .idle_timeout_s = idle_timeout_s,
+                                              .on_request = on_request,
+                                              .on_abandoned = on_abandoned,
+                                              .context = f};
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_http_server_new(&config, &f->server, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f->server);
+    f->port = tally_http_server_port(f->server);
+    CU_ASSERT_NOT_EQUAL(f->port, 0);
+}
+
+static void fixture_open(struct fixture *f)
+{
+    fixture_open_with(f, 0, 0);
+}
+
+static void fixture_close(struct fixture *f)
+{
+    tally_http_server_free(f->server);
+    f->server = NULL;
+}
+
+static int connected(const struct fixture *f)
+{
+    int fd = tally_raw_connect(f->port);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    return fd;
+}
+
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void step(struct fixture *f, int timeout_ms)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_http_server_step(f->server, timeout_ms, -1, &err), TALLY_OK, &err);
+}
+
+/* Turns the server for so long, whatever happens. */
+static void step_for(struct fixture *f, long ms)
+{
+    for (long end = now_ms() + ms; now_ms() < end;) {
+        step(f, 5);
+    }
+}
+
+/* Turns the server until it has seen `n` requests in all. */
+static void await_requests(struct fixture *f, size_t n)
+{
+    for (long end = now_ms() + PATIENCE_MS; f->n_requests < n && now_ms() < end;) {
+        step(f, 5);
+    }
+    CU_ASSERT_EQUAL(f->n_requests, n);
+}
+
+static void await_abandoned(struct fixture *f, size_t n)
+{
+    for (long end = now_ms() + PATIENCE_MS; f->n_abandoned < n && now_ms() < end;) {
+        step(f, 5);
+    }
+    CU_ASSERT_EQUAL(f->n_abandoned, n);
+}
+
+/* Sends all of `bytes`, turning the server; false if the connection broke. */
+static bool send_all(struct fixture *f, int fd, const void *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        long sent = tally_raw_send(fd, (const char *)bytes + done, n - done);
+        if (sent < 0) {
+            return false;
+        }
+        done += (size_t)sent;
+        step(f, 0);
+    }
+    return true;
+}
+
+/* Turns the server until `in` holds a whole response or the connection ends. True while it is
+ * open. */
+static bool await_response(struct fixture *f, int fd, struct tally_buffer *in, bool has_body)
+{
+    bool open = true;
+    for (long end = now_ms() + PATIENCE_MS; open && now_ms() < end;) {
+        step(f, 5);
+        open = tally_raw_receive(fd, in);
+        if (tally_raw_response_bytes((char *)in->data, in->size, has_body) > 0) {
+            return open;
+        }
+    }
+    return open;
+}
+
+static void await_end(struct fixture *f, int fd, struct tally_buffer *in)
+{
+    bool open = true;
+    for (long end = now_ms() + PATIENCE_MS; open && now_ms() < end;) {
+        step(f, 5);
+        open = tally_raw_receive(fd, in);
+    }
+    CU_ASSERT_FALSE(open);
+}
+
+static int status_of(const struct tally_buffer *in)
+{
+    int status = 0;
+    (void)sscanf((const char *)in->data, "HTTP/1.1 %d", &status);
+    return status;
+}
+
+static const char *body_of(const struct tally_buffer *in)
+{
+    const char *end = strstr((const char *)in->data, "\r\n\r\n");
+    return end != NULL ? end + 4 : "";
+}
+
+static bool holds(const struct tally_buffer *in, const char *text)
+{
+    return in->data != NULL && strstr((const char *)in->data, text) != NULL;
+}
+
+/* Sends a whole request on a new connection, waits for the answer and returns its status. */
+static int ask(struct fixture *f, const char *request, struct tally_buffer *in)
+{
+    int fd = connected(f);
+    in->size = 0;
+    CU_ASSERT_TRUE(send_all(f, fd, request, strlen(request)));
+    (void)await_response(f, fd, in, true);
+    close(fd);
+    return status_of(in);
+}
+
+/* ---- Answers ---- */
+
+static void test_api_http_server__answer_at_once(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    CU_ASSERT_EQUAL(ask(&f, "GET /now HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
+    TALLY_ASSERT_TEXT(body_of(&in), "hello");
+    CU_ASSERT_TRUE(holds(&in, "Content-Type: text/plain\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "Content-Length: 5\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "Date: "));
+    CU_ASSERT_FALSE(holds(&in, "Connection:"));
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__request_is_shown(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    (void)ask(&f, "PUT /a%20b/c?q=x%2By&r HTTP/1.1\r\nHost: h\r\nX-TEST:  v 1 \r\n\r\n", &in);
+    TALLY_ASSERT_TEXT(f.last_method, "PUT");
+    TALLY_ASSERT_TEXT(f.last_path, "/a b/c");
+    TALLY_ASSERT_TEXT(f.last_query, "x+y");
+    TALLY_ASSERT_TEXT(f.last_header, "v 1");
+    (void)ask(&f, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", &in);
+    CU_ASSERT_FALSE(f.has_query);
+    CU_ASSERT_FALSE(f.has_header);
+    (void)ask(&f, "GET /?q HTTP/1.1\r\nHost: h\r\n\r\n", &in);
+    CU_ASSERT_TRUE(f.has_query);
+    TALLY_ASSERT_TEXT(f.last_query, "");
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__body_is_collected(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    CU_ASSERT_EQUAL(
+        ask(&f, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 11\r\n\r\nhello world", &in),
+        200);
+    TALLY_ASSERT_TEXT(body_of(&in), "hello world");
+    CU_ASSERT_EQUAL(ask(&f, "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", &in),
+                    200);
+    TALLY_ASSERT_TEXT(body_of(&in), "");
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__chunked_body_is_joined(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    char request[256];
+    snprintf(request, sizeof request, "%s5\r\nhello\r\n1;ext=1\r\n \r\n5\r\nworld\r\n0\r\n\r\n",
+             head);
+    CU_ASSERT_EQUAL(ask(&f, request, &in), 200);
+    TALLY_ASSERT_TEXT(body_of(&in), "hello world");
+    CU_ASSERT_EQUAL(f.in_bytes, strlen(head) + 11); /* as documented: without the framing */
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__extra_headers_are_sent(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    CU_ASSERT_EQUAL(ask(&f, "GET /headers HTTP/1.1\r\nHost: h\r\n\r\n", &in), 201);
+    CU_ASSERT_TRUE(holds(&in, "\r\nLocation: /v1/jobs/1\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "\r\nWWW-Authenticate: Bearer realm=\"tally\"\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "\r\nX-Last: 6\r\n"));
+    CU_ASSERT_FALSE(holds(&in, "Injected"));
+    CU_ASSERT_FALSE(holds(&in, "Connection"));
+    CU_ASSERT_FALSE(holds(&in, "yesterday"));
+    CU_ASSERT_EQUAL(f.out_bytes, in.size);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__head_is_get_without_body(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    int fd = connected(&f);
+    const char *request = "HEAD /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, false));
+    TALLY_ASSERT_TEXT(f.last_method, "GET");
+    CU_ASSERT_TRUE(holds(&in, "Content-Length: 5\r\n"));
+    TALLY_ASSERT_TEXT(body_of(&in), "");
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* ---- Bytes on the wire ---- */
+
+struct wire_case {
+    const char *request;
+    bool closes; /* the server ends the connection afterwards */
+};
+
+#define BODY_26 "abcdefghijklmnopqrstuvwxyz"
+
+static const struct wire_case WIRE_CASES[] = {
+    {"GET /now HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /now HTTP/1.1\r\n\r\n", false},
+    {"GET /now?q=1&q=2 HTTP/1.1\r\nHost: h\r\nX-A: b\r\nx-long: v a l u e\r\n\r\n", false},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: Keep-Alive\r\n\r\n", false},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nconnection: te , CLOSE\t\r\n\r\n", true},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: closed, x-close\r\n\r\n", false},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: te\r\nConnection: close\r\n\r\n", true},
+    {"GET /now HTTP/1.1\r\nHost: h\r\nConnection:\r\n\r\n", false},
+    {"GET /now HTTP/1.0\r\n\r\n", true},
+    {"GET /now HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false},
+    {"GET /now HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", true},
+    {"HEAD /now HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"HEAD /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"HEAD /status/204 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"DELETE /now HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"OPTIONS /now HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 26\r\n\r\n" BODY_26, false},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 26\r\nConnection: close\r\n\r\n" BODY_26,
+     true},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", false},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"POST /echo HTTP/1.0\r\nContent-Length: 26\r\n\r\n" BODY_26, true},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 26\r\n\r\n" BODY_26,
+     false},
+    {"POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\n\r\n", false},
+    {"POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 26\r\n\r\n" BODY_26, true},
+    {"POST /status/200 HTTP/1.1\r\nHost: h\r\nContent-Length: 26\r\n\r\n" BODY_26, false},
+    {"GET /headers HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /headers HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /large HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /wait HTTP/1.0\r\n\r\n", true},
+    {"HEAD /wait HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 26\r\n\r\n" BODY_26, false},
+};
+
+/* Sends a request and receives all there is; the two counts must equal those of the server. */
+static void assert_wire_exact(struct fixture *f, const char *request, size_t n_request, bool closes)
+{
+    struct tally_buffer in = {.size = 0};
+    size_t n_before = f->n_requests;
+    bool has_body = strncmp(request, "HEAD", 4) != 0;
+    f->in_bytes = 0;
+    f->out_bytes = 0;
+    int fd = connected(f);
+    CU_ASSERT_TRUE(send_all(f, fd, request, n_request));
+    await_requests(f, n_before + 1);
+    if (f->n_waiting > 0) {
+        f->n_waiting = 0;
+        answer_text(f, f->waiting[0], 200, "at last");
+    }
+    bool open = await_response(f, fd, &in, has_body);
+    for (int i = 0; i < 5 && open; i++) { /* nothing may follow */
+        step(f, 2);
+        open = tally_raw_receive(fd, &in);
+    }
+    bool ok = f->in_bytes == n_request && f->out_bytes == in.size && open == !closes;
+    if (!ok) {
+        printf("\n    in %llu of %zu, out %llu of %zu, %s: %.300s\n%.300s",
+               (unsigned long long)f->in_bytes, n_request, (unsigned long long)f->out_bytes,
+               in.size, open ? "open" : "closed", request, (char *)in.data);
+    }
+    CU_ASSERT_TRUE(ok);
+    CU_ASSERT_EQUAL(f->n_abandoned, 0);
+    tally_buffer_fini(&in);
+    close(fd);
+}
+
+static void test_api_http_server__wire_bytes_are_exact(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    for (size_t i = 0; i < sizeof WIRE_CASES / sizeof WIRE_CASES[0]; i++) {
+        assert_wire_exact(&f, WIRE_CASES[i].request, strlen(WIRE_CASES[i].request),
+                          WIRE_CASES[i].closes);
+    }
+    fixture_close(&f);
+}
+
+static void test_api_http_server__wire_bytes_of_every_status_are_exact(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    for (int status = 200; status < 600; status++) {
+        char request[96];
+        int n =
+            snprintf(request, sizeof request, "GET /status/%d HTTP/1.1\r\nHost: h\r\n\r\n", status);
+        if (status == 304) { /* has a Content-Length and no body: taken for a HEAD below */
+            struct tally_buffer in = {.size = 0};
+            f.out_bytes = 0;
+            int fd = connected(&f);
+            CU_ASSERT_TRUE(send_all(&f, fd, request, (size_t)n));
+            CU_ASSERT_TRUE(await_response(&f, fd, &in, false));
+            CU_ASSERT_EQUAL(f.out_bytes, in.size);
+            tally_buffer_fini(&in);
+            close(fd);
+        } else {
+            assert_wire_exact(&f, request, (size_t)n, false);
+        }
+    }
+    fixture_close(&f);
+}
+
+static void test_api_http_server__wire_bytes_of_long_headers_are_exact(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    char request[8192];
+    for (size_t pad = 0; pad < 7000; pad += 777) {
+        int n = snprintf(request, sizeof request,
+                         "GET /now HTTP/1.1\r\nHost: h\r\nX-Pad: %0*d\r\n\r\n", (int)pad + 1, 0);
+        assert_wire_exact(&f, request, (size_t)n, false);
+    }
+    fixture_close(&f);
+}
+
+static void test_api_http_server__wire_bytes_of_many_exchanges_add_up(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    int fd = connected(&f);
+    size_t sent = 0, received = 0;
+    for (size_t i = 0; i < 50; i++) {
+        char request[256];
+        int n = snprintf(request, sizeof request,
+                         "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n%.*s", i,
+                         (int)i, BODY_26 BODY_26);
+        CU_ASSERT_TRUE(send_all(&f, fd, request, (size_t)n));
+        sent += (size_t)n;
+        in.size = 0;
+        CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+        received += in.size;
+    }
+    CU_ASSERT_EQUAL(f.in_bytes, sent);
+    CU_ASSERT_EQUAL(f.out_bytes, received);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* A client that ends its side right after the request still gets its answer if that needs no
+ * waiting, and the count holds. */
+static void test_api_http_server__half_closed_client_is_answered_at_once(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    int fd = connected(&f);
+    const char *request = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_EQUAL(tally_raw_send(fd, request, strlen(request)), (long)strlen(request));
+    shutdown(fd, SHUT_WR);
+    await_end(&f, fd, &in);
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    CU_ASSERT_EQUAL(f.out_bytes, in.size);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* ---- Deferred answers ---- */
+
+static void test_api_http_server__deferred_answer_is_sent(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    int fd = connected(&f);
+    const char *request = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+    await_requests(&f, 1);
+    step_for(&f, 30);
+    CU_ASSERT_TRUE(tally_raw_receive(fd, &in));
+    CU_ASSERT_EQUAL(in.size, 0);
+    CU_ASSERT_PTR_EQUAL(tally_http_user(f.waiting[0]), &f);
+    TALLY_ASSERT_TEXT(tally_http_path(f.waiting[0]), "/wait"); /* still there */
+    answer_text(&f, f.waiting[0], 200, "later");
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "later");
+    /* The connection serves on. */
+    in.size = 0;
+    const char *next = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, fd, next, strlen(next)));
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "hello");
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__answers_may_come_in_any_order(void)
+{
+    enum { N = 20 };
+    struct fixture f;
+    fixture_open(&f);
+    int fds[N];
+    for (size_t i = 0; i < N; i++) {
+        char request[64];
+        int n = snprintf(request, sizeof request, "GET /wait/%02zu HTTP/1.1\r\nHost: h\r\n\r\n", i);
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], request, (size_t)n));
+        await_requests(&f, i + 1);
+    }
+    for (size_t k = 0; k < N; k++) {
+        size_t i = (k * 7 + 3) % N;
+        struct tally_buffer in = {.size = 0};
+        /* The path goes with the request, so the text is copied. */
+        struct tally_buffer body = {.size = 0};
+        (void)tally_buffer_append_text(&body, tally_http_path(f.waiting[i]));
+        struct tally_http_response response = {.status = 200, .body = &body};
+        answer(&f, f.waiting[i], &response);
+        CU_ASSERT_TRUE(await_response(&f, fds[i], &in, true));
+        char expected[16];
+        snprintf(expected, sizeof expected, "/wait/%02zu", i);
+        TALLY_ASSERT_TEXT(body_of(&in), expected);
+        tally_buffer_fini(&in);
+        close(fds[i]);
+    }
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__five_hundred_wait_and_are_answered(void)
+{
+    enum { N = 500 };
+    struct fixture f;
+    fixture_open(&f);
+    int *fds = calloc(N, sizeof *fds);
+    const char *request = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], request, strlen(request)));
+    }
+    await_requests(&f, N);
+    for (size_t i = 0; i < N; i++) { /* all at once, as a group commit does */
+        answer_text(&f, f.waiting[i], 200, "go");
+    }
+    for (size_t i = 0; i < N; i++) {
+        struct tally_buffer in = {.size = 0};
+        CU_ASSERT_TRUE(await_response(&f, fds[i], &in, true));
+        TALLY_ASSERT_TEXT(body_of(&in), "go");
+        tally_buffer_fini(&in);
+        close(fds[i]);
+    }
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    free(fds);
+    fixture_close(&f);
+}
+
+/* ---- Abandonment ---- */
+
+static int wait_on_new_connection(struct fixture *f)
+{
+    const char *request = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
+    int fd = connected(f);
+    CU_ASSERT_TRUE(send_all(f, fd, request, strlen(request)));
+    await_requests(f, f->n_requests + 1);
+    return fd;
+}
+
+static void test_api_http_server__closed_connection_is_abandoned(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    int closed = wait_on_new_connection(&f);
+    int kept = wait_on_new_connection(&f);
+    step_for(&f, 20);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    close(closed);
+    await_abandoned(&f, 1);
+    CU_ASSERT_PTR_NULL(f.waiting[0]);
+    CU_ASSERT_PTR_NOT_NULL(f.waiting[1]);
+    CU_ASSERT_PTR_EQUAL(f.last_abandoned_user, &f);
+    struct tally_buffer in = {.size = 0};
+    answer_text(&f, f.waiting[1], 200, "for you");
+    CU_ASSERT_TRUE(await_response(&f, kept, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "for you");
+    close(kept);
+    step_for(&f, 20);
+    CU_ASSERT_EQUAL(f.n_abandoned, 1);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__reset_and_half_closed_are_abandoned(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    tally_raw_reset(wait_on_new_connection(&f));
+    await_abandoned(&f, 1);
+    int half = wait_on_new_connection(&f);
+    shutdown(half, SHUT_WR);
+    await_abandoned(&f, 2);
+    close(half);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__many_hang_up_at_once(void)
+{
+    enum { N = 200 };
+    struct fixture f;
+    fixture_open(&f);
+    int fds[N];
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = wait_on_new_connection(&f);
+    }
+    for (size_t i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    await_abandoned(&f, N);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__answer_to_a_peer_that_has_just_gone(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    int fd = wait_on_new_connection(&f);
+    tally_raw_reset(fd);
+    CU_ASSERT_TRUE(f.n_abandoned == 0);
+    answer_text(&f, f.waiting[0], 200, "too late"); /* before the server looks */
+    step_for(&f, 30);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0); /* answered is answered */
+    fixture_close(&f);
+}
+
+static void test_api_http_server__free_abandons_the_unanswered(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    int first = wait_on_new_connection(&f);
+    int second = wait_on_new_connection(&f);
+    int third = wait_on_new_connection(&f);
+    answer_text(&f, f.waiting[1], 200, "prepared, not sent");
+    fixture_close(&f);
+    CU_ASSERT_EQUAL(f.n_abandoned, 2);
+    tally_http_server_free(NULL);
+    close(first);
+    close(second);
+    close(third);
+}
+
+/* ---- Limits ---- */
+
+static int post_of_length(struct fixture *f, size_t n, struct tally_buffer *in)
+{
+    char request[MAX_BODY + 256];
+    int head = snprintf(request, sizeof request,
+                        "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n", n);
+    memset(request + head, 'b', n);
+    request[(size_t)head + n] = '\0';
+    return ask(f, request, in);
+}
+
+static void test_api_http_server__body_limit_is_inclusive(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    CU_ASSERT_EQUAL(post_of_length(&f, MAX_BODY, &in), 200);
+    CU_ASSERT_EQUAL(f.n_requests, 1);
+    CU_ASSERT_EQUAL(post_of_length(&f, MAX_BODY + 1, &in), 413);
+    CU_ASSERT_EQUAL(f.n_requests, 1); /* the handler does not see it */
+    CU_ASSERT_TRUE(holds(&in, "Connection: close\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "Content-Type: application/problem+json\r\n"));
+    TALLY_ASSERT_TEXT(body_of(&in),
+                      "{\"type\": \"about:blank\", \"title\": \"content too large\", \"status\": "
+                      "413, \"detail\": \"body longer than 1000 bytes\", \"code\": \"too_large\"}");
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__too_long_is_refused_before_the_body(void)
+{
+    static const char *const LENGTHS[] = {"1001", "18446744073709551615"};
+    struct fixture f;
+    fixture_open(&f);
+    for (size_t i = 0; i < 2; i++) {
+        for (int expect = 0; expect < 2; expect++) {
+            struct tally_buffer in = {.size = 0};
+            char request[256];
+            int n = snprintf(request, sizeof request,
+                             "POST /echo HTTP/1.1\r\nHost: h\r\n%sContent-Length: %s\r\n\r\n",
+                             expect ? "Expect: 100-continue\r\n" : "", LENGTHS[i]);
+            int fd = connected(&f);
+            CU_ASSERT_TRUE(send_all(&f, fd, request, (size_t)n));
+            await_end(&f, fd, &in);
+            CU_ASSERT_EQUAL(status_of(&in), 413); /* and no 100 Continue before it */
+            close(fd);
+            tally_buffer_fini(&in);
+        }
+    }
+    CU_ASSERT_EQUAL(f.n_requests, 0);
+    fixture_close(&f);
+}
+
+/* Sends chunks of 100 bytes and returns the answer's status, 0 if the connection broke instead. */
+static int post_chunks(struct fixture *f, size_t n_chunks)
+{
+    const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    char chunk[112];
+    snprintf(chunk, sizeof chunk, "64\r\n%0100d\r\n", 7);
+    struct tally_buffer in = {.size = 0};
+    int fd = connected(f);
+    bool ok = send_all(f, fd, head, strlen(head));
+    for (size_t i = 0; ok && i < n_chunks; i++) {
+        ok = send_all(f, fd, chunk, strlen(chunk));
+    }
+    ok = ok && send_all(f, fd, "0\r\n\r\n", 5);
+    bool open = await_response(f, fd, &in, true);
+    int status = in.size > 0 ? status_of(&in) : 0;
+    if (status == 413) {
+        await_end(f, fd, &in);
+        CU_ASSERT_TRUE(holds(&in, "Connection: close\r\n"));
+    } else {
+        CU_ASSERT_TRUE(open == (status == 200));
+    }
+    close(fd);
+    tally_buffer_fini(&in);
+    return status;
+}
+
+static void test_api_http_server__chunked_body_limit(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    CU_ASSERT_EQUAL(post_chunks(&f, MAX_BODY / 100), 200);
+    CU_ASSERT_EQUAL(f.n_requests, 1);
+    CU_ASSERT_EQUAL(post_chunks(&f, MAX_BODY / 100 + 1), 413);
+    CU_ASSERT_EQUAL(post_chunks(&f, 1000), 413);
+    CU_ASSERT_EQUAL(post_chunks(&f, 20000), 0); /* 2 MB: cut off, nobody reads that */
+    CU_ASSERT_EQUAL(f.n_requests, 1);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__connections_are_limited(void)
+{
+    struct fixture f;
+    fixture_open_with(&f, 2, 0);
+    int first = wait_on_new_connection(&f);
+    int second = wait_on_new_connection(&f);
+    int third = connected(&f); /* by the kernel */
+    const char *request = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, third, request, strlen(request)));
+    step_for(&f, 50);
+    CU_ASSERT_EQUAL(f.n_requests, 2);
+    close(first);
+    struct tally_buffer in = {.size = 0};
+    (void)await_response(&f, third, &in, true);
+    CU_ASSERT_EQUAL(f.n_abandoned, 1);
+    /* MHD leaves it in the queue or closes it; either way the next one is served. */
+    if (in.size == 0) {
+        CU_ASSERT_EQUAL(ask(&f, request, &in), 200);
+    } else {
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+    }
+    close(second);
+    close(third);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__idle_connections_are_closed_waiting_ones_not(void)
+{
+    struct fixture f;
+    fixture_open_with(&f, 0, 1);
+    struct tally_buffer in = {.size = 0};
+    int waiting = wait_on_new_connection(&f);
+    int idle = connected(&f);
+    await_end(&f, idle, &in);
+    step_for(&f, 1200);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    answer_text(&f, f.waiting[0], 200, "patience");
+    in.size = 0;
+    CU_ASSERT_TRUE(await_response(&f, waiting, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "patience");
+    close(waiting);
+    close(idle);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* ---- Awkward clients ---- */
+
+static void test_api_http_server__pipelined_requests_are_answered_in_order(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    const char *requests = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\none"
+                           "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n"
+                           "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nthree"
+                           "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, requests, strlen(requests)));
+    await_requests(&f, 2);
+    step_for(&f, 30);
+    CU_ASSERT_EQUAL(f.n_requests, 2); /* the third waits for the second */
+    answer_text(&f, f.waiting[0], 200, "two");
+    await_requests(&f, 4);
+    step_for(&f, 30);
+    CU_ASSERT_TRUE(tally_raw_receive(fd, &in));
+    char bodies[64] = "";
+    const char *at = (char *)in.data;
+    for (size_t left = in.size; left > 0;) {
+        size_t n = tally_raw_response_bytes(at, left, true);
+        CU_ASSERT_TRUE_FATAL(n > 0);
+        const char *body = strstr(at, "\r\n\r\n") + 4;
+        strncat(bodies, body, (size_t)(at + n - body));
+        strcat(bodies, " ");
+        at += n;
+        left -= n;
+    }
+    TALLY_ASSERT_TEXT(bodies, "one two three hello ");
+    CU_ASSERT_EQUAL(f.in_bytes, strlen(requests));
+    CU_ASSERT_EQUAL(f.out_bytes, in.size);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__request_may_come_byte_by_byte(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    const char *request =
+        "POST /echo HTTP/1.1\r\nHost: h\r\nX-Slow: yes\r\nContent-Length: 4\r\n\r\nslow";
+    int fd = connected(&f);
+    for (const char *p = request; *p != '\0'; p++) {
+        CU_ASSERT_EQUAL(f.n_requests, 0);
+        CU_ASSERT_EQUAL(tally_raw_send(fd, p, 1), 1);
+        step(&f, 5);
+        step(&f, 0);
+    }
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "slow");
+    CU_ASSERT_EQUAL(f.in_bytes, strlen(request));
+    CU_ASSERT_EQUAL(f.out_bytes, in.size);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__client_may_leave_at_any_byte(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    const char *request = "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nslow";
+    for (size_t n = 0; n < strlen(request); n++) {
+        int fd = connected(&f);
+        (void)tally_raw_send(fd, request, n);
+        step(&f, 2);
+        if (n % 2 == 0) {
+            close(fd);
+        } else {
+            tally_raw_reset(fd);
+        }
+        step(&f, 0);
+    }
+    step_for(&f, 20);
+    CU_ASSERT_EQUAL(f.n_requests, 0);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__junk_does_not_stop_it(void)
+{
+    static const char *const JUNK[] = {
+        "\r\n\r\n\r\n",
+        "nonsense\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "GET /%zz%4%%00%ff?%=%&=&&q=%e HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET / HTTP/1.1\r\n: empty\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nxyz",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    };
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    for (size_t i = 0; i < sizeof JUNK / sizeof JUNK[0]; i++) {
+        int fd = connected(&f);
+        (void)send_all(&f, fd, JUNK[i], strlen(JUNK[i]));
+        step_for(&f, 10);
+        (void)tally_raw_receive(fd, &in);
+        close(fd);
+    }
+    CU_ASSERT_EQUAL(ask(&f, "GET /now HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
+    CU_ASSERT_EQUAL(ask(&f, "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nxyz", &in), 501);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__huge_headers_are_refused(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    size_t n = 200000;
+    char *request = malloc(n + 1);
+    memset(request, 'x', n);
+    request[n] = '\0';
+    memcpy(request, "GET / HTTP/1.1\r\nX: ", 19);
+    int fd = connected(&f);
+    (void)send_all(&f, fd, request, n);
+    bool open = await_response(&f, fd, &in, true);
+    CU_ASSERT_TRUE(in.size == 0 ? !open : status_of(&in) >= 400);
+    close(fd);
+    CU_ASSERT_EQUAL(f.n_requests, 0);
+    CU_ASSERT_EQUAL(ask(&f, "GET /now HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
+    free(request);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* The default action of SIGPIPE would end this program. */
+static void test_api_http_server__reader_that_leaves_midway_is_survived(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    const char *request = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (int i = 0; i < 4; i++) {
+        struct tally_buffer in = {.size = 0};
+        int fd = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+        step(&f, 5);
+        (void)tally_raw_receive(fd, &in);
+        if (i % 2 == 0) {
+            tally_raw_reset(fd);
+        } else {
+            close(fd);
+        }
+        step_for(&f, 20);
+        tally_buffer_fini(&in);
+    }
+    CU_ASSERT_EQUAL(f.n_requests, 4);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    fixture_close(&f);
+}
+
+/* ---- The loop and the start ---- */
+
+static void test_api_http_server__step_ends_by_time_and_by_wake(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    long start = now_ms();
+    step(&f, 60);
+    CU_ASSERT_TRUE(now_ms() - start >= 55);
+    int wake = eventfd(1, EFD_CLOEXEC);
+    start = now_ms();
+    CU_ASSERT_EQUAL(tally_http_server_step(f.server, -1, wake, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(now_ms() - start < 1000);
+    close(wake);
+    fixture_close(&f);
+}
+
+/* Waiting requests must not make the loop spin. */
+static void test_api_http_server__waiting_requests_cost_no_turns(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    int fd = wait_on_new_connection(&f);
+    step_for(&f, 20);
+    int turns = 0;
+    for (long end = now_ms() + 200; now_ms() < end; turns++) {
+        step(&f, 50);
+    }
+    CU_ASSERT_TRUE(turns <= 8);
+    close(fd);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__quiesce_lets_open_connections_go_on(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    struct tally_buffer in = {.size = 0};
+    int fd = wait_on_new_connection(&f);
+    tally_http_server_quiesce(f.server);
+    tally_http_server_quiesce(f.server);
+    CU_ASSERT_TRUE(tally_raw_connect(f.port) < 0);
+    answer_text(&f, f.waiting[0], 200, "drained");
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "drained");
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static enum tally_status open_on(const char *listen, struct tally_http_server **ret_server,
+                                 struct tally_error *err)
+{
+    struct tally_http_server_config config = {.listen = listen,
+                                              .max_body_bytes = 10,
+                                              .on_request = on_request,
+                                              .on_abandoned = on_abandoned};
+    return tally_http_server_new(&config, ret_server, err);
+}
+
+static void test_api_http_server__bad_addresses_are_refused(void)
+{
+    static const char *const BAD[] = {"",
+                                      "127.0.0.1",
+                                      ":8080",
+                                      "127.0.0.1:",
+                                      "127.0.0.1:65536",
+                                      "127.0.0.1:-1",
+                                      "127.0.0.1:80x",
+                                      "127.0.0.1:000080",
+                                      "::1:8080",
+                                      "[::1]",
+                                      "[::1:80",
+                                      "[]:80",
+                                      "[127.0.0.1]:80",
+                                      "localhost:80",
+                                      "1.2.3:99999"};
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        struct tally_http_server *server = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(open_on(BAD[i], &server, &err), TALLY_INVALID_ARGUMENT, &err);
+        TALLY_ASSERT_TEXT(err.field, "listen");
+        CU_ASSERT_PTR_NULL(server);
+    }
+}
+
+static void test_api_http_server__taken_port_is_named(void)
+{
+    struct fixture f;
+    fixture_open(&f);
+    char listen[32];
+    char expected[96];
+    snprintf(listen, sizeof listen, "127.0.0.1:%u", f.port);
+    snprintf(expected, sizeof expected, "cannot listen on %s: Address already in use", listen);
+    struct tally_http_server *second = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(open_on(listen, &second, &err), TALLY_UNAVAILABLE, &err);
+    TALLY_ASSERT_TEXT(err.message, expected);
+    fixture_close(&f);
+    /* Free again at once, although connections may linger in TIME_WAIT. */
+    tally_error_clear(&err);
+    TALLY_ASSERT_STATUS(open_on(listen, &second, &err), TALLY_OK, &err);
+    tally_http_server_free(second);
+}
+
+static void test_api_http_server__ipv6_loopback(void)
+{
+    struct tally_http_server *server = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = open_on("[::1]:0", &server, &err);
+    if (status == TALLY_UNAVAILABLE) {
+        return; /* a machine without IPv6 */
+    }
+    TALLY_ASSERT_STATUS(status, TALLY_OK, &err);
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6,
+                                   .sin6_addr = IN6ADDR_LOOPBACK_INIT,
+                                   .sin6_port = htons(tally_http_server_port(server))};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CU_ASSERT_EQUAL(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    CU_ASSERT_EQUAL(tally_http_server_step(server, 10, -1, NULL), TALLY_OK);
+    close(fd);
+    tally_http_server_free(server);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_http_server__answer_at_once),
+    TALLY_TEST(test_api_http_server__request_is_shown),
+    TALLY_TEST(test_api_http_server__body_is_collected),
+    TALLY_TEST(test_api_http_server__chunked_body_is_joined),
+    TALLY_TEST(test_api_http_server__extra_headers_are_sent),
+    TALLY_TEST(test_api_http_server__head_is_get_without_body),
+    TALLY_TEST(test_api_http_server__wire_bytes_are_exact),
+    TALLY_TEST(test_api_http_server__wire_bytes_of_every_status_are_exact),
+    TALLY_TEST(test_api_http_server__wire_bytes_of_long_headers_are_exact),
+    TALLY_TEST(test_api_http_server__wire_bytes_of_many_exchanges_add_up),
+    TALLY_TEST(test_api_http_server__half_closed_client_is_answered_at_once),
+    TALLY_TEST(test_api_http_server__deferred_answer_is_sent),
+    TALLY_TEST(test_api_http_server__answers_may_come_in_any_order),
+    TALLY_TEST(test_api_http_server__five_hundred_wait_and_are_answered),
+    TALLY_TEST(test_api_http_server__closed_connection_is_abandoned),
+    TALLY_TEST(test_api_http_server__reset_and_half_closed_are_abandoned),
+    TALLY_TEST(test_api_http_server__many_hang_up_at_once),
+    TALLY_TEST(test_api_http_server__answer_to_a_peer_that_has_just_gone),
+    TALLY_TEST(test_api_http_server__free_abandons_the_unanswered),
+    TALLY_TEST(test_api_http_server__body_limit_is_inclusive),
+    TALLY_TEST(test_api_http_server__too_long_is_refused_before_the_body),
+    TALLY_TEST(test_api_http_server__chunked_body_limit),
+    TALLY_TEST(test_api_http_server__connections_are_limited),
+    TALLY_TEST(test_api_http_server__idle_connections_are_closed_waiting_ones_not),
+    TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
+    TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
+    TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),
+    TALLY_TEST(test_api_http_server__junk_does_not_stop_it),
+    TALLY_TEST(test_api_http_server__huge_headers_are_refused),
+    TALLY_TEST(test_api_http_server__reader_that_leaves_midway_is_survived),
+    TALLY_TEST(test_api_http_server__step_ends_by_time_and_by_wake),
+    TALLY_TEST(test_api_http_server__waiting_requests_cost_no_turns),
+    TALLY_TEST(test_api_http_server__quiesce_lets_open_connections_go_on),
+    TALLY_TEST(test_api_http_server__bad_addresses_are_refused),
+    TALLY_TEST(test_api_http_server__taken_port_is_named),
+    TALLY_TEST(test_api_http_server__ipv6_loopback),
+};
+TALLY_SUITE(TALLY_SUITE_API_HTTP_SERVER, "api_http_server", TESTS);

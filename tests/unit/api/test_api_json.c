@@ -1,0 +1,258 @@
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/json.h"
+#include "tests/unit/api/suites.h"
+
+static struct tally_json *parsed(const char *text)
+{
+    struct tally_json *value = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_json_parse(text, strlen(text), &value, &err), TALLY_OK, &err);
+    return value;
+}
+
+/* Dumps `value`, frees it and compares. */
+static void assert_dump(struct tally_json *value, int indent, const char *expected)
+{
+    struct tally_buffer out = {.size = 0};
+    TALLY_ASSERT_STATUS(tally_json_dump(value, indent, &out), TALLY_OK, NULL);
+    (void)tally_buffer_append(&out, "", 1);
+    TALLY_ASSERT_TEXT((const char *)out.data, expected);
+    tally_buffer_fini(&out);
+    tally_json_free(value);
+}
+
+static void assert_refused(const char *text, size_t n)
+{
+    struct tally_json *value = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_json_parse(text, n, &value, &err), TALLY_MALFORMED, &err);
+    CU_ASSERT_PTR_NULL(value);
+    CU_ASSERT_NOT_EQUAL(err.message[0], '\0');
+    CU_ASSERT_PTR_NULL(strchr(err.message, '\n'));
+}
+
+static void test_api_json__object_round_trip_keeps_order(void)
+{
+    assert_dump(parsed("{\"z\":1,\"a\":[true,false,null,\"x\"],\"m\":{\"k\":-5}}"), 0,
+                "{\"z\": 1, \"a\": [true, false, null, \"x\"], \"m\": {\"k\": -5}}");
+}
+
+static void test_api_json__indent_breaks_lines(void)
+{
+    assert_dump(parsed("{\"a\":[1,2],\"b\":{},\"c\":[]}"), 2,
+                "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {},\n  \"c\": []\n}");
+}
+
+static void test_api_json__text_is_escaped(void)
+{
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_json_set_text(object, "t", "a\"b\\c\n\r\t\x01\x7F\xC3\xA9/"));
+    assert_dump(object, 0, "{\"t\": \"a\\\"b\\\\c\\n\\r\\t\\u0001\\u007f\xC3\xA9/\"}");
+    assert_dump(parsed("\"\\u00e9\\u0041\\ud83d\\ude00\""), 0,
+                "\"\xC3\xA9"
+                "A\xF0\x9F\x98\x80\"");
+}
+
+static void assert_real(double value, const char *expected)
+{
+    struct tally_json *array = tally_json_array();
+    CU_ASSERT_TRUE(tally_json_append_real(array, value));
+    char wrapped[64];
+    snprintf(wrapped, sizeof wrapped, "[%s]", expected);
+    assert_dump(array, 0, wrapped);
+}
+
+static void test_api_json__reals_are_the_shortest_that_read_back(void)
+{
+    assert_real(2.0, "2.0");
+    assert_real(0.1, "0.1");
+    assert_real(4.47, "4.47");
+    assert_real(-0.0, "-0.0");
+    assert_real(1e300, "1e+300");
+    assert_real(1e15, "1e+15");
+    assert_real(123456789012345.0, "123456789012345.0");
+    assert_real(1.0 / 3.0, "0.3333333333333333");
+    assert_real(0.1 + 0.2, "0.30000000000000004");
+    assert_real(DBL_MAX, "1.7976931348623157e+308");
+    assert_real(DBL_TRUE_MIN, "4.94065645841247e-324");
+    assert_real(NAN, "null");
+    assert_real(INFINITY, "null");
+}
+
+/* Any bit pattern that is a finite double survives text and comes back as a real. */
+static void test_api_json__random_reals_round_trip(void)
+{
+    uint64_t state = 12345;
+    for (int i = 0; i < 20000; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = state ^ (state >> 29);
+        double value;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) {
+            continue;
+        }
+        struct tally_json *object = tally_json_object();
+        struct tally_buffer out = {.size = 0};
+        struct tally_json *again = NULL;
+        (void)tally_json_set_real(object, "v", value);
+        (void)tally_json_dump(object, 0, &out);
+        CU_ASSERT_EQUAL(tally_json_parse((char *)out.data, out.size, &again, NULL), TALLY_OK);
+        double back = tally_json_get_real(again, "v", 0);
+        CU_ASSERT_EQUAL(memcmp(&back, &value, sizeof back), 0);
+        CU_ASSERT_EQUAL(tally_json_get_integer(again, "v", 77), 77); /* still a real */
+        tally_buffer_fini(&out);
+        tally_json_free(object);
+        tally_json_free(again);
+    }
+}
+
+static void test_api_json__junk_is_malformed(void)
+{
+    static const char *const JUNK[] = {
+        "",
+        "{",
+        "{\"a\":1}x",
+        "{\"a\":1,\"a\":2}", /* duplicate key */
+        "{\"a\":NaN}",
+        "[1e999]",
+        "[-1e999]",
+        "[99999999999999999999]",
+        "[01]",
+        "{'a':1}",
+        "[\"\\ud800\"]", /* half a surrogate pair */
+        "[\"\xFF\"]",
+        "[\"a\nb\"]",
+        "[\"\\u0000\"]",
+        "[1,]",
+    };
+    for (size_t i = 0; i < sizeof JUNK / sizeof JUNK[0]; i++) {
+        assert_refused(JUNK[i], strlen(JUNK[i]));
+    }
+    assert_refused("[1]\0", 4);
+    assert_refused(NULL, 0);
+}
+
+static void test_api_json__deep_nesting_is_refused(void)
+{
+    enum { DEPTH = 100000 };
+    char *text = malloc(DEPTH);
+    memset(text, '[', DEPTH);
+    assert_refused(text, DEPTH);
+    free(text);
+}
+
+static void test_api_json__malformed_names_line_and_column(void)
+{
+    struct tally_json *value = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const char *text = "{\n  \"a\": nope\n}";
+    CU_ASSERT_EQUAL(tally_json_parse(text, strlen(text), &value, &err), TALLY_MALFORMED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "line 2 column"));
+}
+
+static void test_api_json__getters_fall_back(void)
+{
+    struct tally_json *object = parsed("{\"i\":3,\"r\":2.5,\"t\":\"x\",\"n\":null,\"l\":[7,8]}");
+    CU_ASSERT_EQUAL(tally_json_get_integer(object, "i", -1), 3);
+    CU_ASSERT_EQUAL(tally_json_get_integer(object, "r", -1), -1);
+    CU_ASSERT_EQUAL(tally_json_get_integer(object, "none", -1), -1);
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "r", -1), 2.5);
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "i", -1), 3.0);
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "t", -1), -1.0);
+    TALLY_ASSERT_TEXT(tally_json_get_text(object, "t"), "x");
+    CU_ASSERT_PTR_NULL(tally_json_get_text(object, "n"));
+    CU_ASSERT_PTR_NULL(tally_json_get(object, "none"));
+    const struct tally_json *list = tally_json_get(object, "l");
+    CU_ASSERT_TRUE(tally_json_is_array(list));
+    CU_ASSERT_FALSE(tally_json_is_object(list));
+    CU_ASSERT_TRUE(tally_json_is_object(object));
+    CU_ASSERT_EQUAL(tally_json_size(list), 2);
+    CU_ASSERT_PTR_NOT_NULL(tally_json_at(list, 1));
+    CU_ASSERT_PTR_NULL(tally_json_at(list, 2));
+    CU_ASSERT_FALSE(tally_json_is_object(NULL));
+    CU_ASSERT_EQUAL(tally_json_get_integer(NULL, "i", 5), 5);
+    tally_json_free(object);
+    tally_json_free(NULL);
+}
+
+static void test_api_json__unsigned_past_int64_is_text(void)
+{
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_json_set_unsigned(object, "a", INT64_MAX));
+    CU_ASSERT_TRUE(tally_json_set_unsigned(object, "b", (uint64_t)INT64_MAX + 1));
+    CU_ASSERT_TRUE(tally_json_set_unsigned(object, "c", UINT64_MAX));
+    assert_dump(object, 0,
+                "{\"a\": 9223372036854775807, \"b\": \"9223372036854775808\", "
+                "\"c\": \"18446744073709551615\"}");
+}
+
+static void test_api_json__merge_missing_keeps_what_is_there(void)
+{
+    struct tally_json *object = parsed("{\"a\":1,\"b\":2}");
+    struct tally_json *other = parsed("{\"b\":9,\"c\":3}");
+    CU_ASSERT_TRUE(tally_json_merge_missing(object, other));
+    tally_json_free(other);
+    assert_dump(object, 0, "{\"a\": 1, \"b\": 2, \"c\": 3}");
+}
+
+static void test_api_json__copy_is_deep(void)
+{
+    struct tally_json *object = tally_json_object();
+    struct tally_json *list = tally_json_array();
+    CU_ASSERT_TRUE(tally_json_append(list, tally_json_text("x")));
+    CU_ASSERT_TRUE(tally_json_set(object, "l", list));
+    CU_ASSERT_TRUE(tally_json_set_bool(object, "f", false));
+    CU_ASSERT_TRUE(tally_json_set_null(object, "n"));
+    CU_ASSERT_TRUE(tally_json_set_integer(object, "i", INT64_MIN));
+    struct tally_json *copy = tally_json_copy(object);
+    CU_ASSERT_TRUE(tally_json_append_real(list, 1.0));
+    tally_json_free(object);
+    assert_dump(copy, 0,
+                "{\"l\": [\"x\"], \"f\": false, \"n\": null, \"i\": -9223372036854775808}");
+}
+
+static void test_api_json__setters_report_failure(void)
+{
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_FALSE(tally_json_set(object, "a", NULL)); /* as from a builder without memory */
+    CU_ASSERT_FALSE(tally_json_set_text(object, "b", "\xFF"));
+    CU_ASSERT_FALSE(tally_json_append(object, tally_json_text("no array"))); /* and frees it */
+    assert_dump(object, 0, "{}");
+}
+
+static void test_api_json__dump_honours_the_limit(void)
+{
+    struct tally_json *object = parsed("{\"key\":[1,2.5,\"text\",{\"k\":true}]}");
+    struct tally_buffer full = {.size = 0};
+    CU_ASSERT_EQUAL(tally_json_dump(object, 3, &full), TALLY_OK);
+    for (size_t limit = 1; limit < full.size; limit++) {
+        struct tally_buffer small = {.limit = limit};
+        CU_ASSERT_EQUAL(tally_json_dump(object, 3, &small), TALLY_TOO_LARGE);
+        tally_buffer_fini(&small);
+    }
+    tally_buffer_fini(&full);
+    tally_json_free(object);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_json__object_round_trip_keeps_order),
+    TALLY_TEST(test_api_json__indent_breaks_lines),
+    TALLY_TEST(test_api_json__text_is_escaped),
+    TALLY_TEST(test_api_json__reals_are_the_shortest_that_read_back),
+    TALLY_TEST(test_api_json__random_reals_round_trip),
+    TALLY_TEST(test_api_json__junk_is_malformed),
+    TALLY_TEST(test_api_json__deep_nesting_is_refused),
+    TALLY_TEST(test_api_json__malformed_names_line_and_column),
+    TALLY_TEST(test_api_json__getters_fall_back),
+    TALLY_TEST(test_api_json__unsigned_past_int64_is_text),
+    TALLY_TEST(test_api_json__merge_missing_keeps_what_is_there),
+    TALLY_TEST(test_api_json__copy_is_deep),
+    TALLY_TEST(test_api_json__setters_report_failure),
+    TALLY_TEST(test_api_json__dump_honours_the_limit),
+};
+TALLY_SUITE(TALLY_SUITE_API_JSON, "api_json", TESTS);

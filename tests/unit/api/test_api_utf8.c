@@ -1,0 +1,59 @@
+#include <string.h>
+
+#include "api/utf8.h"
+#include "tests/unit/api/suites.h"
+
+static size_t valid_prefix(const char *text)
+{
+    return tally_utf8_valid_prefix(text, strlen(text));
+}
+
+static void test_api_utf8__every_length_is_accepted(void)
+{
+    CU_ASSERT_EQUAL(valid_prefix("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"), 10);
+    CU_ASSERT_EQUAL(valid_prefix("\xC2\x80\xDF\xBF"), 4);
+    CU_ASSERT_EQUAL(valid_prefix("\xE0\xA0\x80\xEF\xBF\xBF"), 6);
+    CU_ASSERT_EQUAL(valid_prefix("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"), 8);
+    CU_ASSERT_EQUAL(tally_utf8_valid_prefix("\0", 1), 1);
+    CU_ASSERT_EQUAL(tally_utf8_valid_prefix(NULL, 0), 0);
+}
+
+static void test_api_utf8__invalid_forms_end_the_prefix(void)
+{
+    static const char *const INVALID[] = {
+        "ab\x80",             /* continuation alone */
+        "ab\xC0\x80",         /* overlong */
+        "ab\xC1\xBF",         /* overlong */
+        "ab\xE0\x9F\xBF",     /* overlong */
+        "ab\xF0\x8F\xBF\xBF", /* overlong */
+        "ab\xED\xA0\x80",     /* surrogate */
+        "ab\xF4\x90\x80\x80", /* past U+10FFFF */
+        "ab\xF5\x80\x80\x80", /* past U+10FFFF */
+        "ab\xE2\x82",         /* cut */
+        "ab\xE2\x28\xA1",     /* second byte */
+        "ab\xE2\x82\x28",     /* third byte */
+        "ab\xFF",
+    };
+    for (size_t i = 0; i < sizeof INVALID / sizeof INVALID[0]; i++) {
+        CU_ASSERT_EQUAL(valid_prefix(INVALID[i]), 2);
+    }
+}
+
+static void test_api_utf8__sanitize_keeps_length_and_valid_text(void)
+{
+    char text[] = "a\n\xC3\xA9\xFF\x80 z\x7F";
+    size_t n = strlen(text);
+    tally_utf8_sanitize_line(text);
+    CU_ASSERT_EQUAL(strlen(text), n);
+    TALLY_ASSERT_TEXT(text, "a \xC3\xA9?? z ");
+    char empty[] = "";
+    tally_utf8_sanitize_line(empty);
+    TALLY_ASSERT_TEXT(empty, "");
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_utf8__every_length_is_accepted),
+    TALLY_TEST(test_api_utf8__invalid_forms_end_the_prefix),
+    TALLY_TEST(test_api_utf8__sanitize_keeps_length_and_valid_text),
+};
+TALLY_SUITE(TALLY_SUITE_API_UTF8, "api_utf8", TESTS);

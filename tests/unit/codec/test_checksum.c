@@ -1,0 +1,58 @@
+#include "codec/checksum.h"
+
+#include <string.h>
+
+#include "tests/unit/codec/suites.h"
+
+/* Expected values: an independent Python implementation of the definition in FORMAT.md. */
+static void test_codec_checksum__known_values(void)
+{
+    CU_ASSERT_EQUAL(tally_checksum64(NULL, 0), UINT64_C(0xb9034ad37056f5fb));
+    CU_ASSERT_EQUAL(tally_checksum64("abc", 3), UINT64_C(0x57ac0ffa350d7c82));
+    uint64_t sum = tally_checksum64("ab", 2);
+    CU_ASSERT_EQUAL(tally_checksum64_more(sum, "cde", 3), UINT64_C(0xe1e56ed93ce18e34));
+}
+
+static void test_codec_checksum__of_a_point_as_in_format_md(void)
+{
+    const double x[3] = {1, -2.5, 0};
+    CU_ASSERT_EQUAL(tally_checksum64(x, sizeof x), UINT64_C(0x47731b6b4da53c65));
+}
+
+/* Any flipped bit, any cut and any zero byte more changes the sum, and half of its bits. */
+static void test_codec_checksum__sees_every_bit_and_the_length(void)
+{
+    uint8_t bytes[33];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)(i * 37);
+    }
+    bytes[32] = 0;
+    const uint64_t sum = tally_checksum64(bytes, 32);
+    CU_ASSERT_NOT_EQUAL(tally_checksum64(bytes, 31), sum);
+    CU_ASSERT_NOT_EQUAL(tally_checksum64(bytes, 33), sum);
+    int fewest = 64;
+    for (size_t bit = 0; bit < 256; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        int changed = __builtin_popcountll(tally_checksum64(bytes, 32) ^ sum);
+        fewest = changed < fewest ? changed : fewest;
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CU_ASSERT_TRUE(fewest >= 12); /* mean 32, standard deviation 4 */
+    CU_ASSERT_NOT_EQUAL(tally_checksum64("\0", 1), tally_checksum64("\0\0", 2));
+}
+
+static void test_codec_checksum__does_not_need_alignment(void)
+{
+    uint8_t bytes[40] = {0};
+    memcpy(bytes + 3, "the same thirty bytes of text!", 30);
+    CU_ASSERT_EQUAL(tally_checksum64(bytes + 3, 30),
+                    tally_checksum64("the same thirty bytes of text!", 30));
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_codec_checksum__known_values),
+    TALLY_TEST(test_codec_checksum__of_a_point_as_in_format_md),
+    TALLY_TEST(test_codec_checksum__sees_every_bit_and_the_length),
+    TALLY_TEST(test_codec_checksum__does_not_need_alignment),
+};
+TALLY_SUITE(codec_checksum_suite, "codec_checksum", TESTS);

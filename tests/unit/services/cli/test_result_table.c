@@ -1,0 +1,102 @@
+#include "services/cli/result_table.h"
+
+#include <string.h>
+
+#include "tests/unit/services/cli/suites.h"
+
+static void expect(const char *json, const char *expected)
+{
+    struct tally_json *detail = NULL;
+    struct tally_buffer text = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_json_parse(json, strlen(json), &detail, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_result_table_render(detail, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    TALLY_ASSERT_TEXT((const char *)text.data, expected);
+    tally_buffer_fini(&text);
+    tally_json_free(detail);
+}
+
+static void test_cli_result_table__shows_all_of_a_finished_job(void)
+{
+    expect(
+        "{\"id\":\"ab12\",\"name\":\"synthetic-ceal\",\"algorithm\":{\"type\":\"ceal\"},"
+        "\"encoding\":\"unary\",\"clients\":10,\"horizon\":2000,\"status\":\"completed\","
+        "\"reason\":null,\"time_step\":2000,\"round\":40,\"iterate\":4,\"stage\":3,"
+        "\"cumulative_regret\":412.34567890123,\"f_star\":0.998,"
+        "\"x_checksum\":\"00deadbeef001122\",\"bits\":{"
+        "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":0},"
+        "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":1,"
+        "\"delivered_payload\":3010},\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},"
+        "\"recovery\":11,\"control\":12,\"telemetry\":13,"
+        "\"wire_bytes\":{\"in\":123456,\"out\":654321}}}",
+        "job         ab12  synthetic-ceal\n"
+        "status      completed\n"
+        "algorithm   ceal, encoding unary, 10 clients\n"
+        "time step   2000 / 2000\n"
+        "round       40\n"
+        "iterate     4\n"
+        "stage       3\n"
+        "regret      412.34567890123\n"
+        "f_star      0.998\n"
+        "x_checksum  00deadbeef001122\n"
+        "\n"
+        "bits          formula  payload  messages  clipped\n"
+        "uplink           2633     2890        40        0\n"
+        "  per client    263.3    289.0\n"
+        "downlink          289      301         3        1\n"
+        "  delivered               3010\n"
+        "recovery                    11\n"
+        "control                     12\n"
+        "telemetry                   13\n"
+        "\n"
+        "wire bytes  in 123456  out 654321\n");
+}
+
+static void test_cli_result_table__what_is_missing_is_a_dash(void)
+{
+    expect("{\"id\":\"\",\"name\":\"n\",\"reason\":\"worker 3 diverged\",\"clients\":1,"
+           "\"f_star\":null,\"bits\":{\"uplink\":{\"formula\":\"18446744073709551615\"}}}",
+           "job         n\n"
+           "status      -\n"
+           "reason      worker 3 diverged\n"
+           "algorithm   -, encoding -, 1 client\n"
+           "time step   - / -\n"
+           "round       -\n"
+           "iterate     -\n"
+           "stage       -\n"
+           "regret      -\n"
+           "f_star      -\n"
+           "x_checksum  -\n"
+           "\n"
+           "bits                       formula  payload  messages  clipped\n"
+           "uplink        18446744073709551615        -         -        -\n"
+           "  per client                     -        -\n"
+           "downlink                         -        -         -        -\n"
+           "  delivered                               -\n"
+           "recovery                                  -\n"
+           "control                                   -\n"
+           "telemetry                                 -\n"
+           "\n"
+           "wire bytes  in -  out -\n");
+}
+
+static void test_cli_result_table__cells_cut_what_is_too_long(void)
+{
+    char name[1000];
+    memset(name, 'x', sizeof name);
+    name[999] = '\0';
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_json_set_text(object, "name", name));
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(object, "name", cell);
+    CU_ASSERT_EQUAL(strlen(cell), TALLY_RESULT_CELL_CAPACITY - 1);
+    tally_json_free(object);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_cli_result_table__shows_all_of_a_finished_job),
+    TALLY_TEST(test_cli_result_table__what_is_missing_is_a_dash),
+    TALLY_TEST(test_cli_result_table__cells_cut_what_is_too_long),
+};
+TALLY_SUITE(cli_result_table_suite, "cli_result_table", TESTS);
