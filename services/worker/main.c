@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     static struct settings settings;
     struct tally_options *options;
     struct tally_error err = TALLY_ERROR_INIT;
-    int exit_code;
+    int exit_code = EXIT_SUCCESS;
     if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
         return exit_code;
     }
