@@ -46,16 +46,27 @@ static enum tally_status require_bracket(const struct tally_sqlite *sqlite, stru
                : TALLY_OK;
 }
 
+/* A commit that failed in its last step, fsync, has left a whole transaction in the log, which the
+ * next process would take for committed. The next write overwrites it; this is one that says
+ * nothing, and breaks the old frames' chain of checksums even if its own fsync fails. */
+static void bury_failed_commit(struct tally_sqlite *sqlite)
+{
+    tally_sqlite_touch(sqlite, NULL);
+}
+
 static enum tally_status sqlite_commit(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
     enum tally_status status = require_bracket(sqlite, err);
-    if (status == TALLY_OK) {
-        struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_COMMIT);
-        status = tally_sql_run(&call, err);
-    }
     if (status != TALLY_OK) {
         sqlite_rollback(store);
+        return status;
+    }
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_COMMIT);
+    status = tally_sql_run(&call, err);
+    if (status != TALLY_OK) {
+        sqlite_rollback(store);
+        bury_failed_commit(sqlite);
     }
     sqlite->in_bracket = false;
     return status;
