@@ -141,13 +141,14 @@ static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *
 /* "ID.csv" in the present directory, whatever characters the id has. */
 static void default_path(const char *id, const char *format, char *ret_path, size_t capacity)
 {
-    snprintf(ret_path, capacity, "%.64s.%s", id, format);
-    for (char *c = ret_path; *c != '\0'; c++) {
+    char name[65];
+    snprintf(name, sizeof name, "%s", id);
+    for (char *c = name; *c != '\0'; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' ||
-                     (*c == '.' && c != ret_path);
+                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_';
         *c = plain ? *c : '_';
     }
+    snprintf(ret_path, capacity, "%s.%s", name, format);
 }
 
 static enum tally_status gather(struct tally_cli *cli, enum format format, struct tally_error *err)

@@ -14,8 +14,11 @@ const struct tally_option TALLY_CLI_ACTION_OPTIONS[] = {
 static int print_status(const char *id, const struct tally_json *detail)
 {
     char status[TALLY_RESULT_CELL_CAPACITY];
+    struct tally_buffer text = {0};
     tally_result_cell(detail, "status", status);
-    return printf("%s %s\n", id, status) > 0 ? TALLY_EXIT_OK : TALLY_EXIT_FAILED;
+    int exit_code = tally_cli_print(tally_buffer_printf(&text, "%s %s\n", id, status), &text);
+    tally_buffer_fini(&text);
+    return exit_code;
 }
 
 int tally_job_action(struct tally_cli *cli, const char *action)

@@ -135,7 +135,7 @@ static int finish(struct follower *follower, const struct tally_json *detail,
     if (status != TALLY_OK || follower->painter.is_terminal) {
         exit_code = tally_cli_print(status, &text);
     } else {
-        fwrite(text.data, 1, text.size, stderr);
+        (void)fwrite(text.data, 1, text.size, stderr);
     }
     tally_buffer_fini(&text);
     return job_status == TALLY_JOB_COMPLETED ? exit_code : TALLY_EXIT_FAILED;

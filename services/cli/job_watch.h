@@ -14,9 +14,8 @@ struct tally_job_watch {
     int64_t interval_ms;
 };
 
-/* Options of watch that submit --watch has too, and reading them. Errors: INVALID_ARGUMENT,
+/* Reads --timeout and --interval-ms, which watch and submit have. Errors: INVALID_ARGUMENT,
  * OUT_OF_RANGE. */
-extern const struct tally_option TALLY_CLI_WATCH_OPTIONS[];
 enum tally_status tally_job_watch_read_options(const struct tally_options *options,
                                                struct tally_job_watch *ret_watch,
                                                struct tally_error *err);

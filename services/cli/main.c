@@ -52,14 +52,14 @@ static const char EXIT_CODES[] =
     "  3  timeout\n";
 
 /* Every key that a config file shared by all sub-commands may hold. */
-static const struct tally_option *ALL_TABLES[N_COMMANDS + 2];
+static const struct tally_option *all_tables[N_COMMANDS + 2];
 
 static void collect_tables(void)
 {
     for (int i = 0; i < N_COMMANDS; i++) {
-        ALL_TABLES[i] = COMMANDS[i].options;
+        all_tables[i] = COMMANDS[i].options;
     }
-    ALL_TABLES[N_COMMANDS] = TALLY_CLI_COORDINATOR_OPTIONS;
+    all_tables[N_COMMANDS] = TALLY_CLI_COORDINATOR_OPTIONS;
 }
 
 static const struct tally_command *find_command(const char *name)
@@ -97,7 +97,7 @@ static struct tally_options_spec spec_of(const struct tally_command *command, ch
         .description = command->description,
         .tables = {command->options,
                    command->needs_coordinator ? TALLY_CLI_COORDINATOR_OPTIONS : NULL},
-        .other_tables = ALL_TABLES,
+        .other_tables = all_tables,
         .min_positionals = command->min_arguments,
         .max_positionals = command->max_arguments,
     };
@@ -149,7 +149,7 @@ static int run_without_command(int argc, char *const *argv)
         .description = "Submits and follows jobs of a Tally coordinator. Options may stand before "
                        "or after the command.",
         .tables = {TALLY_CLI_COORDINATOR_OPTIONS},
-        .other_tables = ALL_TABLES,
+        .other_tables = all_tables,
         .epilogue = (const char *)epilogue.data,
     };
     struct tally_options *options = NULL;

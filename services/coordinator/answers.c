@@ -40,6 +40,7 @@ void answer_error(struct call *call, const struct tally_error *err)
         call->status = info->http_status;
         call->content_type = "application/problem+json";
         tally_problem_encode(err, &call->body);
+        tally_buffer_append_text(&call->body, "\n");
     }
     if (err->status == TALLY_UNSUPPORTED_MEDIA_TYPE) {
         call->status = 415; /* both interfaces: the Connect protocol asks for it as well */

@@ -10,7 +10,7 @@ static bool allocate(struct tally_options *options, int argc)
     while (tally_options_next(options->spec, &table, &row) != NULL) {
         n++;
     }
-    options->values = calloc((size_t)n, sizeof options->values[0]);
+    options->values = calloc((size_t)n + 1, sizeof options->values[0]);
     options->positionals = calloc((size_t)argc + 1, sizeof options->positionals[0]);
     if (options->values == NULL || options->positionals == NULL) {
         return false;

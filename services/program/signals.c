@@ -48,7 +48,7 @@ enum tally_status tally_signals_install(struct tally_error *err)
     sigaddset(&action.sa_mask, SIGINT);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     for (int i = 0; i < N_HANDLED; i++) {
-        sigaction(HANDLED[i], HANDLED[i] == SIGPIPE ? &ignore : &action, &previous[i]);
+        (void)sigaction(HANDLED[i], HANDLED[i] == SIGPIPE ? &ignore : &action, &previous[i]);
     }
     return TALLY_OK;
 }
@@ -59,7 +59,7 @@ void tally_signals_uninstall(void)
         return;
     }
     for (int i = 0; i < N_HANDLED; i++) {
-        sigaction(HANDLED[i], &previous[i], NULL);
+        (void)sigaction(HANDLED[i], &previous[i], NULL);
     }
     close(wake_fd);
     wake_fd = -1;
@@ -93,7 +93,7 @@ bool tally_signals_wait(int timeout_ms)
             return false;
         }
         struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
-        poll(&wake, 1, timeout_ms < 0 ? -1 : (int)left);
+        (void)poll(&wake, 1, timeout_ms < 0 ? -1 : (int)left);
     }
     return true;
 }
