@@ -137,6 +137,24 @@ static void test_codec_bits__runs_of_ones_of_every_length_and_offset(void)
     CU_ASSERT_TRUE(same);
 }
 
+/* The reader trusts n_bits, not the bytes: ones behind the end do not count. */
+static void test_codec_bits__runs_stop_at_the_end_of_the_message(void)
+{
+    uint8_t data[20];
+    memset(data, 0xff, sizeof data);
+    bool same = true;
+    for (uint64_t n_bits = 0; n_bits <= 150; n_bits++) {
+        for (uint64_t at = 0; at <= n_bits && at < 20; at++) {
+            struct tally_bit_reader reader;
+            tally_bit_reader_init(&reader, data, n_bits);
+            tally_bit_read(&reader, (unsigned)at);
+            same = same && tally_bit_read_ones(&reader, UINT64_MAX) == n_bits - at &&
+                   tally_bit_reader_tell(&reader) == n_bits;
+        }
+    }
+    CU_ASSERT_TRUE(same);
+}
+
 static void test_codec_bits__framing_is_exact_and_padding_zero(void)
 {
     const uint8_t data[3] = {0xff, 0x7f, 0x00};
@@ -162,6 +180,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_bits__overflow_writes_nothing_outside),
     TALLY_TEST(test_codec_bits__reading_past_the_end_gives_zeros_and_says_so),
     TALLY_TEST(test_codec_bits__runs_of_ones_of_every_length_and_offset),
+    TALLY_TEST(test_codec_bits__runs_stop_at_the_end_of_the_message),
     TALLY_TEST(test_codec_bits__framing_is_exact_and_padding_zero),
 };
 TALLY_SUITE(codec_bits_suite, "codec_bits", TESTS);

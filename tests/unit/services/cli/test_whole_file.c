@@ -1,9 +1,11 @@
 #include "services/cli/whole_file.h"
 
-#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,15 +70,45 @@ static void test_cli_whole_file__follows_symbolic_links(void)
     scratch_fini(&scratch);
 }
 
-static void test_cli_whole_file__devices_stay_devices(void)
+/* A pipe in a folder of ours and no device of the machine's: a mistake in the code, run as root,
+ * would replace /dev/null by a file. */
+static void test_cli_whole_file__what_is_no_regular_file_is_written_through(void)
 {
+    struct scratch scratch;
     struct stat info = {0};
-    TALLY_ASSERT_STATUS(tally_whole_file_write("/dev/null", "x", 1, NULL), TALLY_OK, NULL);
-    CU_ASSERT_EQUAL(stat("/dev/null", &info), 0);
-    CU_ASSERT_TRUE(S_ISCHR(info.st_mode));
+    char got[8] = "";
+    scratch_init(&scratch);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(scratch.path, 0600), 0);
+    int fd = open(scratch.path, O_RDWR | O_NONBLOCK);
+    CU_ASSERT_FATAL(fd >= 0);
+    TALLY_ASSERT_STATUS(tally_whole_file_write(scratch.path, "one", 3, NULL), TALLY_OK, NULL);
+    CU_ASSERT_EQUAL(read(fd, got, sizeof got - 1), 3);
+    TALLY_ASSERT_TEXT(got, "one");
+    CU_ASSERT_EQUAL(stat(scratch.path, &info), 0);
+    CU_ASSERT_TRUE(S_ISFIFO(info.st_mode));
+    close(fd);
+    scratch_fini(&scratch);
+}
+
+/* The limit on file sizes stands in for a full disk. */
+static void test_cli_whole_file__a_write_that_breaks_off_keeps_the_old_file(void)
+{
+    struct scratch scratch;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_whole_file_write("/dev/full", "x", 1, &err), TALLY_UNAVAILABLE, &err);
-    TALLY_ASSERT_TEXT(err.message, "/dev/full: No space left on device");
+    struct rlimit before, small;
+    scratch_init(&scratch);
+    TALLY_ASSERT_STATUS(tally_whole_file_write(scratch.path, "old", 3, NULL), TALLY_OK, NULL);
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 2, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    enum tally_status status = tally_whole_file_write(scratch.path, "new content", 11, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    TALLY_ASSERT_STATUS(status, TALLY_UNAVAILABLE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "/file: File too large"));
+    expect_content(scratch.path, "old");
+    scratch_fini(&scratch);
 }
 
 static void test_cli_whole_file__errors_name_the_file_and_leave_nothing(void)
@@ -114,7 +146,8 @@ static void test_cli_whole_file__reading_has_a_limit(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_whole_file__writes_and_replaces),
     TALLY_TEST(test_cli_whole_file__follows_symbolic_links),
-    TALLY_TEST(test_cli_whole_file__devices_stay_devices),
+    TALLY_TEST(test_cli_whole_file__what_is_no_regular_file_is_written_through),
+    TALLY_TEST(test_cli_whole_file__a_write_that_breaks_off_keeps_the_old_file),
     TALLY_TEST(test_cli_whole_file__errors_name_the_file_and_leave_nothing),
     TALLY_TEST(test_cli_whole_file__reading_has_a_limit),
 };

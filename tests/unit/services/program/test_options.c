@@ -319,6 +319,23 @@ static void test_program_options__integers_have_limits(void)
     expect_integer("-+1", TALLY_INVALID_ARGUMENT, -77, "--clients: \"-+1\" is not an integer");
 }
 
+static void test_program_options__integers_past_64_bits_are_out_of_range(void)
+{
+    struct parsed p;
+    int64_t value = 0;
+    parse(&p, "--clients=9223372036854775807", NULL);
+    TALLY_ASSERT_STATUS(
+        tally_options_integer(p.options, "clients", INT64_MIN, INT64_MAX, &value, &p.err), TALLY_OK,
+        &p.err);
+    CU_ASSERT_EQUAL(value, INT64_MAX);
+    tally_options_free(p.options);
+    parse(&p, "--clients=9223372036854775808", NULL);
+    TALLY_ASSERT_STATUS(
+        tally_options_integer(p.options, "clients", INT64_MIN, INT64_MAX, &value, &p.err),
+        TALLY_OUT_OF_RANGE, &p.err);
+    tally_options_free(p.options);
+}
+
 static void test_program_options__errors_name_their_source(void)
 {
     char variable[] = "TALLY_CLIENTS=0", wrong[] = "TALLY_JSON=perhaps";
@@ -418,6 +435,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_options__unknown_flags_get_a_suggestion),
     TALLY_TEST(test_program_options__a_value_must_follow),
     TALLY_TEST(test_program_options__integers_have_limits),
+    TALLY_TEST(test_program_options__integers_past_64_bits_are_out_of_range),
     TALLY_TEST(test_program_options__errors_name_their_source),
     TALLY_TEST(test_program_options__choices),
     TALLY_TEST(test_program_options__help_and_version_stop_reading),

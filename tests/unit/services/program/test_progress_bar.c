@@ -63,9 +63,10 @@ static void test_program_progress_bar__odd_fractions_are_taken_into_range(void)
 
 static void test_program_progress_bar__never_exceeds_its_columns(void)
 {
-    char text[8000] = "";
-    for (int i = 0; i < 900; i++) {
-        strcat(text, "é€");
+    static const char PAIR[] = "é€"; /* two and three bytes */
+    char text[900 * sizeof PAIR] = "";
+    for (size_t i = 0; i < 900; i++) {
+        memcpy(text + i * (sizeof PAIR - 1), PAIR, sizeof PAIR);
     }
     struct tally_progress_bar bar = {.fraction = 0.77, .elapsed_ms = 5000, .text = text};
     for (int columns = 0; columns < 200; columns++) {

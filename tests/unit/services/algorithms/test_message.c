@@ -1,0 +1,59 @@
+#include "services/algorithms/algorithm.h"
+
+#include "tests/unit/services/algorithms/suites.h"
+
+static void test_algorithms_message__replaces_the_old_payload(void)
+{
+    const struct tally_setting setting = {.dim = 4, .encoding = &TALLY_ENCODING_UNARY};
+    const struct tally_grid wide = {.step = 1, .intervals = 2000},
+                            narrow = {.step = 2, .intervals = 4};
+    const int32_t large[4] = {900, -900, 1, 0}, small[4] = {0, 0, 0, -1};
+    struct tally_message message = {0};
+    CU_ASSERT_EQUAL(tally_message_of_levels(&setting, &wide, large, 3, &message, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(message.bits.formula_bits, 4 + 1801);
+    CU_ASSERT_EQUAL(message.bits.payload_bits, 4 + 1801 + 3);
+    CU_ASSERT_EQUAL(message.bits.clipped, 3);
+    CU_ASSERT_EQUAL(message.bits.messages, 1);
+    CU_ASSERT_EQUAL(message.payload.size, 226);
+    CU_ASSERT_EQUAL(tally_message_of_levels(&setting, &narrow, small, 0, &message, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(message.payload.size, 1);
+    CU_ASSERT_EQUAL(message.bits.payload_bits, 6);
+    CU_ASSERT_EQUAL(message.bits.clipped, 0);
+    struct tally_message_view view = tally_message_view(&message);
+    CU_ASSERT_PTR_EQUAL(view.payload, message.payload.data);
+    CU_ASSERT_EQUAL(view.n_payload, 1);
+    CU_ASSERT_EQUAL(view.payload_bits, 6);
+    CU_ASSERT_EQUAL(view.grid.step, 2);
+    CU_ASSERT_EQUAL(view.grid.intervals, 4);
+    tally_message_fini(&message);
+    CU_ASSERT_PTR_NULL(message.payload.data);
+}
+
+static void test_algorithms_message__reports_what_does_not_fit(void)
+{
+    const struct tally_setting setting = {.dim = 2, .encoding = &TALLY_ENCODING_UNARY};
+    const struct tally_grid grid = {.step = 1, .intervals = 2000};
+    const int32_t levels[2] = {900, 5};
+    struct tally_message message = {.payload.limit = 10};
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_message_of_levels(&setting, &grid, levels, 0, &message, &err),
+                        TALLY_TOO_LARGE, &err);
+    TALLY_ASSERT_TEXT(err.message, "a message of 114 bytes: content too large");
+    tally_message_fini(&message);
+}
+
+static void test_algorithms_message__scratch_can_be_released_twice(void)
+{
+    struct tally_scratch scratch;
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, 3, NULL), TALLY_OK);
+    tally_scratch_fini(&scratch);
+    CU_ASSERT_PTR_NULL(scratch.levels);
+    tally_scratch_fini(&scratch);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_algorithms_message__replaces_the_old_payload),
+    TALLY_TEST(test_algorithms_message__reports_what_does_not_fit),
+    TALLY_TEST(test_algorithms_message__scratch_can_be_released_twice),
+};
+TALLY_SUITE(algorithms_message_suite, "algorithms_message", TESTS);

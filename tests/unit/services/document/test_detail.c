@@ -1,0 +1,180 @@
+#include "services/document/detail.h"
+
+#include <string.h>
+
+#include "tests/unit/services/document/suites.h"
+
+static const struct tally_progress PROGRESS = {
+    .round = 4,
+    .time_step = 88,
+    .iterate = 3,
+    .stage = 5,
+    .cumulative_regret = 433.25,
+    .f_star = 0.98,
+    .has_f_star = true,
+    .x_checksum = 0x00ab,
+    .bits = {.uplink = {2633, 2890, 40, 1},
+             .downlink = {289, 301, 3, 2},
+             .delivered_payload_bits = 3010,
+             .control_bits = 1,
+             .telemetry_bits = 960},
+};
+
+static const struct tally_round_record RECORD = {
+    .round = 2,
+    .time_step = 21,
+    .iterate = 1,
+    .stage = 3,
+    .samples = 13,
+    .received = 10,
+    .norm = 0.1,
+    .passed = true,
+    .loss = 1.5,
+    .cumulative_regret = 12.75,
+    .bits = {.uplink = {11, 12, 13, 14},
+             .downlink = {21, 22, 23, 24},
+             .delivered_payload_bits = 31,
+             .control_bits = 32,
+             .telemetry_bits = 33},
+};
+
+static void expect_json(struct tally_json *value, const char *expected)
+{
+    struct tally_buffer out = {0};
+    CU_ASSERT_PTR_NOT_NULL_FATAL(value);
+    CU_ASSERT_EQUAL(tally_json_dump(value, 0, &out), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&out, "", 1), TALLY_OK);
+    /* No matter whether with spaces behind the punctuation. */
+    char *to = (char *)out.data;
+    for (const char *from = to; *from != '\0'; from++) {
+        if (*from != ' ') {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+    TALLY_ASSERT_TEXT((const char *)out.data, expected);
+    tally_buffer_fini(&out);
+    tally_json_free(value);
+}
+
+static void test_document_detail__job_has_the_members_of_the_architecture(void)
+{
+    const struct tally_job_facts facts = {.id = "job-1",
+                                          .status = TALLY_JOB_RUNNING,
+                                          .reason = "",
+                                          .clients = 10,
+                                          .dim = 30,
+                                          .created_ms = 1000,
+                                          .started_ms = 2000,
+                                          .recovery_bits = 64,
+                                          .wire_in_bytes = 5000,
+                                          .wire_out_bytes = 6000};
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    expect_json(object,
+                "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"created_ms\":1000,"
+                "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
+                "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
+                "\"x_checksum\":\"00000000000000ab\",\"bits\":{"
+                "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
+                "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
+                "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
+                "\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},\"recovery\":64,"
+                "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
+}
+
+static void test_document_detail__unknown_things_are_null(void)
+{
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_FAILED, .reason = "disk", .clients = 1, .dim = 1};
+    struct tally_progress progress = PROGRESS;
+    progress.has_f_star = false;
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &progress));
+    TALLY_ASSERT_TEXT(tally_json_get_text(object, "reason"), "disk");
+    TALLY_ASSERT_TEXT(tally_json_get_text(object, "status"), "failed");
+    CU_ASSERT_PTR_NOT_NULL(tally_json_get(object, "f_star"));
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "f_star", -7), -7);
+    CU_ASSERT_EQUAL(tally_json_get_integer(object, "created_ms", -7), -7);
+    tally_json_free(object);
+}
+
+static void test_document_detail__round_as_object(void)
+{
+    expect_json(tally_detail_round(&RECORD),
+                "{\"round\":2,\"t\":21,\"k\":1,\"j\":3,\"samples\":13,\"received\":10,\"norm\":0.1,"
+                "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"bits\":{"
+                "\"uplink\":{\"formula\":11,\"payload\":12,\"messages\":13,\"clipped\":14},"
+                "\"downlink\":{\"formula\":21,\"payload\":22,\"messages\":23,\"clipped\":24,"
+                "\"delivered_payload\":31},\"control\":32,\"telemetry\":33}}");
+}
+
+static size_t n_columns(const char *line)
+{
+    size_t n = 1;
+    for (; *line != '\0'; line++) {
+        n += *line == ',';
+    }
+    return n;
+}
+
+static void test_document_detail__csv_header_and_row_have_the_same_columns(void)
+{
+    struct tally_buffer header = {0}, row = {0};
+    CU_ASSERT_EQUAL(tally_detail_round_csv_header(&header), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&RECORD, &row), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&header, "", 1), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&row, "", 1), TALLY_OK);
+    CU_ASSERT_EQUAL(n_columns((const char *)header.data), n_columns((const char *)row.data));
+    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 22);
+    TALLY_ASSERT_TEXT((const char *)row.data,
+                      "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,12.75,11,12,13,14,21,22,23,24,"
+                      "31,32,33\n");
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits\n"));
+    tally_buffer_fini(&header);
+    tally_buffer_fini(&row);
+}
+
+static void test_document_detail__checksum_has_sixteen_digits(void)
+{
+    char text[17];
+    tally_detail_checksum(0, text);
+    TALLY_ASSERT_TEXT(text, "0000000000000000");
+    tally_detail_checksum(UINT64_C(0xFEDCBA9876543210), text);
+    TALLY_ASSERT_TEXT(text, "fedcba9876543210");
+}
+
+/* NEP 1: magic, version, header length, a header that ends in a newline where the data start, at a
+ * multiple of 64. */
+static void test_document_detail__npy_follows_nep_1(void)
+{
+    const double values[3] = {1, -2.5, 0};
+    struct tally_buffer out = {0};
+    CU_ASSERT_EQUAL(tally_detail_npy(values, 3, &out), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(out.size, 128 + 24);
+    CU_ASSERT_EQUAL(memcmp(out.data, "\x93NUMPY\x01\x00", 8), 0);
+    size_t length = (size_t)out.data[8] | (size_t)out.data[9] << 8;
+    CU_ASSERT_EQUAL_FATAL(length, 118);
+    CU_ASSERT_EQUAL((10 + length) % 64, 0);
+    const char dict[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }";
+    CU_ASSERT_EQUAL(memcmp(out.data + 10, dict, strlen(dict)), 0);
+    for (size_t i = 10 + strlen(dict); i < 127; i++) {
+        CU_ASSERT_EQUAL(out.data[i], ' ');
+    }
+    CU_ASSERT_EQUAL(out.data[127], '\n');
+    CU_ASSERT_EQUAL(memcmp(out.data + 128, values, sizeof values), 0);
+    tally_buffer_fini(&out);
+    CU_ASSERT_EQUAL(tally_detail_npy(NULL, 0, &out), TALLY_OK);
+    CU_ASSERT_EQUAL(out.size, 128);
+    tally_buffer_fini(&out);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_document_detail__job_has_the_members_of_the_architecture),
+    TALLY_TEST(test_document_detail__unknown_things_are_null),
+    TALLY_TEST(test_document_detail__round_as_object),
+    TALLY_TEST(test_document_detail__csv_header_and_row_have_the_same_columns),
+    TALLY_TEST(test_document_detail__checksum_has_sixteen_digits),
+    TALLY_TEST(test_document_detail__npy_follows_nep_1),
+};
+TALLY_SUITE(document_detail_suite, "document_detail", TESTS);

@@ -1,0 +1,56 @@
+/* job_host: the smallest host of the engine: one job, one replica, every message kept. */
+#ifndef TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
+#define TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
+
+#include "services/job/job.h"
+#include "services/job/replica.h"
+
+enum { HOST_MAX_CLIENTS = 8, HOST_MAX_RECORDS = 1000 };
+
+struct job_host {
+    struct tally_job_spec spec;
+    struct tally_objective *objective;
+    struct tally_replica *replica;
+    struct tally_job *job;
+    double f_star;
+    struct tally_job_update
+        updates[HOST_MAX_CLIENTS];            /* of the open round; payloads are on the heap */
+    struct tally_bits bits[HOST_MAX_CLIENTS]; /* what the clients say that they cost */
+    double loss;                              /* f at the open round's point */
+    struct tally_round_record records[HOST_MAX_RECORDS];
+    int n_records;
+};
+
+/* 5 clients, dim 6, 63 points (so that shards differ in size), horizon 300: 20 rounds of stages 2
+ * to 7, of which 14 pass, some messages are clipped either way, and the last is cut at the horizon.
+ */
+struct tally_job_spec job_host_spec(void);
+
+/* A started job. */
+void job_host_init(struct job_host *host, const struct tally_job_spec *spec);
+void job_host_fini(struct job_host *host);
+
+/* Brings the replica to the engine's point and makes the updates of all clients. */
+void job_host_compute(struct job_host *host);
+/* Has the engine receive one client's update, which must be accepted; keeps the records. */
+struct tally_job_outcome job_host_send(struct job_host *host, uint32_t client);
+/* Compute and send, clients in order. */
+void job_host_round(struct job_host *host);
+void job_host_run(struct job_host *host);
+
+/* All that can be seen of an engine, to compare it before and after. */
+struct job_look {
+    enum tally_job_status status;
+    struct tally_progress progress;
+    struct tally_job_round open;
+    bool received[HOST_MAX_CLIENTS];
+    struct tally_buffer state;
+};
+struct job_look job_look(const struct tally_job *job);
+void job_look_fini(struct job_look *look);
+bool job_looks_same(const struct job_look *a, const struct job_look *b);
+
+bool job_same_progress(const struct tally_progress *a, const struct tally_progress *b);
+bool job_same_record(const struct tally_round_record *a, const struct tally_round_record *b);
+
+#endif

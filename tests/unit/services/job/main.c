@@ -1,0 +1,7 @@
+#include "tests/unit/services/job/suites.h"
+
+const struct tally_suite *const TALLY_SUITES[] = {
+    &job_broadcasts_suite, &job_engine_suite, &job_horizon_suite,
+    &job_lifecycle_suite,  &job_local_suite,  &job_replica_suite,
+    &job_saving_suite,     &job_spec_suite,   NULL,
+};

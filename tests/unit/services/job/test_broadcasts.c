@@ -1,0 +1,100 @@
+#include "tests/unit/services/job/job_host.h"
+#include "tests/unit/services/job/suites.h"
+
+enum { KEPT = 16 };
+
+/* Far from the minimum and with small steps: every round passes. */
+static struct tally_job_spec long_way(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    spec.params.ceal.step_size = 0.01;
+    spec.params.ceal.first_stage = 3;
+    spec.initial_point.radius = 50;
+    spec.horizon = 200;
+    return spec;
+}
+
+static void test_job_broadcasts__the_last_sixteen_are_kept(void)
+{
+    const struct tally_job_spec spec = long_way();
+    struct job_host host;
+    job_host_init(&host, &spec);
+    for (int64_t iterate = 1; iterate <= 40; iterate++) {
+        CU_ASSERT_EQUAL_FATAL(tally_job_progress(host.job)->iterate, iterate);
+        for (int64_t k = -3; k <= iterate + 3; k++) {
+            bool kept = k >= 2 && k > iterate - KEPT && k <= iterate;
+            CU_ASSERT_EQUAL(tally_job_broadcast(host.job, k) != NULL, kept);
+        }
+        job_host_round(&host);
+    }
+    job_host_fini(&host);
+}
+
+/* A replica that is 16 behind follows by them, message by message, to the very same point. */
+static void test_job_broadcasts__a_late_replica_follows_by_them(void)
+{
+    const struct tally_job_spec spec = long_way();
+    struct job_host host;
+    job_host_init(&host, &spec);
+    for (int i = 0; i < 5; i++) {
+        job_host_round(&host);
+    }
+    struct tally_replica *late;
+    CU_ASSERT_EQUAL_FATAL(tally_replica_new(&spec, host.objective, &late, NULL), TALLY_OK);
+    size_t dim;
+    const double *x = tally_job_point(host.job, &dim);
+    const int64_t start = tally_job_progress(host.job)->iterate;
+    CU_ASSERT_EQUAL(tally_replica_load(late, start, (const uint8_t *)x, dim * sizeof *x, NULL),
+                    TALLY_OK);
+    for (int i = 0; i < KEPT; i++) {
+        job_host_round(&host);
+    }
+    CU_ASSERT_EQUAL_FATAL(tally_job_progress(host.job)->iterate, start + KEPT);
+    for (int64_t k = start + 1; k <= start + KEPT; k++) {
+        const struct tally_message *message = tally_job_broadcast(host.job, k);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(message);
+        struct tally_message_view view = tally_message_view(message);
+        CU_ASSERT_EQUAL(tally_replica_apply(late, k, &view, NULL), TALLY_OK);
+    }
+    CU_ASSERT_EQUAL(tally_replica_checksum(late), tally_job_progress(host.job)->x_checksum);
+    tally_replica_free(late);
+    job_host_fini(&host);
+}
+
+/* They are not saved: a restored engine offers only those that it makes itself. */
+static void test_job_broadcasts__restored_engine_starts_without(void)
+{
+    const struct tally_job_spec spec = long_way();
+    struct job_host host;
+    job_host_init(&host, &spec);
+    for (int i = 0; i < 20; i++) {
+        job_host_round(&host);
+    }
+    struct job_look look = job_look(host.job);
+    tally_job_free(host.job);
+    CU_ASSERT_EQUAL_FATAL(tally_job_restore(&spec, look.status, &look.progress, look.state.data,
+                                            look.state.size, &host.job, NULL),
+                          TALLY_OK);
+    const int64_t start = look.progress.iterate;
+    job_look_fini(&look);
+    size_t dim;
+    const double *x = tally_job_point(host.job, &dim);
+    CU_ASSERT_EQUAL(
+        tally_replica_load(host.replica, start, (const uint8_t *)x, dim * sizeof *x, NULL),
+        TALLY_OK);
+    for (int i = 0; i <= 20; i++) {
+        for (int64_t k = start - 20; k <= start + 21; k++) {
+            bool kept = k > start && k <= start + i && k > start + i - KEPT;
+            CU_ASSERT_EQUAL(tally_job_broadcast(host.job, k) != NULL, kept);
+        }
+        job_host_round(&host);
+    }
+    job_host_fini(&host);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_job_broadcasts__the_last_sixteen_are_kept),
+    TALLY_TEST(test_job_broadcasts__a_late_replica_follows_by_them),
+    TALLY_TEST(test_job_broadcasts__restored_engine_starts_without),
+};
+TALLY_SUITE(job_broadcasts_suite, "job_broadcasts", TESTS);

@@ -1,0 +1,180 @@
+#include "services/job/replica.h"
+
+#include <string.h>
+
+#include "codec/checksum.h"
+#include "tests/unit/services/job/job_host.h"
+#include "tests/unit/services/job/suites.h"
+
+static struct job_host HOST;
+
+/* A host whose engine is one broadcast ahead of the replica. */
+static void init_one_ahead(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    while (tally_job_progress(HOST.job)->iterate < 2) {
+        job_host_round(&HOST);
+    }
+    CU_ASSERT_EQUAL_FATAL(tally_replica_iterate(HOST.replica), 1);
+}
+
+static void test_job_replica__starts_where_the_engine_starts(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
+    job_host_fini(&HOST);
+    tally_replica_free(NULL);
+}
+
+static void test_job_replica__applies_only_the_next_broadcast(void)
+{
+    init_one_ahead();
+    const uint64_t before = tally_replica_checksum(HOST.replica);
+    struct tally_message_view view = tally_message_view(tally_job_broadcast(HOST.job, 2));
+    const int64_t wrong[] = {0, 1, 3, -1, INT64_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(tally_replica_apply(HOST.replica, wrong[i], &view, &err),
+                            TALLY_FAILED_PRECONDITION, &err);
+    }
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
+    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &view, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 2);
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
+    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &view, NULL), TALLY_FAILED_PRECONDITION);
+    job_host_fini(&HOST);
+}
+
+static void test_job_replica__malformed_broadcast_leaves_the_point(void)
+{
+    init_one_ahead();
+    const uint64_t before = tally_replica_checksum(HOST.replica);
+    const struct tally_message_view good = tally_message_view(tally_job_broadcast(HOST.job, 2));
+    struct tally_message_view bad[6];
+    for (size_t i = 0; i < 6; i++) {
+        bad[i] = good;
+    }
+    bad[0].payload_bits--;
+    bad[1].n_payload--;
+    bad[2].grid.intervals = 3;
+    bad[3].grid.step = 0;
+    bad[4].grid.intervals = 2; /* its levels are above 1 */
+    bad[5].n_payload = 0;
+    for (size_t i = 0; i < 6; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(tally_replica_apply(HOST.replica, 2, &bad[i], &err), TALLY_MALFORMED,
+                            &err);
+        CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
+        CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
+    }
+    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &good, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
+    job_host_fini(&HOST);
+}
+
+/* FORMAT.md: a snapshot is dim little-endian float64. */
+static void test_job_replica__loads_a_snapshot_of_the_right_size(void)
+{
+    init_one_ahead();
+    const uint64_t before = tally_replica_checksum(HOST.replica);
+    uint8_t snapshot[49] = {0};
+    const double x[6] = {1, -2.5, 0, 1e-300, 3, -0.0};
+    memcpy(snapshot, x, sizeof x);
+    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 47, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 49, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 0, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
+    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 48, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 9);
+    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_checksum64(x, sizeof x));
+    job_host_fini(&HOST);
+}
+
+/* Same client, same round: same bytes, whatever was computed before and by whichever replica. */
+static void test_job_replica__repeats_a_round_byte_for_byte(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    job_host_compute(&HOST);
+    struct tally_replica *other;
+    CU_ASSERT_EQUAL_FATAL(tally_replica_new(&spec, HOST.objective, &other, NULL), TALLY_OK);
+    for (uint32_t m = 5; m-- > 0;) {
+        struct tally_job_update update;
+        struct tally_bits bits;
+        CU_ASSERT_EQUAL(
+            tally_replica_compute(other, tally_job_open_round(HOST.job), m, &update, &bits, NULL),
+            TALLY_OK);
+        CU_ASSERT_EQUAL(update.client, m);
+        CU_ASSERT_EQUAL(update.round, 1);
+        CU_ASSERT_EQUAL_FATAL(update.n_payload, HOST.updates[m].n_payload);
+        CU_ASSERT_EQUAL(memcmp(update.payload, HOST.updates[m].payload, update.n_payload), 0);
+        CU_ASSERT_EQUAL(update.payload_bits, HOST.updates[m].payload_bits);
+        CU_ASSERT_EQUAL(update.clipped, HOST.updates[m].clipped);
+        CU_ASSERT_EQUAL(update.loss, HOST.updates[m].loss);
+    }
+    tally_replica_free(other);
+    job_host_fini(&HOST);
+}
+
+static void test_job_replica__refuses_what_does_not_follow_from_the_stage(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    const struct tally_job_round good = *tally_job_open_round(HOST.job);
+    struct tally_job_round bad[6] = {good, good, good, good, good, good};
+    bad[0].plan.samples++;
+    bad[1].plan.grid.step *= 1 + 0x1p-52;
+    bad[2].plan.grid.intervals += 2;
+    bad[3].plan.stage++;
+    bad[4].plan.stage = 0;
+    bad[5].plan.stage = INT64_MIN;
+    struct tally_job_update update;
+    struct tally_bits bits;
+    for (size_t i = 0; i < 6; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        enum tally_status status =
+            tally_replica_compute(HOST.replica, &bad[i], 0, &update, &bits, &err);
+        CU_ASSERT_TRUE(status == TALLY_OUT_OF_RANGE ||
+                       (i >= 4 && status == TALLY_INVALID_ARGUMENT));
+    }
+    const uint32_t clients[] = {5, UINT32_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(
+            tally_replica_compute(HOST.replica, &good, clients[i], &update, &bits, &err),
+            TALLY_OUT_OF_RANGE, &err);
+    }
+    job_host_fini(&HOST);
+}
+
+static void test_job_replica__diverged_point_is_not_finite(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    double x[6] = {1e60, 0, 0, 0, 0, 0};
+    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 1, (const uint8_t *)x, sizeof x, NULL),
+                    TALLY_OK);
+    struct tally_job_update update;
+    struct tally_bits bits;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_replica_compute(HOST.replica, tally_job_open_round(HOST.job), 3,
+                                              &update, &bits, &err),
+                        TALLY_NOT_FINITE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "gradient of client 3: coordinate "));
+    job_host_fini(&HOST);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_job_replica__starts_where_the_engine_starts),
+    TALLY_TEST(test_job_replica__applies_only_the_next_broadcast),
+    TALLY_TEST(test_job_replica__malformed_broadcast_leaves_the_point),
+    TALLY_TEST(test_job_replica__loads_a_snapshot_of_the_right_size),
+    TALLY_TEST(test_job_replica__repeats_a_round_byte_for_byte),
+    TALLY_TEST(test_job_replica__refuses_what_does_not_follow_from_the_stage),
+    TALLY_TEST(test_job_replica__diverged_point_is_not_finite),
+};
+TALLY_SUITE(job_replica_suite, "job_replica", TESTS);

@@ -1,0 +1,321 @@
+#include <string.h>
+
+#include "tests/unit/services/job/job_host.h"
+#include "tests/unit/services/job/suites.h"
+
+/* What a host keeps in its store. */
+struct stored {
+    enum tally_job_status status;
+    struct tally_progress progress;
+    struct tally_buffer state;
+};
+
+static void save(struct stored *stored, const struct tally_job *job)
+{
+    stored->status = tally_job_status(job);
+    stored->progress = *tally_job_progress(job);
+    stored->state.size = 0;
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(job, &stored->state), TALLY_OK);
+}
+
+static struct tally_job *restore(const struct tally_job_spec *spec, const struct stored *stored)
+{
+    struct tally_job *job = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_job_restore(spec, stored->status, &stored->progress,
+                                          stored->state.data, stored->state.size, &job, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+    return job;
+}
+
+static enum tally_status try_restore(const struct tally_job_spec *spec, const struct stored *stored)
+{
+    struct tally_job *job = NULL;
+    enum tally_status status =
+        tally_job_restore(spec, stored->status, &stored->progress, stored->state.data,
+                          stored->state.size, &job, NULL);
+    CU_ASSERT_EQUAL(status == TALLY_OK, job != NULL);
+    tally_job_free(job);
+    return status;
+}
+
+/* The replica of a new process: it cannot have the broadcasts, so it takes the point. */
+static void reload_replica(struct job_host *host)
+{
+    size_t dim;
+    const double *x = tally_job_point(host->job, &dim);
+    CU_ASSERT_EQUAL(tally_replica_load(host->replica, tally_job_progress(host->job)->iterate,
+                                       (const uint8_t *)x, dim * sizeof *x, NULL),
+                    TALLY_OK);
+}
+
+static void expect_same_run(struct job_host *host, struct job_host *expected)
+{
+    struct job_look a = job_look(host->job), b = job_look(expected->job);
+    CU_ASSERT_TRUE(job_looks_same(&a, &b));
+    CU_ASSERT_EQUAL(host->n_records, expected->n_records);
+    bool same = true;
+    for (int i = 0; i < expected->n_records; i++) {
+        same = same && job_same_record(&host->records[i], &expected->records[i]);
+    }
+    CU_ASSERT_TRUE(same);
+    job_look_fini(&a);
+    job_look_fini(&b);
+}
+
+static struct job_host HOST, EXPECTED; /* large: not on the stack */
+
+static void init_both(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&EXPECTED, &spec);
+    job_host_run(&EXPECTED);
+    job_host_init(&HOST, &spec);
+}
+
+static void fini_both(void)
+{
+    job_host_fini(&HOST);
+    job_host_fini(&EXPECTED);
+}
+
+static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void)
+{
+    init_both();
+    struct stored stored = {0};
+    while (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
+        save(&stored, HOST.job);
+        struct job_look before = job_look(HOST.job);
+        tally_job_free(HOST.job);
+        HOST.job = restore(&HOST.spec, &stored);
+        struct job_look after = job_look(HOST.job);
+        CU_ASSERT_TRUE(job_looks_same(&before, &after));
+        job_look_fini(&before);
+        job_look_fini(&after);
+        reload_replica(&HOST);
+        job_host_round(&HOST);
+    }
+    expect_same_run(&HOST, &EXPECTED);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+/* A crash after each message of each round. `late` saves at the crash itself, else the state is the
+ * one of the last round boundary, as in the coordinator; the acknowledged updates of the open round
+ * come again one by one either way. */
+static void crash_after_every_message(bool late)
+{
+    init_both();
+    struct stored stored = {0};
+    while (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
+        save(&stored, HOST.job);
+        job_host_compute(&HOST);
+        for (uint32_t m = 0; m < 5; m++) {
+            struct tally_job_outcome outcome = job_host_send(&HOST, m);
+            if (outcome.n_records > 0) {
+                break;
+            }
+            struct job_look before = job_look(HOST.job);
+            if (late) {
+                save(&stored, HOST.job);
+            }
+            tally_job_free(HOST.job);
+            HOST.job = restore(&HOST.spec, &stored);
+            CU_ASSERT_EQUAL(tally_job_open_round(HOST.job)->received, 0);
+            for (uint32_t again = 0; again <= m; again++) {
+                CU_ASSERT_FALSE(tally_job_has_received(HOST.job, again));
+                CU_ASSERT_FALSE(job_host_send(&HOST, again).duplicate);
+            }
+            struct job_look after = job_look(HOST.job);
+            CU_ASSERT_TRUE(job_looks_same(&before, &after));
+            job_look_fini(&before);
+            job_look_fini(&after);
+        }
+        if (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
+            reload_replica(&HOST);
+        }
+    }
+    expect_same_run(&HOST, &EXPECTED);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+static void test_job_saving__crash_after_every_message_with_state_of_the_boundary(void)
+{
+    crash_after_every_message(false);
+}
+
+static void test_job_saving__crash_after_every_message_with_state_of_the_moment(void)
+{
+    crash_after_every_message(true);
+}
+
+/* A client whose answer was lost in the crash sends the message of the closed round again. */
+static void test_job_saving__restored_job_still_knows_the_last_messages(void)
+{
+    init_both();
+    job_host_round(&HOST);
+    struct stored stored = {0};
+    save(&stored, HOST.job);
+    tally_job_free(HOST.job);
+    HOST.job = restore(&HOST.spec, &stored);
+    for (uint32_t m = 0; m < 5; m++) {
+        struct tally_job_outcome outcome;
+        CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &HOST.updates[m], &outcome, NULL), TALLY_OK);
+        CU_ASSERT_TRUE(outcome.duplicate);
+        CU_ASSERT_EQUAL(memcmp(&outcome.bits, &HOST.bits[m], sizeof outcome.bits), 0);
+        struct tally_job_update other = HOST.updates[m];
+        other.clipped ^= 1;
+        CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &other, &outcome, NULL), TALLY_ALREADY_EXISTS);
+    }
+    CU_ASSERT_EQUAL(tally_job_open_round(HOST.job)->received, 0);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+static void test_job_saving__every_status_comes_back(void)
+{
+    init_both();
+    struct stored stored = {0};
+    struct tally_job *job;
+
+    tally_job_pause(HOST.job, NULL);
+    save(&stored, HOST.job);
+    job = restore(&HOST.spec, &stored);
+    CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_PAUSED);
+    CU_ASSERT_EQUAL(tally_job_open_round(job)->round, 1);
+    CU_ASSERT_EQUAL(tally_job_resume(job, NULL), TALLY_OK);
+    tally_job_free(job);
+
+    tally_job_cancel(HOST.job, NULL);
+    save(&stored, HOST.job);
+    job = restore(&HOST.spec, &stored);
+    CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_CANCELLED);
+    tally_job_free(job);
+
+    save(&stored, EXPECTED.job);
+    job = restore(&HOST.spec, &stored);
+    struct job_look a = job_look(job), b = job_look(EXPECTED.job);
+    CU_ASSERT_TRUE(job_looks_same(&a, &b));
+    job_look_fini(&a);
+    job_look_fini(&b);
+    tally_job_free(job);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+/* Nothing was ever saved: queued, or running without a closed round. */
+static void test_job_saving__job_without_state_starts_at_the_beginning(void)
+{
+    init_both();
+    struct stored stored = {.status = TALLY_JOB_QUEUED};
+    struct tally_job *job = restore(&HOST.spec, &stored);
+    CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_QUEUED);
+    CU_ASSERT_FALSE(tally_job_progress(job)->has_f_star);
+    CU_ASSERT_EQUAL(tally_job_start(job, 1, NULL), TALLY_OK);
+    tally_job_free(job);
+
+    stored.status = TALLY_JOB_RUNNING;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS); /* f(x*) is lost */
+    stored.progress.f_star = HOST.f_star;
+    stored.progress.has_f_star = true;
+    tally_job_free(HOST.job);
+    HOST.job = restore(&HOST.spec, &stored);
+    job_host_run(&HOST);
+    expect_same_run(&HOST, &EXPECTED);
+    stored.progress.round = 1;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    fini_both();
+}
+
+static void test_job_saving__damaged_bytes_are_data_loss(void)
+{
+    init_both();
+    job_host_round(&HOST);
+    struct stored stored = {0};
+    save(&stored, HOST.job);
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_OK);
+    bool refused = true;
+    for (size_t bit = 0; bit < 8 * stored.state.size; bit++) {
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        refused = refused && try_restore(&HOST.spec, &stored) == TALLY_DATA_LOSS;
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CU_ASSERT_TRUE(refused);
+    const size_t size = stored.state.size;
+    for (stored.state.size = 1; stored.state.size < size; stored.state.size++) {
+        CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    }
+    CU_ASSERT_EQUAL(tally_buffer_append(&stored.state, "", 1), TALLY_OK);
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+static void test_job_saving__progress_that_does_not_fit_is_data_loss(void)
+{
+    init_both();
+    job_host_round(&HOST);
+    struct stored stored = {0};
+    save(&stored, HOST.job);
+    const struct tally_progress good = stored.progress;
+    stored.progress.x_checksum ^= 1;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress = good;
+    stored.progress.time_step = 301;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress.time_step = -1;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress = good;
+    stored.progress.round = -1;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress = good;
+    stored.progress.iterate = 0;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress = good;
+    stored.progress.has_f_star = false;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.progress = good;
+    stored.status = TALLY_JOB_COMPLETED;
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.status = TALLY_JOB_RUNNING;
+
+    struct tally_job_spec other = HOST.spec;
+    other.clients = 4;
+    CU_ASSERT_EQUAL(try_restore(&other, &stored), TALLY_DATA_LOSS);
+    other = HOST.spec;
+    other.objective.data.synthetic_linear.dim = 7;
+    CU_ASSERT_EQUAL(try_restore(&other, &stored), TALLY_DATA_LOSS);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+/* save_state() appends; what stands before it does not matter. */
+static void test_job_saving__appends_to_the_buffer(void)
+{
+    init_both();
+    job_host_round(&HOST);
+    struct tally_buffer alone = {0}, behind = {0};
+    CU_ASSERT_EQUAL(tally_job_save_state(HOST.job, &alone), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append_text(&behind, "abc"), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_save_state(HOST.job, &behind), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(behind.size, alone.size + 3);
+    CU_ASSERT_EQUAL(memcmp(behind.data + 3, alone.data, alone.size), 0);
+    tally_buffer_fini(&alone);
+    tally_buffer_fini(&behind);
+    fini_both();
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_job_saving__restored_at_every_round_boundary_ends_the_same),
+    TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_boundary),
+    TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_moment),
+    TALLY_TEST(test_job_saving__restored_job_still_knows_the_last_messages),
+    TALLY_TEST(test_job_saving__every_status_comes_back),
+    TALLY_TEST(test_job_saving__job_without_state_starts_at_the_beginning),
+    TALLY_TEST(test_job_saving__damaged_bytes_are_data_loss),
+    TALLY_TEST(test_job_saving__progress_that_does_not_fit_is_data_loss),
+    TALLY_TEST(test_job_saving__appends_to_the_buffer),
+};
+TALLY_SUITE(job_saving_suite, "job_saving", TESTS);

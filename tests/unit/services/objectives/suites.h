@@ -1,0 +1,11 @@
+/* suites: all of tally-test-objectives. */
+#ifndef TALLY_TESTS_UNIT_SERVICES_OBJECTIVES_SUITES_H
+#define TALLY_TESTS_UNIT_SERVICES_OBJECTIVES_SUITES_H
+
+#include "tests/harness.h"
+
+extern const struct tally_suite objectives_least_squares_suite;
+extern const struct tally_suite objectives_objective_suite;
+extern const struct tally_suite objectives_sharding_suite;
+
+#endif

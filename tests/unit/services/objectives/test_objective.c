@@ -1,0 +1,55 @@
+#include "services/objectives/objective.h"
+
+#include "tests/unit/services/objectives/suites.h"
+
+static void expect(int64_t dim, int64_t points, int64_t clients, const char *message)
+{
+    struct tally_objective_spec spec = tally_objective_spec_default();
+    spec.data.synthetic_linear.dim = dim;
+    spec.data.synthetic_linear.points = points;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_objective_spec_validate(&spec, clients, &err),
+                        message == NULL ? TALLY_OK : TALLY_INVALID_ARGUMENT, &err);
+    TALLY_ASSERT_TEXT(err.field, message == NULL ? "" : "objective.data.points");
+    TALLY_ASSERT_TEXT(err.message, message == NULL ? "" : message);
+}
+
+static void test_objectives_objective__points_must_do_for_all_clients(void)
+{
+    expect(30, 10, 10, NULL);
+    expect(30, 9, 10, "9 points cannot be split over 10 clients");
+}
+
+static void test_objectives_objective__data_must_fit_in_memory(void)
+{
+    expect(1, 1 << 27, 1, NULL);
+    expect(1, (1 << 27) + 1, 1, "dim 1 times points 134217729 is above 134217728");
+    expect(2, 1 << 26, 1, NULL);
+    expect(2, (1 << 26) + 1, 1, "dim 2 times points 67108865 is above 134217728");
+    expect(10000000, 13, 1, NULL);
+    expect(10000000, 14, 1, "dim 10000000 times points 14 is above 134217728");
+}
+
+static void test_objectives_objective__default_is_the_loud_reading(void)
+{
+    struct tally_objective_spec spec = tally_objective_spec_default();
+    CU_ASSERT_EQUAL(spec.data.synthetic_linear.frobenius_norm, 100);
+    CU_ASSERT_EQUAL(spec.data.synthetic_linear.noise_std, 1);
+    spec.data.synthetic_linear.dim = 30;
+    CU_ASSERT_EQUAL(tally_objective_spec_dim(&spec), 30);
+    TALLY_ASSERT_TEXT(TALLY_OBJECTIVE_NAMES[spec.type], "least_squares");
+    TALLY_ASSERT_TEXT(TALLY_DATA_NAMES[spec.data.type], "synthetic_linear");
+}
+
+static void test_objectives_objective__free_takes_null(void)
+{
+    tally_objective_free(NULL);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_objectives_objective__points_must_do_for_all_clients),
+    TALLY_TEST(test_objectives_objective__data_must_fit_in_memory),
+    TALLY_TEST(test_objectives_objective__default_is_the_loud_reading),
+    TALLY_TEST(test_objectives_objective__free_takes_null),
+};
+TALLY_SUITE(objectives_objective_suite, "objectives_objective", TESTS);
