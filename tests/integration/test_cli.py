@@ -4,6 +4,7 @@ TALLY_BIN is the folder of the programs. The stand-in answers from a script that
 that outages, refusals and slow jobs happen when the test wants them and not by the clock.
 """
 
+import contextlib
 import http.server
 import json
 import os
@@ -59,7 +60,7 @@ class Coordinator:
     """Answers with `answer(method, path, headers, body)`; keeps what it was asked in `requests`."""
 
     def __init__(self, answer, port=0):
-        self.requests = []
+        self.requests, self.connections = [], []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -86,6 +87,10 @@ class Coordinator:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
+            def process_request(self, request, client_address):
+                outer.connections.append(request)
+                super().process_request(request, client_address)
+
             def handle_error(self, *_):
                 pass  # a client that is killed in the middle is part of some tests
 
@@ -96,7 +101,13 @@ class Coordinator:
         self.thread.start()
 
     def close(self):
+        """As a killed process: kept-alive connections break too."""
         self.server.shutdown()
+        for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # closed long ago
         self.server.server_close()
         self.thread.join()
 
@@ -124,6 +135,20 @@ class CliCase(unittest.TestCase):
     def tally(self, *words, stdin=b""):
         return subprocess.run([TALLY, *words], input=stdin, capture_output=True, cwd=self.cwd,
                               env=self.environment, timeout=PATIENCE_S, check=False)
+
+    @contextlib.contextmanager
+    def running(self, *words, **pipes):
+        """The command as a child that is killed when the test is out of patience or done."""
+        with subprocess.Popen([TALLY, *words], cwd=self.cwd, env=self.environment,
+                              **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                                 "text": True, **pipes}) as child:
+            watchdog = threading.Timer(PATIENCE_S, child.kill)
+            watchdog.start()
+            try:
+                yield child
+            finally:
+                watchdog.cancel()
+                child.kill()
 
     def expect(self, exit_code, *words, stdin=b""):
         done = self.tally(*words, stdin=stdin)
@@ -260,6 +285,11 @@ class Submit(CliCase):
         self.serve(lambda *_: Answer(502, b"<html>\n<b>Bad Gateway", "text/html"))
         self.assertIn("HTTP status 502", self.expect(1, "submit", "-", stdin=b"{}")[1])
 
+    def test_a_deadline_is_exit_code_3(self):
+        self.serve(lambda *_: problem(504, "deadline", "store did not answer in time"))
+        self.assertEqual(self.expect(3, "submit", "-", stdin=b"{}")[1],
+                         "tally: store did not answer in time\n")
+
     def test_watch_follows(self):
         def answer(method, *_):
             return Answer(201, detail()) if method == "POST" else Answer(
@@ -304,6 +334,12 @@ class ListAndShow(CliCase):
                          ["/v1/jobs?limit=100&status=running",
                           "/v1/jobs?limit=70&status=running&cursor=60",
                           "/v1/jobs?limit=10&status=running&cursor=120"])
+
+    def test_list_shows_no_more_than_the_limit(self):
+        jobs = [detail(str(i)) for i in range(5)]
+        self.serve(lambda *_: Answer(200, {"jobs": jobs, "next_cursor": None}))
+        out, _ = self.expect(0, "list", "--limit", "3", "--json")
+        self.assertEqual(len(json.loads(out)["jobs"]), 3)
 
     def test_list_encodes_the_cursor(self):
         def answer(_method, path, *_):
@@ -406,14 +442,14 @@ class Watch(CliCase):
             hold.wait(PATIENCE_S)
             return Answer(200, detail())
         self.serve(answer)
+        started = time.monotonic()
         self.expect(3, "watch", "ab12", "--timeout", "1")
+        self.assertLess(time.monotonic() - started, 25)  # one exchange may last 30 s
 
     def test_reconnects_after_an_outage(self):
         port = free_port()
         self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{port}"
-        with subprocess.Popen([TALLY, "watch", "ab12", *self.FAST], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, env=self.environment, text=True) as child:
-            self.addCleanup(child.kill)
+        with self.running("watch", "ab12", *self.FAST) as child:
             self.assertIn("the coordinator is away", child.stderr.readline())
             first = Coordinator(lambda *_: Answer(200, detail(time_step=1)), port)
             self.assertEqual(child.stderr.readline(), "tally: the coordinator is back\n")
@@ -438,9 +474,7 @@ class Watch(CliCase):
     def test_a_signal_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             self.serve(lambda *_: Answer(200, detail()))
-            with subprocess.Popen([TALLY, "watch", "ab12"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, env=self.environment) as child:
-                self.addCleanup(child.kill)
+            with self.running("watch", "ab12") as child:
                 child.stdout.readline()
                 child.send_signal(number)
                 child.communicate(timeout=PATIENCE_S)
@@ -470,9 +504,7 @@ class Watch(CliCase):
         self.serve(answer)
         main_end, other_end = pty.openpty()
         self.environment.update(LC_ALL="C.UTF-8")
-        with subprocess.Popen([TALLY, "watch", "ab12", *self.FAST], stdout=other_end,
-                              stderr=subprocess.PIPE, env=self.environment) as child:
-            self.addCleanup(child.kill)
+        with self.running("watch", "ab12", *self.FAST, stdout=other_end) as child:
             os.close(other_end)
             text = self.read_terminal(main_end, lambda seen: "regret 412" in seen)
             self.assertRegex(text, "\r\x1b\\[K\\[█+.*\\]  60%  .*time step 1200/2000  round 31")
@@ -481,7 +513,7 @@ class Watch(CliCase):
             self.assertRegex(text, "\r\x1b\\[Kjob +ab12")
             self.assertNotIn("{", text)
             child.wait(PATIENCE_S)
-            self.assertEqual((child.returncode, child.stderr.read()), (0, b""))
+            self.assertEqual((child.returncode, child.stderr.read()), (0, ""))
         os.close(main_end)
 
 
