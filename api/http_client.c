@@ -41,6 +41,7 @@ struct transfer {
     const char *method;
     struct tally_buffer *out;
     enum tally_status append_status;
+    bool has_whole_head; /* the blank line has come */
     uint64_t out_bytes, in_bytes;
 };
 
@@ -51,6 +52,15 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     struct transfer *transfer = context;
     transfer->append_status = tally_buffer_append(transfer->out, data, size * n);
     return transfer->append_status == TALLY_OK ? size * n : 0;
+}
+
+/* Called for each complete line. libcurl takes a head that the peer's close has cut for a whole
+ * one. */
+static size_t on_head_line(char *line, size_t size, size_t n, void *context)
+{
+    struct transfer *transfer = context;
+    transfer->has_whole_head = size * n > 0 && (line[0] == '\r' || line[0] == '\n');
+    return size * n;
 }
 
 /* libcurl sends a request again if a kept connection turns out to be dead: then the first copy
@@ -179,6 +189,7 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->curl_message);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_head_line);
     curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
     curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* or on_debug is not called */
     bool ok = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
@@ -317,12 +328,14 @@ static bool set_exchange(struct tally_http_client *client,
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_DEBUGDATA, transfer) == CURLE_OK;
 }
 
+/* The flag may be set by a signal handler that runs in any thread. */
 static bool is_cancelled(const struct tally_http_client *client)
 {
-    return client->cancel != NULL && *client->cancel != 0;
+    return client->cancel != NULL && __atomic_load_n(client->cancel, __ATOMIC_RELAXED) != 0;
 }
 
 /* Turns the loop until the transfer is done or cancelled. */
@@ -394,7 +407,6 @@ static enum tally_status status_of_curl(CURL *easy, CURLcode code, const struct 
     case CURLE_OUT_OF_MEMORY:
         return TALLY_NO_MEMORY;
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
         return TALLY_INVALID_ARGUMENT;
     default:
         return TALLY_UNAVAILABLE;
@@ -416,6 +428,28 @@ static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
     }
 }
 
+/* What a transfer that libcurl has ended came to. */
+static enum tally_status finish_transfer(struct tally_http_client *client,
+                                         struct tally_http_exchange *exchange,
+                                         const struct transfer *transfer, CURLcode code,
+                                         struct tally_error *err)
+{
+    if (code == CURLE_OK && !transfer->has_whole_head) {
+        code = CURLE_GOT_NOTHING;
+    }
+    if (code == CURLE_OK) {
+        read_answer(client->easy, exchange);
+        client->out_bytes += transfer->out_bytes;
+        client->in_bytes += transfer->in_bytes;
+        return TALLY_OK;
+    }
+    enum tally_status status = status_of_curl(client->easy, code, transfer);
+    const char *reason =
+        client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
+    return tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,
+                      exchange->path, status == TALLY_TOO_LARGE ? "answer is too large" : reason);
+}
+
 static enum tally_status exchange_with(struct tally_http_client *client,
                                        struct tally_http_exchange *exchange,
                                        struct curl_slist *headers, struct tally_buffer *out,
@@ -431,23 +465,10 @@ static enum tally_status exchange_with(struct tally_http_client *client,
     pipe_guard_init(&guard);
     client->curl_message[0] = '\0';
     CURLcode code = CURLE_OK;
-    bool finished = run_transfer(client, &code);
-    enum tally_status status = TALLY_OK;
-    if (!finished) {
-        status = tally_fail(err, TALLY_CANCELLED, NULL, "%s %s cancelled", exchange->method,
-                            exchange->path);
-    } else if (code != CURLE_OK) {
-        const char *reason =
-            client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
-        status = status_of_curl(client->easy, code, &transfer);
-        (void)tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,
-                         exchange->path,
-                         status == TALLY_TOO_LARGE ? "answer is too large" : reason);
-    } else {
-        read_answer(client->easy, exchange);
-        client->out_bytes += transfer.out_bytes;
-        client->in_bytes += transfer.in_bytes;
-    }
+    enum tally_status status = run_transfer(client, &code)
+                                   ? finish_transfer(client, exchange, &transfer, code, err)
+                                   : tally_fail(err, TALLY_CANCELLED, NULL, "%s %s cancelled",
+                                                exchange->method, exchange->path);
     curl_multi_remove_handle(client->multi, client->easy);
     pipe_guard_fini(&guard);
     if (status != TALLY_OK) {
@@ -487,7 +508,7 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err)
 {
-    static const char PROTO[] = "application/proto";
+    static const char proto[] = "application/proto";
     char path[128];
     char timeout[64];
     long limit_ms = timeout_ms != 0 ? timeout_ms : (long)DEFAULT_TIMEOUT_MS;
@@ -495,7 +516,7 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
     snprintf(timeout, sizeof timeout, "Connect-Timeout-Ms: %ld", limit_ms);
     struct tally_http_exchange exchange = {.method = "POST",
                                            .path = path,
-                                           .content_type = PROTO,
+                                           .content_type = proto,
                                            .extra_header = "Connect-Protocol-Version: 1",
                                            .body = body,
                                            .n_body = n_body,
@@ -508,10 +529,10 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
         tally_problem_decode(exchange.status, text, out->size - n_before, &answer);
         status = tally_fail(err, answer.status, answer.field, "%s", answer.message);
         out->size = n_before;
-    } else if (status == TALLY_OK && strcasecmp(exchange.response_type, PROTO) != 0) {
+    } else if (status == TALLY_OK && strcasecmp(exchange.response_type, proto) != 0) {
         status = tally_fail(err, TALLY_INTERNAL, NULL,
                             "answer of type \"%s\", not %s: is %s a coordinator?",
-                            exchange.response_type, PROTO, client->base_url);
+                            exchange.response_type, proto, client->base_url);
         out->size = n_before;
     }
     return status;

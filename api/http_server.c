@@ -209,10 +209,10 @@ static void resume(struct tally_http_request *request)
 /* Those that MHD writes itself; a second one would spoil the message and the count. */
 static bool is_automatic_header(const char *name)
 {
-    static const char *const NAMES[] = {"Connection", "Content-Length", "Date",
+    static const char *const names[] = {"Connection", "Content-Length", "Date",
                                         "Transfer-Encoding"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (strcasecmp(NAMES[i], name) == 0) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcasecmp(names[i], name) == 0) {
             return true;
         }
     }
@@ -328,8 +328,8 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
     struct tally_buffer *body = response->body;
     if (body == NULL || body->data == NULL) {
         *ret_n_body = body == NULL ? response->n_static_body : 0;
-        return MHD_create_response_from_buffer(
-            *ret_n_body, (void *)(uintptr_t)response->static_body, MHD_RESPMEM_PERSISTENT);
+        return MHD_create_response_from_buffer(*ret_n_body, (void *)response->static_body,
+                                               MHD_RESPMEM_PERSISTENT);
     }
     *ret_n_body = body->size;
     struct MHD_Response *made =
@@ -585,7 +585,7 @@ static unsigned connection_limit(unsigned wanted)
             files = raised;
         }
     }
-    rlim_t room = files.rlim_cur > 2 * RESERVED_DESCRIPTORS ? files.rlim_cur - RESERVED_DESCRIPTORS
+    rlim_t room = files.rlim_cur / 2 > RESERVED_DESCRIPTORS ? files.rlim_cur - RESERVED_DESCRIPTORS
                                                             : files.rlim_cur / 2;
     return room < wanted ? (unsigned)room : wanted;
 }

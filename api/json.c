@@ -125,7 +125,7 @@ bool tally_json_append_real(struct tally_json *array, double value)
 /* jansson's iterators take a plain json_t * even to read. */
 static json_t *readable(const struct tally_json *value)
 {
-    return (json_t *)(uintptr_t)value;
+    return (json_t *)value;
 }
 
 bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other)
@@ -188,14 +188,15 @@ struct writer {
 static enum tally_status write_real(struct writer *writer, double value)
 {
     char digits[40];
+    int n = 0;
     for (int precision = 15; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        n = snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value) {
             break;
         }
     }
     if (strpbrk(digits, ".e") == NULL) {
-        strcat(digits, ".0");
+        memcpy(digits + n, ".0", sizeof ".0");
     }
     return tally_buffer_append_text(writer->out, digits);
 }
@@ -249,7 +250,7 @@ static enum tally_status write_line_break(struct writer *writer, int depth)
     if (writer->indent == 0) {
         return TALLY_OK;
     }
-    size_t spaces = (size_t)(writer->indent * depth);
+    size_t spaces = (size_t)writer->indent * (size_t)depth;
     enum tally_status status = tally_buffer_reserve(writer->out, spaces + 1);
     if (status == TALLY_OK) {
         uint8_t *at = writer->out->data + writer->out->size;
@@ -267,6 +268,7 @@ static enum tally_status write_separator(struct writer *writer, bool first, int 
     return status == TALLY_OK ? write_line_break(writer, depth) : status;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): as deep as the value, which the parser limits to 2,048. */
 static enum tally_status write_value(struct writer *writer, json_t *value, int depth);
 
 static enum tally_status write_object(struct writer *writer, json_t *object, int depth)
@@ -333,6 +335,7 @@ static enum tally_status write_value(struct writer *writer, json_t *value, int d
     assert(!"a JSON type that jansson does not have");
     return TALLY_INTERNAL;
 }
+/* NOLINTEND(misc-no-recursion) */
 
 enum tally_status tally_json_dump(const struct tally_json *value, int indent,
                                   struct tally_buffer *out)

@@ -187,7 +187,7 @@ static enum tally_status refuse_unknown_keys(const json_t *object, const struct 
                                              size_t n_fields, const char *const *others,
                                              struct tally_error *err)
 {
-    json_t *iterable = (json_t *)(uintptr_t)object; /* jansson's iterators want it writable */
+    json_t *iterable = (json_t *)object; /* jansson's iterators want it writable */
     for (void *at = json_object_iter(iterable); at != NULL;
          at = json_object_iter_next(iterable, at)) {
         const char *key = json_object_iter_key(at);

@@ -77,13 +77,13 @@ enum tally_status tally_connect_error_encode(const struct tally_error *err,
  * the one that was meant ("unavailable" is UNAVAILABLE, not STORE). */
 static enum tally_status status_of_code(const char *code)
 {
-    static const char *const NAMES[] = {
+    static const char *const names[] = {
 #define TALLY_STATUS_NAME(symbol, http, connect, connect_http, retryable, title) #symbol,
         TALLY_STATUS_TABLE(TALLY_STATUS_NAME)
 #undef TALLY_STATUS_NAME
     };
-    for (size_t i = 1; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (strcasecmp(NAMES[i], code) == 0) {
+    for (size_t i = 1; i < sizeof names / sizeof names[0]; i++) {
+        if (strcasecmp(names[i], code) == 0) {
             return (enum tally_status)i;
         }
     }
@@ -110,14 +110,14 @@ static enum tally_status status_of_http(int http_status)
     default:
         break;
     }
-    static const enum tally_status LIKE_REST[] = {
+    static const enum tally_status like_rest[] = {
         TALLY_INVALID_ARGUMENT, TALLY_UNAUTHENTICATED,        TALLY_PERMISSION_DENIED,
         TALLY_NOT_FOUND,        TALLY_METHOD_NOT_ALLOWED,     TALLY_NOT_ACCEPTABLE,
         TALLY_TOO_LARGE,        TALLY_UNSUPPORTED_MEDIA_TYPE, TALLY_CANCELLED,
         TALLY_UNIMPLEMENTED};
-    for (size_t i = 0; i < sizeof LIKE_REST / sizeof LIKE_REST[0]; i++) {
-        if (tally_status_info(LIKE_REST[i])->http_status == http_status) {
-            return LIKE_REST[i];
+    for (size_t i = 0; i < sizeof like_rest / sizeof like_rest[0]; i++) {
+        if (tally_status_info(like_rest[i])->http_status == http_status) {
+            return like_rest[i];
         }
     }
     if (http_status >= 400 && http_status < 500) {

@@ -51,7 +51,7 @@ static enum tally_status encode(const pb_msgdesc_t *descriptor, const void *raw,
 static pb_callback_t with(bool (*write)(pb_ostream_t *, const pb_field_t *, void *const *),
                           const void *value)
 {
-    pb_callback_t callback = {.funcs.encode = write, .arg = (void *)(uintptr_t)value};
+    pb_callback_t callback = {.funcs.encode = write, .arg = (void *)value};
     return callback;
 }
 
@@ -334,6 +334,7 @@ static enum tally_status decode_field(pb_istream_t field, pb_istream_t value,
         if (must_have_length ? !has_length : !has_length && !may_be_varint) {
             return tally_fail(err, TALLY_MALFORMED, NULL, "wrong wire type");
         }
+        assert(take != NULL);
         return take(into, known->tag, value_at(value, wire_type), err);
     }
     if (type == PB_LTYPE_STRING && has_length) {
@@ -692,7 +693,6 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
         message.clipped = raw.clipped;
         message.has_loss = raw.has_loss;
         message.loss = raw.loss;
-        memcpy(message.failure, raw.failure, sizeof message.failure);
         *ret_message = message;
     }
     return status;

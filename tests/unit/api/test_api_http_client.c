@@ -1,3 +1,775 @@
+/* The client blocks, so its peers run in a thread: our own server, or a scripted socket that
+ * misbehaves in the way a test needs. */
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/http_client.h"
+#include "api/http_server.h"
+#include "api/problem.h"
+#include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
-static const struct tally_test TESTS[] = {{"none", NULL}};
+
+/* ---- Our server in a thread ---- */
+
+struct host {
+    struct tally_http_server *server;
+    pthread_t thread;
+    int stop_fd;
+    char url[64];
+    /* of the thread, until host_stop() */
+    uint64_t in_bytes, out_bytes;
+    size_t n_abandoned;
+};
+
+static void respond(struct host *host, struct tally_http_request *request, int status,
+                    const char *type, const void *bytes, size_t n)
+{
+    struct tally_buffer body = {.size = 0};
+    (void)tally_buffer_append(&body, bytes, n);
+    struct tally_http_response response = {.status = status,
+                                           .content_type = type,
+                                           .headers = {{"Location", "/elsewhere"}},
+                                           .body = &body};
+    host->out_bytes += tally_http_respond(request, &response);
+}
+
+static void respond_text(struct host *host, struct tally_http_request *request, int status,
+                         const char *type, const char *text)
+{
+    respond(host, request, status, type, text, strlen(text));
+}
+
+/* What the client says about itself. */
+static void respond_headers(struct host *host, struct tally_http_request *request)
+{
+    static const char *const names[] = {
+        "Host",         "User-Agent",        "Accept", "Authorization",
+        "Content-Type", "Content-Length",    "Expect", "Connect-Protocol-Version",
+        "X-Extra",      "Connect-Timeout-Ms"};
+    struct tally_buffer text = {.size = 0};
+    (void)tally_buffer_printf(&text, "%s ", tally_http_method(request));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = tally_http_header(request, names[i]);
+        if (value != NULL && strcmp(names[i], "Host") != 0) {
+            (void)tally_buffer_printf(&text, "%s=%s;", names[i], value);
+        }
+    }
+    bool is_connect = strstr(tally_http_path(request), "/tally.v1") != NULL;
+    respond(host, request, 200, is_connect ? "application/proto" : "text/plain", text.data,
+            text.size);
+    tally_buffer_fini(&text);
+}
+
+static void respond_error(struct host *host, struct tally_http_request *request, bool as_connect)
+{
+    struct tally_error err = {.status = TALLY_NOT_FOUND, .message = "no such thing", .field = "id"};
+    struct tally_buffer body = {.size = 0};
+    (void)(as_connect ? tally_connect_error_encode(&err, &body)
+                      : tally_problem_encode(&err, &body));
+    respond(host, request, 404, as_connect ? "application/json" : "application/problem+json",
+            body.data, body.size);
+    tally_buffer_fini(&body);
+}
+
+static void on_request(void *context, struct tally_http_request *request)
+{
+    struct host *host = context;
+    host->in_bytes += tally_http_wire_in_bytes(request);
+    size_t n;
+    const uint8_t *body = tally_http_body(request, &n);
+    const char *path = tally_http_path(request);
+    const char *last = strrchr(path, '/');
+    if (strcmp(last, "/hang") == 0) {
+        return;
+    }
+    if (strcmp(last, "/Echo") == 0) {
+        respond(host, request, 200, "application/proto", body, n);
+    } else if (strcmp(last, "/Headers") == 0) {
+        respond_headers(host, request);
+    } else if (strcmp(last, "/problem") == 0) {
+        respond_error(host, request, false);
+    } else if (strcmp(last, "/Fail") == 0) {
+        respond_error(host, request, true);
+    } else if (strcmp(last, "/Proxy") == 0) {
+        respond_text(host, request, 502, "text/html", "<h1>Bad gateway</h1>\n");
+    } else if (strcmp(last, "/Page") == 0) {
+        respond_text(host, request, 200, "text/html", "<h1>Welcome</h1>");
+    } else if (strcmp(last, "/redirect") == 0) {
+        respond_text(host, request, 302, NULL, "");
+    } else {
+        respond_text(host, request, 200, "text/plain", path);
+    }
+}
+
+static void on_abandoned(void *context, struct tally_http_request *request)
+{
+    (void)request;
+    struct host *host = context;
+    host->n_abandoned++;
+}
+
+static void *run_host(void *context)
+{
+    struct host *host = context;
+    struct pollfd stop = {.fd = host->stop_fd, .events = POLLIN};
+    while (poll(&stop, 1, 0) == 0) {
+        (void)tally_http_server_step(host->server, -1, host->stop_fd, NULL);
+    }
+    return NULL;
+}
+
+/* All threads but the tests' own leave signals alone, so that a timer interrupts the client. */
+static void start_thread(pthread_t *thread, void *(*run)(void *), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(thread, NULL, run, context), 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void host_start(struct host *host, unsigned idle_timeout_s)
+{
+    *host = (struct host){.stop_fd = eventfd(0, EFD_CLOEXEC)};
+    struct tally_http_server_config config = {.listen = "127.0.0.1:0",
+                                              .max_body_bytes = 1 << 22,
+                                              .idle_timeout_s = idle_timeout_s,
+                                              .on_request = on_request,
+                                              .on_abandoned = on_abandoned,
+                                              .context = host};
+    CU_ASSERT_EQUAL_FATAL(tally_http_server_new(&config, &host->server, NULL), TALLY_OK);
+    snprintf(host->url, sizeof host->url, "http://127.0.0.1:%u",
+             tally_http_server_port(host->server));
+    start_thread(&host->thread, run_host, host);
+}
+
+static void host_stop(struct host *host)
+{
+    uint64_t one = 1;
+    CU_ASSERT_EQUAL(write(host->stop_fd, &one, sizeof one), (ssize_t)sizeof one);
+    pthread_join(host->thread, NULL);
+    tally_http_server_free(host->server);
+    close(host->stop_fd);
+}
+
+/* ---- A scripted peer ---- */
+
+/* For each accepted connection: read one request, send the next line of the script, and go on with
+ * the connection or close it. */
+struct line {
+    const char *answer; /* NULL ends the script; "" says nothing */
+    bool closes;        /* after the answer */
+};
+
+struct peer {
+    const struct line *script;
+    int listen_fd;
+    pthread_t thread;
+    char url[64];
+};
+
+static bool read_request(int fd)
+{
+    struct tally_buffer in = {.size = 0};
+    bool whole = false;
+    for (bool open = true; open && !whole;) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        (void)poll(&ready, 1, 5000);
+        open = tally_raw_receive(fd, &in);
+        whole = strstr((char *)in.data, "\r\n\r\n") != NULL;
+    }
+    tally_buffer_fini(&in);
+    return whole;
+}
+
+static void *run_peer(void *context)
+{
+    struct peer *peer = context;
+    int fd = -1;
+    for (const struct line *line = peer->script; line->answer != NULL;) {
+        if (fd < 0) {
+            fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        }
+        if (read_request(fd)) {
+            (void)tally_raw_send(fd, line->answer, strlen(line->answer));
+        }
+        if (line->closes) {
+            close(fd);
+            fd = -1;
+        }
+        line++;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return NULL;
+}
+
+static void peer_start(struct peer *peer, const struct line *script)
+{
+    *peer = (struct peer){.script = script, .listen_fd = socket(AF_INET, SOCK_STREAM, 0)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    CU_ASSERT_EQUAL_FATAL(bind(peer->listen_fd, (struct sockaddr *)&address, size), 0);
+    CU_ASSERT_EQUAL_FATAL(listen(peer->listen_fd, 5), 0);
+    CU_ASSERT_EQUAL_FATAL(getsockname(peer->listen_fd, (struct sockaddr *)&address, &size), 0);
+    snprintf(peer->url, sizeof peer->url, "http://127.0.0.1:%u", ntohs(address.sin_port));
+    start_thread(&peer->thread, run_peer, peer);
+}
+
+static void peer_stop(struct peer *peer)
+{
+    pthread_join(peer->thread, NULL);
+    close(peer->listen_fd);
+}
+
+/* ---- The client's side ---- */
+
+static struct tally_http_client *client_with(const struct tally_http_client_config *config)
+{
+    struct tally_http_client *client = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_http_client_new(config, &client, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(client);
+    return client;
+}
+
+static struct tally_http_client *client_of(const char *url)
+{
+    struct tally_http_client_config config = {.base_url = url};
+    return client_with(&config);
+}
+
+static enum tally_status get(struct tally_http_client *client, const char *path, long timeout_ms,
+                             struct tally_http_exchange *ret_exchange, struct tally_buffer *out,
+                             struct tally_error *err)
+{
+    *ret_exchange =
+        (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = timeout_ms};
+    return tally_http_perform(client, ret_exchange, out, err);
+}
+
+static void assert_text_in(struct tally_buffer *out, const char *expected)
+{
+    (void)tally_buffer_append(out, "", 1);
+    TALLY_ASSERT_TEXT((const char *)out->data, expected);
+    out->size = 0;
+}
+
+static long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Exchanges ---- */
+
+static void test_api_http_client__get_and_post(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(get(client, "/v1/jobs?limit=1", 0, &exchange, &out, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(exchange.status, 200);
+    TALLY_ASSERT_TEXT(exchange.response_type, "text/plain");
+    assert_text_in(&out, "/v1/jobs");
+    exchange = (struct tally_http_exchange){.method = "POST",
+                                            .path = "/Echo",
+                                            .content_type = "application/json",
+                                            .body = (const uint8_t *)"{}\0{}",
+                                            .n_body = 5};
+    TALLY_ASSERT_STATUS(tally_http_perform(client, &exchange, &out, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(out.size, 5);
+    CU_ASSERT_EQUAL(memcmp(out.data, "{}\0{}", 5), 0);
+    out.size = 0;
+    exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/x"};
+    TALLY_ASSERT_STATUS(tally_http_perform(client, &exchange, &out, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(exchange.status, 200);
+    CU_ASSERT_EQUAL(out.size, 0);
+    TALLY_ASSERT_STATUS(get(client, "/y", 0, &exchange, &out, &err), TALLY_OK, &err);
+    assert_text_in(&out, "/y"); /* a GET again after HEAD and POST */
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__request_headers(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    host_start(&host, 0);
+    struct tally_http_client *plain = client_of(host.url);
+    struct tally_http_exchange exchange;
+    CU_ASSERT_EQUAL(get(plain, "/Headers", 0, &exchange, &out, NULL), TALLY_OK);
+    assert_text_in(&out, "GET User-Agent=tally;Accept=*/*;");
+    exchange = (struct tally_http_exchange){.method = "POST", .path = "/Headers"};
+    CU_ASSERT_EQUAL(tally_http_perform(plain, &exchange, &out, NULL), TALLY_OK);
+    assert_text_in(&out, "POST User-Agent=tally;Accept=*/*;Content-Length=0;");
+    tally_http_client_free(plain);
+
+    char url[80];
+    snprintf(url, sizeof url, "%s/prefix//", host.url);
+    struct tally_http_client_config config = {
+        .base_url = url, .bearer_token = "s3cret", .user_agent = "tally-test/1"};
+    struct tally_http_client *full = client_with(&config);
+    exchange = (struct tally_http_exchange){.method = "PUT",
+                                            .path = "/Headers",
+                                            .content_type = "a/b",
+                                            .accept = "application/x-npy",
+                                            .extra_header = "X-Extra: 1",
+                                            .body = (const uint8_t *)"xyz",
+                                            .n_body = 3};
+    CU_ASSERT_EQUAL(tally_http_perform(full, &exchange, &out, NULL), TALLY_OK);
+    assert_text_in(&out,
+                   "PUT User-Agent=tally-test/1;Accept=application/x-npy;Authorization=Bearer "
+                   "s3cret;Content-Type=a/b;Content-Length=3;X-Extra=1;");
+    CU_ASSERT_EQUAL(get(full, "/path", 0, &exchange, &out, NULL), TALLY_OK);
+    assert_text_in(&out, "/prefix/path");
+    tally_http_client_free(full);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__any_status_is_an_answer(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    CU_ASSERT_EQUAL(get(client, "/problem", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(exchange.status, 404);
+    TALLY_ASSERT_TEXT(exchange.response_type, "application/problem+json");
+    struct tally_error err = TALLY_ERROR_INIT;
+    tally_problem_decode(exchange.status, (char *)out.data, out.size, &err);
+    TALLY_ASSERT_STATUS(err.status, TALLY_NOT_FOUND, &err);
+    TALLY_ASSERT_TEXT(err.field, "id");
+    out.size = 0;
+    CU_ASSERT_EQUAL(get(client, "/redirect", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(exchange.status, 302); /* not followed */
+    TALLY_ASSERT_TEXT(exchange.location, "/elsewhere");
+    TALLY_ASSERT_TEXT(exchange.response_type, "");
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__answer_appends_and_has_a_limit(void)
+{
+    struct host host;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_http_exchange exchange;
+    struct tally_buffer out = {.limit = 8};
+    CU_ASSERT_EQUAL(get(client, "/abc", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(get(client, "/def", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(out.size, 8);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(get(client, "/g", 0, &exchange, &out, &err), TALLY_TOO_LARGE, &err);
+    CU_ASSERT_EQUAL(out.size, 8);
+    CU_ASSERT_EQUAL(memcmp(out.data, "/abc/def", 8), 0);
+    out.size = 0;
+    CU_ASSERT_EQUAL(get(client, "/again", 0, &exchange, &out, NULL), TALLY_OK);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+/* ---- Bytes on the wire ---- */
+
+static void test_api_http_client__both_ends_count_the_same(void)
+{
+    enum { BIG = 3 << 20 };
+    struct host host;
+    host_start(&host, 0);
+    struct tally_http_client_config config = {.base_url = host.url, .bearer_token = "t"};
+    struct tally_http_client *client = client_with(&config);
+    uint8_t *body = calloc(1, BIG);
+    static const size_t sizes[] = {0, 1, 1023, 1024, 65536, 1048577, BIG, 7};
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        out.size = 0;
+        CU_ASSERT_EQUAL(tally_connect_call(client, "Echo", body, sizes[i], 0, &out, NULL),
+                        TALLY_OK);
+        CU_ASSERT_EQUAL(out.size, sizes[i]);
+        CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(get(client, "/problem", 0, &exchange, &out, NULL), TALLY_OK);
+        exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/h"};
+        CU_ASSERT_EQUAL(tally_http_perform(client, &exchange, &out, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_connect_call(client, "Fail", body, 3, 0, &out, NULL),
+                        TALLY_NOT_FOUND);
+    }
+    uint64_t sent, received;
+    tally_http_client_wire_bytes(client, &sent, &received);
+    tally_http_client_free(client);
+    host_stop(&host);
+    CU_ASSERT_EQUAL(sent, host.in_bytes);
+    CU_ASSERT_EQUAL(received, host.out_bytes);
+    CU_ASSERT_TRUE(sent > BIG && received > BIG);
+    tally_buffer_fini(&out);
+    free(body);
+}
+
+static void test_api_http_client__broken_exchanges_are_not_counted(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    uint64_t sent, received, sent_after, received_after;
+    tally_http_client_wire_bytes(client, &sent, &received);
+    CU_ASSERT_EQUAL(get(client, "/hang", 50, &exchange, &out, NULL), TALLY_DEADLINE);
+    tally_http_client_wire_bytes(client, &sent_after, &received_after);
+    CU_ASSERT_EQUAL(sent_after, sent);
+    CU_ASSERT_EQUAL(received_after, received);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+#define ANSWER_OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+/* The peer drops a kept connection just as the second request comes: libcurl sends it again, and
+ * only the copy that was answered counts. */
+static void test_api_http_client__resent_request_counts_once(void)
+{
+    static const struct line script[] = {
+        {ANSWER_OK, false}, {"", true}, {ANSWER_OK, true}, {NULL, false}};
+    struct peer peer;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    struct tally_error err = TALLY_ERROR_INIT;
+    peer_start(&peer, script);
+    struct tally_http_client *client = client_of(peer.url);
+    uint64_t sent, received;
+    TALLY_ASSERT_STATUS(get(client, "/1", 0, &exchange, &out, &err), TALLY_OK, &err);
+    tally_http_client_wire_bytes(client, &sent, &received);
+    CU_ASSERT_EQUAL(received, strlen(ANSWER_OK));
+    TALLY_ASSERT_STATUS(get(client, "/2", 0, &exchange, &out, &err), TALLY_OK, &err);
+    assert_text_in(&out, "okok");
+    uint64_t one = sent;
+    tally_http_client_wire_bytes(client, &sent, &received);
+    CU_ASSERT_EQUAL(sent, 2 * one);
+    CU_ASSERT_EQUAL(received, 2 * strlen(ANSWER_OK));
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    peer_stop(&peer);
+}
+
+static void test_api_http_client__connection_that_idled_out_is_replaced(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 1);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
+    usleep(2200 * 1000);
+    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
+    uint64_t sent, received;
+    tally_http_client_wire_bytes(client, &sent, &received);
+    tally_http_client_free(client);
+    host_stop(&host);
+    CU_ASSERT_EQUAL(sent, host.in_bytes);
+    CU_ASSERT_EQUAL(received, host.out_bytes);
+    tally_buffer_fini(&out);
+}
+
+/* ---- Failure ---- */
+
+static void test_api_http_client__refused_connection_is_unavailable(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    CU_ASSERT_EQUAL(bind(fd, (struct sockaddr *)&address, size), 0); /* and does not listen */
+    CU_ASSERT_EQUAL(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    char url[64];
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(address.sin_port));
+    struct tally_http_client_config config = {.base_url = url, .bearer_token = "s3cret"};
+    struct tally_http_client *client = client_with(&config);
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(get(client, "/v1/jobs", 0, &exchange, &out, &err), TALLY_UNAVAILABLE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, url));
+    CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
+    CU_ASSERT_EQUAL(exchange.status, 0);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    close(fd);
+}
+
+static void assert_script_fails(const char *answer, enum tally_status expected)
+{
+    const struct line script[] = {{answer, true}, {NULL, false}};
+    struct peer peer;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    struct tally_error err = TALLY_ERROR_INIT;
+    peer_start(&peer, script);
+    struct tally_http_client_config config = {.base_url = peer.url, .bearer_token = "s3cret"};
+    struct tally_http_client *client = client_with(&config);
+    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), expected, &err);
+    CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
+    CU_ASSERT_EQUAL(out.size, 0);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    peer_stop(&peer);
+}
+
+static void test_api_http_client__broken_answers_are_unavailable(void)
+{
+    assert_script_fails("", TALLY_UNAVAILABLE);
+    assert_script_fails("HTTP/1.1 200 OK\r\nContent-Le", TALLY_UNAVAILABLE);
+    assert_script_fails("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", TALLY_UNAVAILABLE);
+    assert_script_fails("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+                        TALLY_UNAVAILABLE);
+    assert_script_fails("SSH-2.0-OpenSSH_9.2\r\n", TALLY_UNAVAILABLE);
+}
+
+static void test_api_http_client__deadline(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    long start = now_ms();
+    TALLY_ASSERT_STATUS(get(client, "/hang", 150, &exchange, &out, &err), TALLY_DEADLINE, &err);
+    long took = now_ms() - start;
+    CU_ASSERT_TRUE(took >= 140 && took < 1000);
+    /* On a kept connection as well, and the client is of use afterwards. */
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(get(client, "/hang", 50, &exchange, &out, NULL), TALLY_DEADLINE);
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_connect_call(client, "hang", NULL, 0, 50, &out, NULL), TALLY_DEADLINE);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static volatile sig_atomic_t cancelled;
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    cancelled = 1;
+}
+
+static void test_api_http_client__cancel_interrupts_a_long_poll(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    struct sigaction action = {.sa_handler = on_alarm}, before;
+    host_start(&host, 0);
+    struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
+    struct tally_http_client *client = client_with(&config);
+    struct tally_error err = TALLY_ERROR_INIT;
+    cancelled = 0;
+    (void)sigaction(SIGALRM, &action, &before);
+    const struct itimerval in_100_ms = {.it_value.tv_usec = 100000};
+    setitimer(ITIMER_REAL, &in_100_ms, NULL);
+    long start = now_ms();
+    TALLY_ASSERT_STATUS(get(client, "/hang", 20000, &exchange, &out, &err), TALLY_CANCELLED, &err);
+    long took = now_ms() - start;
+    CU_ASSERT_TRUE(took >= 90 && took < 100 + 200 + 100);
+    /* As long as it is set, nothing is begun. */
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_CANCELLED);
+    cancelled = 0;
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    (void)sigaction(SIGALRM, &before, NULL);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+    CU_ASSERT_EQUAL(host.n_abandoned, 1); /* the server has noticed the hang-up */
+}
+
+static void *set_cancelled_soon(void *context)
+{
+    (void)context;
+    usleep(350 * 1000); /* past the timers that libcurl sets while connecting */
+    __atomic_store_n(&cancelled, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* The signal may have reached another thread: nothing interrupts this one. */
+static void test_api_http_client__cancel_by_another_thread(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    pthread_t setter;
+    host_start(&host, 0);
+    struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
+    struct tally_http_client *client = client_with(&config);
+    struct tally_error err = TALLY_ERROR_INIT;
+    cancelled = 0;
+    start_thread(&setter, set_cancelled_soon, NULL);
+    long start = now_ms();
+    TALLY_ASSERT_STATUS(get(client, "/hang", 20000, &exchange, &out, &err), TALLY_CANCELLED, &err);
+    long took = now_ms() - start;
+    CU_ASSERT_TRUE(took >= 340 && took < 350 + 200 + 100);
+    pthread_join(setter, NULL);
+    cancelled = 0;
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__sigpipe_state_is_restored(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    sigset_t mask;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    CU_ASSERT_EQUAL(sigismember(&mask, SIGPIPE), 0);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__loopback_needs_no_proxy(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    setenv("http_proxy", "http://127.0.0.1:1", 1);
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
+    tally_http_client_free(client);
+    /* Any other host goes through it: 192.0.2.1 is reserved, the proxy refuses first. */
+    client = client_of("http://192.0.2.1:9");
+    TALLY_ASSERT_STATUS(get(client, "/x", 2000, &exchange, &out, &err), TALLY_UNAVAILABLE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "127.0.0.1"));
+    tally_http_client_free(client);
+    unsetenv("http_proxy");
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__bad_configurations_are_refused(void)
+{
+    static const char *const urls[] = {"",
+                                       "127.0.0.1:8080",
+                                       "ftp://127.0.0.1",
+                                       "file:///etc/passwd",
+                                       "http://",
+                                       "http://user:s3cret@127.0.0.1",
+                                       "http://127.0.0.1?x=1",
+                                       "http://127.0.0.1#f",
+                                       "http://127.0.0.1:99999",
+                                       NULL};
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        struct tally_http_client_config config = {.base_url = urls[i]};
+        struct tally_http_client *client = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(tally_http_client_new(&config, &client, &err), TALLY_INVALID_ARGUMENT,
+                            &err);
+        TALLY_ASSERT_TEXT(err.field, "coordinator");
+        CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
+        CU_ASSERT_PTR_NULL(client);
+    }
+    struct tally_http_client_config config = {.base_url = "http://127.0.0.1",
+                                              .bearer_token = "s3cret\r\nX: y"};
+    struct tally_http_client *client = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_http_client_new(&config, &client, &err), TALLY_INVALID_ARGUMENT,
+                        &err);
+    CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
+    tally_http_client_free(NULL);
+}
+
+/* ---- Connect ---- */
+
+static void test_api_http_client__connect_call(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(
+        tally_connect_call(client, "Headers", (const uint8_t *)"pb", 2, 1234, &out, &err), TALLY_OK,
+        &err);
+    assert_text_in(&out, "POST User-Agent=tally;Accept=*/*;Content-Type=application/proto;"
+                         "Content-Length=2;Connect-Protocol-Version=1;Connect-Timeout-Ms=1234;");
+    TALLY_ASSERT_STATUS(tally_connect_call(client, "Echo", NULL, 0, 0, &out, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(out.size, 0);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static void test_api_http_client__connect_errors(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    (void)tally_buffer_append(&out, "kept", 4);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_connect_call(client, "Fail", NULL, 0, 0, &out, &err), TALLY_NOT_FOUND,
+                        &err);
+    TALLY_ASSERT_TEXT(err.message, "id: no such thing");
+    tally_error_clear(&err);
+    TALLY_ASSERT_STATUS(tally_connect_call(client, "Proxy", NULL, 0, 0, &out, &err),
+                        TALLY_UNAVAILABLE, &err);
+    TALLY_ASSERT_TEXT(err.message, "HTTP status 502: <h1>Bad gateway</h1> ");
+    tally_error_clear(&err);
+    TALLY_ASSERT_STATUS(tally_connect_call(client, "Page", NULL, 0, 0, &out, &err), TALLY_INTERNAL,
+                        &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "text/html"));
+    assert_text_in(&out, "kept");
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_http_client__get_and_post),
+    TALLY_TEST(test_api_http_client__request_headers),
+    TALLY_TEST(test_api_http_client__any_status_is_an_answer),
+    TALLY_TEST(test_api_http_client__answer_appends_and_has_a_limit),
+    TALLY_TEST(test_api_http_client__both_ends_count_the_same),
+    TALLY_TEST(test_api_http_client__broken_exchanges_are_not_counted),
+    TALLY_TEST(test_api_http_client__resent_request_counts_once),
+    TALLY_TEST(test_api_http_client__connection_that_idled_out_is_replaced),
+    TALLY_TEST(test_api_http_client__refused_connection_is_unavailable),
+    TALLY_TEST(test_api_http_client__broken_answers_are_unavailable),
+    TALLY_TEST(test_api_http_client__deadline),
+    TALLY_TEST(test_api_http_client__cancel_interrupts_a_long_poll),
+    TALLY_TEST(test_api_http_client__cancel_by_another_thread),
+    TALLY_TEST(test_api_http_client__sigpipe_state_is_restored),
+    TALLY_TEST(test_api_http_client__loopback_needs_no_proxy),
+    TALLY_TEST(test_api_http_client__bad_configurations_are_refused),
+    TALLY_TEST(test_api_http_client__connect_call),
+    TALLY_TEST(test_api_http_client__connect_errors),
+};
 TALLY_SUITE(TALLY_SUITE_API_HTTP_CLIENT, "api_http_client", TESTS);

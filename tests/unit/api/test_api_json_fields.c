@@ -147,10 +147,10 @@ static void test_api_json_fields__text_is_checked(void)
     CU_ASSERT_EQUAL(read_job("{\"horizon\":1,\"name\":\"\"}", &job, NULL), TALLY_OK);
     assert_refused("{\"horizon\":1,\"name\":\"123456789\"}", TALLY_OUT_OF_RANGE, "name",
                    "name of 9 bytes, at most 8");
-    static const char *const CONTROLS[] = {"\\n", "\\u0001", "\\u007f", "\\u0080", "\\u009f"};
-    for (size_t i = 0; i < sizeof CONTROLS / sizeof CONTROLS[0]; i++) {
+    static const char *const controls[] = {"\\n", "\\u0001", "\\u007f", "\\u0080", "\\u009f"};
+    for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++) {
         char text[64];
-        snprintf(text, sizeof text, "{\"horizon\":1,\"name\":\"a%s\"}", CONTROLS[i]);
+        snprintf(text, sizeof text, "{\"horizon\":1,\"name\":\"a%s\"}", controls[i]);
         assert_refused(text, TALLY_INVALID_ARGUMENT, "name", "name contains a control character");
     }
     CU_ASSERT_EQUAL(read_job("{\"horizon\":1,\"name\":\"a\\u00a0\"}", &job, NULL), TALLY_OK);
@@ -183,7 +183,7 @@ static void test_api_json_fields__long_unknown_key_is_cut(void)
 {
     char text[400] = "{\"";
     memset(text + 2, 'k', 300);
-    strcpy(text + 302, "\":1}");
+    snprintf(text + 302, sizeof text - 302, "\":1}");
     struct job job;
     struct tally_error err = TALLY_ERROR_INIT;
     CU_ASSERT_EQUAL(read_job(text, &job, &err), TALLY_INVALID_ARGUMENT);

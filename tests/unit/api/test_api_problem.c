@@ -110,7 +110,7 @@ static void test_api_problem__other_answers_follow_the_http_status(void)
     static const struct {
         int http_status;
         enum tally_status status;
-    } CASES[] = {
+    } cases[] = {
         {400, TALLY_INVALID_ARGUMENT},
         {401, TALLY_UNAUTHENTICATED},
         {403, TALLY_PERMISSION_DENIED},
@@ -132,11 +132,11 @@ static void test_api_problem__other_answers_follow_the_http_status(void)
         {200, TALLY_INTERNAL},
         {0, TALLY_INTERNAL},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
-        TALLY_ASSERT_STATUS(decoded(CASES[i].http_status, "<html>").status, CASES[i].status, NULL);
-        TALLY_ASSERT_STATUS(decoded(CASES[i].http_status, "{\"a\":1}").status, CASES[i].status,
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        TALLY_ASSERT_STATUS(decoded(cases[i].http_status, "<html>").status, cases[i].status, NULL);
+        TALLY_ASSERT_STATUS(decoded(cases[i].http_status, "{\"a\":1}").status, cases[i].status,
                             NULL);
-        TALLY_ASSERT_STATUS(decoded(CASES[i].http_status, "").status, CASES[i].status, NULL);
+        TALLY_ASSERT_STATUS(decoded(cases[i].http_status, "").status, cases[i].status, NULL);
     }
 }
 

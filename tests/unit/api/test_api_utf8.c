@@ -20,7 +20,7 @@ static void test_api_utf8__every_length_is_accepted(void)
 
 static void test_api_utf8__invalid_forms_end_the_prefix(void)
 {
-    static const char *const INVALID[] = {
+    static const char *const invalid[] = {
         "ab\x80",             /* continuation alone */
         "ab\xC0\x80",         /* overlong */
         "ab\xC1\xBF",         /* overlong */
@@ -34,8 +34,8 @@ static void test_api_utf8__invalid_forms_end_the_prefix(void)
         "ab\xE2\x82\x28",     /* third byte */
         "ab\xFF",
     };
-    for (size_t i = 0; i < sizeof INVALID / sizeof INVALID[0]; i++) {
-        CU_ASSERT_EQUAL(valid_prefix(INVALID[i]), 2);
+    for (size_t i = 0; i < sizeof invalid / sizeof invalid[0]; i++) {
+        CU_ASSERT_EQUAL(valid_prefix(invalid[i]), 2);
     }
 }
 

@@ -299,9 +299,8 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     CU_ASSERT_EQUAL(got->deadline_ms, sent->deadline_ms);
     CU_ASSERT_EQUAL(got->x_checksum, sent->x_checksum);
     CU_ASSERT_EQUAL_FATAL(got->n_clients, sent->n_clients);
-    for (size_t i = 0; i < got->n_clients; i++) {
-        CU_ASSERT_EQUAL(got->clients[i], sent->clients[i]);
-    }
+    assert_bytes(bytes_of(got->clients, got->n_clients * sizeof *got->clients), sent->clients,
+                 sent->n_clients * sizeof *sent->clients);
     CU_ASSERT_EQUAL_FATAL(got->n_broadcasts, sent->n_broadcasts);
     for (size_t i = 0; i < got->n_broadcasts; i++) {
         const struct tally_broadcast *a = &got->broadcasts[i], *b = &sent->broadcasts[i];
@@ -419,14 +418,16 @@ static void test_api_worker_messages__small_messages_round_trip(void)
 /* The bytes that any protobuf library makes: field numbers and wire types are frozen. */
 static void test_api_worker_messages__golden_bytes(void)
 {
-    static const uint8_t UPDATE[] = {0x09, 1,    0,    0,    0, 0, 0, 0,    0, /* session */
-                                     0x12, 1,    'j',                          /* job_id */
-                                     0x18, 0x80, 0x01,                         /* round 128 */
-                                     0x20, 2,                                  /* client */
-                                     0x2A, 2,    0xAB, 0xCD,                   /* payload */
-                                     0x30, 13,                                 /* payload_bits */
-                                     0x38, 1,                                  /* clipped */
-                                     0x41, 0,    0,    0,    0, 0, 0, 0xF0, 0x3F}; /* loss 1.0 */
+    static const uint8_t update_bytes[] = {
+        0x09, 1,    0,    0,    0, 0, 0, 0,    0,    /* session */
+        0x12, 1,    'j',                             /* job_id */
+        0x18, 0x80, 0x01,                            /* round 128 */
+        0x20, 2,                                     /* client */
+        0x2A, 2,    0xAB, 0xCD,                      /* payload */
+        0x30, 13,                                    /* payload_bits */
+        0x38, 1,                                     /* clipped */
+        0x41, 0,    0,    0,    0, 0, 0, 0xF0, 0x3F, /* loss 1.0 */
+        0x4A, 2,    'n',  'o'};                      /* failure */
     struct tally_update update = {.session = 1,
                                   .job_id = "j",
                                   .round = 128,
@@ -435,15 +436,16 @@ static void test_api_worker_messages__golden_bytes(void)
                                   .payload_bits = 13,
                                   .clipped = 1,
                                   .has_loss = true,
-                                  .loss = 1.0};
+                                  .loss = 1.0,
+                                  .failure = "no"};
     struct tally_buffer wire = {.size = 0};
     CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
-    assert_bytes(bytes_of(wire.data, wire.size), UPDATE, sizeof UPDATE);
+    assert_bytes(bytes_of(wire.data, wire.size), update_bytes, sizeof update_bytes);
 
-    static const uint8_t TASK[] = {0x12, 12,                   /* task */
-                                   0x0A, 1,  'j',              /* job_id */
-                                   0x6A, 3,  0x01, 0x80, 0x01, /* clients, packed: 1, 128 */
-                                   0x72, 2,  0x08, 0x02};      /* broadcasts: iterate 2 */
+    static const uint8_t task_bytes[] = {0x12, 12,                   /* task */
+                                         0x0A, 1,  'j',              /* job_id */
+                                         0x6A, 3,  0x01, 0x80, 0x01, /* clients, packed: 1, 128 */
+                                         0x72, 2,  0x08, 0x02};      /* broadcasts: iterate 2 */
     uint32_t clients[] = {1, 128};
     struct tally_poll_response response = {.kind = TALLY_POLL_TASK,
                                            .task = {.job_id = "j",
@@ -453,7 +455,7 @@ static void test_api_worker_messages__golden_bytes(void)
                                                     .n_broadcasts = 1}};
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_poll_response_encode(&response, &wire), TALLY_OK);
-    assert_bytes(bytes_of(wire.data, wire.size), TASK, sizeof TASK);
+    assert_bytes(bytes_of(wire.data, wire.size), task_bytes, sizeof task_bytes);
     tally_buffer_fini(&wire);
 }
 
@@ -700,25 +702,25 @@ static void test_api_worker_messages__count_limits(void)
 {
     assert_count_limit(JOIN, 4, "\x10\x05", 2, TALLY_MAX_SLOTS, "held");
     assert_count_limit(POLL, 3, "\x10\x05", 2, TALLY_MAX_CURSORS, "cursors");
-    static const uint8_t UNPACKED_CLIENT[] = {0x68, 7};
-    static const uint8_t PACKED_CLIENTS[] = {0x6A, 2, 7, 8};
-    static const uint8_t BROADCAST[] = {0x72, 2, 0x08, 1};
-    assert_task_count_limit(UNPACKED_CLIENT, 2, TALLY_MAX_SLOTS, "task.clients");
-    assert_task_count_limit(PACKED_CLIENTS, 4, TALLY_MAX_SLOTS / 2, "task.clients");
-    assert_task_count_limit(BROADCAST, 4, TALLY_MAX_BROADCASTS, "task.broadcasts");
+    static const uint8_t unpacked_client[] = {0x68, 7};
+    static const uint8_t packed_clients[] = {0x6A, 2, 7, 8};
+    static const uint8_t broadcast[] = {0x72, 2, 0x08, 1};
+    assert_task_count_limit(unpacked_client, 2, TALLY_MAX_SLOTS, "task.clients");
+    assert_task_count_limit(packed_clients, 4, TALLY_MAX_SLOTS / 2, "task.clients");
+    assert_task_count_limit(broadcast, 4, TALLY_MAX_BROADCASTS, "task.broadcasts");
 }
 
 static void test_api_worker_messages__unknown_fields_are_skipped(void)
 {
-    static const uint8_t UNKNOWN[] = {0x78, 0x80, 0x01,                         /* 15: varint */
+    static const uint8_t unknown[] = {0x78, 0x80, 0x01,                         /* 15: varint */
                                       0xF9, 0x7F, 1,    2, 3,    4, 5, 6, 7, 8, /* 2047: fixed64 */
                                       0x7A, 3,    'a',  0, 0xFF,                /* 15: bytes */
                                       0x7D, 1,    2,    3, 4};                  /* 15: fixed32 */
     for (size_t i = 0; i < N_TYPES; i++) {
         struct tally_buffer wire = {.size = 0};
-        (void)tally_buffer_append(&wire, UNKNOWN, sizeof UNKNOWN);
+        (void)tally_buffer_append(&wire, unknown, sizeof unknown);
         CU_ASSERT_EQUAL(TYPES[i].make(&wire), TALLY_OK);
-        (void)tally_buffer_append(&wire, UNKNOWN, sizeof UNKNOWN);
+        (void)tally_buffer_append(&wire, unknown, sizeof unknown);
         struct tally_error err = TALLY_ERROR_INIT;
         TALLY_ASSERT_STATUS(decode_exactly(&TYPES[i], wire.data, wire.size, &err), TALLY_OK, &err);
         tally_buffer_fini(&wire);
@@ -727,18 +729,18 @@ static void test_api_worker_messages__unknown_fields_are_skipped(void)
 
 static void test_api_worker_messages__last_value_wins(void)
 {
-    static const uint8_t TWICE[] = {0x18, 1, 0x12, 2, 'a', 'b', 0x18, 2, 0x12, 1, 'c'};
+    static const uint8_t twice[] = {0x18, 1, 0x12, 2, 'a', 'b', 0x18, 2, 0x12, 1, 'c'};
     struct tally_update got;
-    CU_ASSERT_EQUAL(tally_update_decode(TWICE, sizeof TWICE, &got, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_decode(twice, sizeof twice, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.round, 2);
     TALLY_ASSERT_TEXT(got.job_id, "c");
 }
 
 static void test_api_worker_messages__failure_leaves_the_result_alone(void)
 {
-    static const uint8_t BAD[] = {0x18, 7, 0x28, 1};
+    static const uint8_t bad[] = {0x18, 7, 0x28, 1};
     struct tally_update got = {.round = 5};
-    CU_ASSERT_EQUAL(tally_update_decode(BAD, sizeof BAD, &got, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_update_decode(bad, sizeof bad, &got, NULL), TALLY_MALFORMED);
     CU_ASSERT_EQUAL(got.round, 5);
 }
 
