@@ -55,8 +55,7 @@ struct settings {
 
 static bool is_loopback(const char *listen)
 {
-    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0;
+    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0;
 }
 
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,

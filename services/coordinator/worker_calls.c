@@ -67,6 +67,13 @@ static enum tally_status check_join(struct tally_coordinator *coordinator,
     if (join->name[0] == '\0') {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "name", "the worker's name is empty");
     }
+    for (const char *c = join->name; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                              "the worker's name has a control character at byte %td",
+                              c - join->name);
+        }
+    }
     if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
         return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
     }

@@ -293,7 +293,7 @@ static void test_objectives_least_squares__true_point_is_a_unit_vector(void)
 {
     const struct tally_synthetic_linear data = {
         .dim = 8, .points = 40, .frobenius_norm = 10, .noise_std = 0};
-    double f_star, first[8], x_star[8];
+    double f_star, first[8] = {0}, x_star[8];
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct tally_objective *objective = make(&data, 4, seed);
         CU_ASSERT_EQUAL(tally_objective_minimum(objective, &f_star, x_star, NULL), TALLY_OK);
