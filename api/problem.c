@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "api/json.h"
-#include "api/utf8.h"
+#include "codec/base/utf8.h"
 
 /* "code" of a problem is the status's own name in lower case: finer than the Connect code, as
  * OUT_OF_RANGE and MALFORMED stay apart. */

@@ -14,7 +14,7 @@
 #include <pb_decode.h>
 #include <pb_encode.h>
 
-#include "api/utf8.h"
+#include "codec/base/utf8.h"
 #include "worker.pb.h"
 
 static_assert(sizeof((tally_v1_Task *)0)->job_id == TALLY_MESSAGE_JOB_ID_CAPACITY,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/program/utf8.h"
+#include "codec/base/utf8.h"
 
 enum { GAP = 2 };
 

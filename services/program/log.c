@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "codec/base/utf8.h"
 #include "services/program/time.h"
-#include "services/program/utf8.h"
 
 static struct tally_log_settings settings_now = {TALLY_LOG_INFO, TALLY_LOG_TEXT, STDERR_FILENO};
 

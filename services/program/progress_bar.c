@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "services/program/utf8.h"
+#include "codec/base/utf8.h"
 
 /* Below this the text is worth more than the bar. */
 enum { MIN_COLUMNS_WITH_BAR = 40, MIN_BAR = 10, MAX_BAR = 30, DEFAULT_COLUMNS = 80 };

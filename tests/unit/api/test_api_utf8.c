@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "api/utf8.h"
+#include "codec/base/utf8.h"
 #include "tests/unit/api/suites.h"
 
 static size_t valid_prefix(const char *text)

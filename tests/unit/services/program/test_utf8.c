@@ -1,4 +1,4 @@
-#include "services/program/utf8.h"
+#include "codec/base/utf8.h"
 
 #include "tests/unit/services/program/suites.h"
 

@@ -1,6 +1,5 @@
-#include "api/utf8.h"
+#include "codec/base/utf8.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* Length of the valid character at p[n], 0 if there is none. The limits of the second byte exclude
@@ -53,4 +52,22 @@ void tally_utf8_sanitize_line(char *text)
             text[i] = ' ';
         }
     }
+}
+
+size_t tally_utf8_next(const char *text, uint32_t *ret_code_point)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    /* Four bytes at most; the NUL ends a character that is cut short. */
+    size_t size = p[0] != 0 ? character_bytes(p, strnlen(text, 4)) : 0;
+    uint32_t point = TALLY_UTF8_INVALID;
+    if (size <= 1) {
+        *ret_code_point = size == 1 || p[0] == 0 ? p[0] : point;
+        return p[0] != 0;
+    }
+    point = p[0] & (0x7FU >> size);
+    for (size_t i = 1; i < size; i++) {
+        point = point << 6 | (p[i] & 0x3FU);
+    }
+    *ret_code_point = point;
+    return size;
 }

@@ -1,10 +1,12 @@
-/* utf8: is this text valid UTF-8? For the borders where bytes of strangers become our text.
+/* utf8: is this text valid UTF-8, and what does it say? For the borders where bytes of strangers
+ * become our text.
  *
  * Valid is what RFC 3629 says: shortest form, no surrogates, nothing past U+10FFFF. */
-#ifndef TALLY_API_UTF8_H
-#define TALLY_API_UTF8_H
+#ifndef TALLY_CODEC_BASE_UTF8_H
+#define TALLY_CODEC_BASE_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Length of the longest valid prefix of text[n] that ends between two characters; n if all is
  * valid. NUL is a valid character here. */
@@ -13,5 +15,11 @@ size_t tally_utf8_valid_prefix(const char *text, size_t n);
 /* Makes the NUL-terminated `text` one valid, printable line, in place and without changing its
  * length: invalid bytes become '?', ASCII control characters spaces. */
 void tally_utf8_sanitize_line(char *text);
+
+enum { TALLY_UTF8_INVALID = 0xFFFD };
+
+/* Reads the code point at the start of the NUL-terminated `text` and returns its length in bytes; 0
+ * at the end. A byte that begins no valid character has length 1 and is TALLY_UTF8_INVALID. */
+size_t tally_utf8_next(const char *text, uint32_t *ret_code_point);
 
 #endif
