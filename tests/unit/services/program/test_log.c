@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/program/utf8.h"
+#include "codec/base/utf8.h"
 #include "tests/unit/services/program/suites.h"
 
 enum { AT_MS = 123 };

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/program/utf8.h"
+#include "codec/base/utf8.h"
 #include "tests/unit/services/program/suites.h"
 
 static void expect(struct tally_progress_bar bar, int columns, bool utf8, const char *expected)
