@@ -71,9 +71,9 @@ def free_port():
                 return port
 
 
-def job_document(name="synthetic-ceal", **changes):
-    """A job of deploy/jobs, with members replaced; "algorithm.sigma" reaches inside, None drops."""
-    document = json.loads((JOBS / f"{name}.json").read_text())
+def job_document(base="synthetic-ceal", /, **changes):
+    """A job of deploy/jobs with members replaced: algorithm__sigma reaches inside, None drops."""
+    document = json.loads((JOBS / f"{base}.json").read_text())
     return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
 
 
@@ -305,7 +305,7 @@ class ForeignWorker:
 
         return wait_until(look, "a task")
 
-    def update(self, task, client, dim=30, **changes):
+    def update(self, task, client, /, dim=30, **changes):
         """A correct update of a task, with fields replaced."""
         request = messages.PostUpdateRequest(
             session=self.session, job_id=task.job_id, round=task.round, client=client
@@ -359,6 +359,19 @@ def sum_of_rounds(records):
     }
 
 
+def uplink_of_workers(workers):
+    """What the workers themselves counted, summed: each logs it when it stops."""
+    names = {"formula": "uplink_formula_bits", "payload": "uplink_payload_bits",
+             "messages": "uplink_messages", "clipped": "uplink_clipped"}
+    totals = dict.fromkeys(names, 0)
+    for worker in workers:
+        last = [line for line in worker.log().splitlines() if names["formula"] in line][-1]
+        said = dict(word.split("=", 1) for word in last.split() if "=" in word)
+        for key, name in names.items():
+            totals[key] += int(said[name])
+    return totals
+
+
 @functools.lru_cache(maxsize=None)
 def _simulate(text):
     with tempfile.TemporaryDirectory() as folder:
@@ -392,13 +405,30 @@ class TallyTestCase(unittest.TestCase):
         self.addCleanup(self._show_logs)
 
     def _end_processes(self):
-        for process in reversed(self.processes):
-            if process.is_alive():
-                process.kill()
+        """Ends what still runs as an operator would; under the sanitizers, the exit status tells
+        of leaks too."""
+        alive = [process for process in self.processes if process.is_alive()]
+        ended_badly = []
+        for kind in (Worker, Coordinator, Process):
+            group = [process for process in alive if isinstance(process, kind)]
+            alive = [process for process in alive if process not in group]
+            for process in group:
+                process.popen.send_signal(signal.SIGTERM)
+            for process in group:
+                try:
+                    status = process.wait()
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    status = "no"
+                if status != 0:
+                    ended_badly.append(f"{process.name}: {status} exit status\n{process.log()[-2000:]}")
+        self.assertEqual(ended_badly, [])
 
     def _show_logs(self):
         outcome = self._outcome.result
-        failed = any(test is self for test, _ in outcome.failures + outcome.errors)
+        failed = any(
+            getattr(test, "test_case", test) is self for test, _ in outcome.failures + outcome.errors
+        )
         if failed:
             for log in sorted(Path(self.folder).glob("*.log")):
                 lines = log.read_text(errors="replace").splitlines()

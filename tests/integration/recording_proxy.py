@@ -1,4 +1,4 @@
-"""A proxy that passes HTTP/1.1 on byte by byte and keeps every exchange."""
+"""A proxy that passes HTTP/1.1 on byte by byte, keeps every exchange, and breaks those it is told to."""
 
 import socket
 import threading
@@ -52,11 +52,16 @@ def _read_message(stream):
 
 
 class RecordingProxy:
-    """Listens on `url` until close(); `exchanges` has what went through, in order of completion."""
+    """Listens on `url` until close(); `exchanges` has what went through, in order of completion.
 
-    def __init__(self, port):
+    `fault`, if given, is asked before each exchange and says where its connection breaks: None for
+    not at all, "request" before the coordinator gets it, "half request" while it does, "response"
+    after the coordinator has answered, "half response" while the worker reads the answer."""
+
+    def __init__(self, port, fault=lambda: None):
         self.port = port
         self.exchanges = []
+        self._fault = fault
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -75,9 +80,19 @@ class RecordingProxy:
             from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
             try:
                 while request := _read_message(from_worker):
+                    with self._lock:
+                        fault = self._fault()
+                    if fault == "request":
+                        return
+                    if fault == "half request":
+                        upstream.sendall(request[: len(request) // 2])
+                        return
                     upstream.sendall(request)
                     response = _read_message(from_coordinator)
-                    if not response:
+                    if not response or fault == "response":
+                        return
+                    if fault == "half response":
+                        connection.sendall(response[: len(response) // 2])
                         return
                     with self._lock:
                         self.exchanges.append(Exchange(request, response))

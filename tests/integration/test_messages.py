@@ -54,6 +54,10 @@ class Messages(TallyTestCase):
             if exchange.method == "PostUpdate":
                 update = messages.PostUpdateRequest.FromString(exchange.request_body)
                 answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+                if not update.payload:  # the horizon cut the round: the loss alone, no message
+                    self.assertEqual((answer.formula_bits, answer.payload_bits), (0, 0))
+                    self.assertTrue(update.HasField("loss"))
+                    continue
                 formula, payload = costs_of(update.payload, update.payload_bits, dim)
                 self.assertEqual(payload, update.payload_bits)
                 self.assertEqual((answer.formula_bits, answer.payload_bits), (formula, payload))

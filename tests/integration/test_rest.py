@@ -249,8 +249,7 @@ class Rest(TallyTestCase):
         self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running", "completed")
         # Another one, which nobody can serve to its end before the pause.
-        long_job = job_document("synthetic-ceal-long")
-        job_id = self.client.submit(long_job)
+        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=6000))
         self.client.wait_status(job_id, "running")
         self.assertEqual(self.act(job_id, "pause").status, 200)
         self.coordinator.kill()
@@ -280,7 +279,7 @@ class Rest(TallyTestCase):
 
     def test_sigterm_drains(self):
         """A long poll is answered, the exit status is 0, and the job goes on in the next process."""
-        job_id = self.client.submit(job_document("synthetic-ceal-long"))
+        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=6000))
         worker = self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running")
         self.assert_ends_well(self.coordinator)
