@@ -332,7 +332,7 @@ static enum tally_status write_value(struct writer *writer, json_t *value, int d
     case JSON_NULL:
         return tally_buffer_append_text(writer->out, "null");
     }
-    assert(!"a JSON type that jansson does not have");
+    assert(false && "a JSON type that jansson does not have");
     return TALLY_INTERNAL;
 }
 /* NOLINTEND(misc-no-recursion) */

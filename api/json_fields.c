@@ -163,7 +163,7 @@ static enum tally_status read_value(const struct tally_field *field, const json_
     case TALLY_FIELD_CHOICE:
         return read_choice(field, value, ret_member, err);
     }
-    assert(!"a field kind that field.h does not have");
+    assert(false && "a field kind that field.h does not have");
     return TALLY_INTERNAL;
 }
 
@@ -235,7 +235,7 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     case TALLY_FIELD_CHOICE:
         return tally_json_set_text(object, field->name, field->choices[*(const int *)member]);
     }
-    assert(!"a field kind that field.h does not have");
+    assert(false && "a field kind that field.h does not have");
     return false;
 }
 

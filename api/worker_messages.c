@@ -583,7 +583,7 @@ static enum tally_status take_task_field(void *into, uint32_t tag, struct tally_
     case tally_v1_Task_broadcasts_tag:
         return take_broadcast(task, value, err);
     default:
-        assert(!"a callback field of Task that is not taken");
+        assert(false && "a callback field of Task that is not taken");
         return TALLY_INTERNAL;
     }
 }
@@ -643,7 +643,7 @@ static enum tally_status take_kind(void *into, uint32_t tag, struct tally_bytes 
         memcpy(message->released_job_id, released.job_id, sizeof message->released_job_id);
         return status;
     default:
-        assert(!"a kind of PollTaskResponse that is not taken");
+        assert(false && "a kind of PollTaskResponse that is not taken");
         return TALLY_INTERNAL;
     }
 }

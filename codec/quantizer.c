@@ -50,7 +50,7 @@ enum tally_status tally_quantize(const struct tally_grid *grid, const float *y, 
                                  uint64_t *ret_clipped, struct tally_error *err)
 {
     const float inverse_step = (float)(1 / grid->step);
-    const float radius = (float)(grid->step * (grid->intervals / 2));
+    const float radius = (float)(grid->step * 0.5 * grid->intervals);
     const int32_t top = (int32_t)(grid->intervals / 2);
     uint64_t clipped = 0;
     uint32_t words[TALLY_RNG_LANES];

@@ -294,6 +294,7 @@ static enum tally_status read_text(const struct tally_sql_call *call, int column
     const void *bytes = NULL;
     size_t n = 0;
     enum tally_status status = tally_sql_read_bytes(call, column, &bytes, &n, err);
+    bytes = bytes != NULL ? bytes : ""; /* SQLite's pointer to an empty text may be NULL */
     if (status == TALLY_OK && (n >= capacity || memchr(bytes, '\0', n) != NULL)) {
         status = fail_value(call, column, err);
     }

@@ -29,11 +29,11 @@ enum tally_status tally_status_of_connect_code(const char *code)
     return TALLY_INTERNAL;
 }
 
-enum tally_status tally_fail(struct tally_error *err, enum tally_status status, const char *field,
-                             const char *format, ...)
+bool tally_error_record(struct tally_error *err, enum tally_status status, const char *field,
+                        const char *format, ...)
 {
     if (err == NULL || err->status != TALLY_OK) {
-        return status;
+        return false;
     }
     err->status = status;
     snprintf(err->field, sizeof err->field, "%s", field != NULL ? field : "");
@@ -41,7 +41,7 @@ enum tally_status tally_fail(struct tally_error *err, enum tally_status status, 
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
-    return status;
+    return true;
 }
 
 /* Prepends `head` to the NUL-terminated `text` of capacity `cap`, cutting the tail if need be. */
@@ -68,9 +68,9 @@ void tally_error_wrap(struct tally_error *err, const char *format, ...)
     char head[160];
     va_list args;
     va_start(args, format);
-    vsnprintf(head, sizeof head - 2, format, args);
+    vsnprintf(head, sizeof head, format, args);
     va_end(args);
-    strcat(head, ": ");
+    prepend(err->message, sizeof err->message, ": ");
     prepend(err->message, sizeof err->message, head);
 }
 

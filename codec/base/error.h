@@ -68,10 +68,19 @@ struct tally_error {
         TALLY_OK, "", ""                                                                           \
     }
 
-/* Records `status` with a message and returns `status`. `err` may be NULL. If `err` already holds a
- * failure it is kept (first one wins). `field` may be NULL. */
-enum tally_status tally_fail(struct tally_error *err, enum tally_status status, const char *field,
-                             const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Records `status`, which is not OK, with a message, and has its value. `err` may be NULL. If `err`
+ * already holds a failure it is kept (first one wins). `field` may be NULL. A macro, so that
+ * compiler and analyser see that what comes back is the failure; `status` is evaluated twice. */
+#define tally_fail(err, status, field, ...)                                                        \
+    tally_status_recorded((status), tally_error_record((err), (status), (field), __VA_ARGS__))
+/* Whether it was the first failure. */
+bool tally_error_record(struct tally_error *err, enum tally_status status, const char *field,
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+static inline enum tally_status tally_status_recorded(enum tally_status status, bool is_first)
+{
+    (void)is_first;
+    return status;
+}
 
 /* Puts "context: " in front of the message; err may be NULL. */
 void tally_error_wrap(struct tally_error *err, const char *format, ...)

@@ -9,12 +9,6 @@
 
 enum { MAX_WAIT_MS = 30000 };
 
-/* Decodes the body with one of the tally_*_decode functions. */
-#define READ_MESSAGE(call, decode, message, err)                                                   \
-    (read_connect_body((call), &body, &n_body, (err)) == TALLY_OK                                  \
-         ? decode(body, n_body, (message), (err))                                                  \
-         : (err)->status)
-
 static enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
                                            size_t *ret_size, struct tally_error *err)
 {
@@ -99,11 +93,14 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
 enum tally_status worker_join(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
-    const uint8_t *body;
-    size_t n_body;
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
     struct tally_join_request join;
     struct session *session = NULL;
-    enum tally_status status = READ_MESSAGE(call, tally_join_request_decode, &join, err);
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_join_request_decode(body, n_body, &join, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -137,11 +134,9 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
 /* The caller's own limit, if it says so in the Connect way. */
 static int64_t limit_wait(struct call *call, int64_t wait_ms)
 {
-    int64_t timeout_ms;
-    enum tally_status status = TALLY_OK;
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
-    timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
-    if (status == TALLY_OK && timeout_ms > 0 && wait_ms > timeout_ms * 3 / 4) {
+    const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
+    if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
         wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
     }
     return wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
@@ -150,11 +145,14 @@ static int64_t limit_wait(struct call *call, int64_t wait_ms)
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
-    const uint8_t *body;
-    size_t n_body;
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
     struct tally_poll_request message;
     struct session *session = NULL;
-    enum tally_status status = READ_MESSAGE(call, tally_poll_request_decode, &message, err);
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_poll_request_decode(body, n_body, &message, err);
+    }
     if (status == TALLY_OK) {
         status = find_session(coordinator, message.session, &session, err);
     }
@@ -309,12 +307,15 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
-    const uint8_t *body;
-    size_t n_body;
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
     struct tally_update update;
     struct session *session = NULL;
     struct tally_job_outcome outcome = {0};
-    enum tally_status status = READ_MESSAGE(call, tally_update_decode, &update, err);
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_update_decode(body, n_body, &update, err);
+    }
     if (status == TALLY_OK) {
         status = find_session(coordinator, update.session, &session, err);
     }
@@ -347,10 +348,13 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
 enum tally_status worker_leave(struct tally_coordinator *coordinator, struct call *call,
                                struct tally_error *err)
 {
-    const uint8_t *body;
-    size_t n_body;
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
     uint64_t id;
-    enum tally_status status = READ_MESSAGE(call, tally_leave_request_decode, &id, err);
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_leave_request_decode(body, n_body, &id, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
