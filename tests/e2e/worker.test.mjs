@@ -287,10 +287,13 @@ test("a client's own timeout ends a long poll", async () => {
   await fails(Code.Canceled, () => client.pollTask({session, waitMs: 30000}, {signal}).catch((error) => {
     throw ConnectError.from(error, Code.Canceled);
   }));
-  await fails(Code.DeadlineExceeded, async () => {
-    // Short enough that no answer can be on its way.
-    await client.pollTask({session, waitMs: 30000}, {timeoutMs: 1});
-  });
+  // A coordinator that has stopped in its tracks answers nobody.
+  coordinator.kill("SIGSTOP");
+  try {
+    await fails(Code.DeadlineExceeded, () => client.pollTask({session, waitMs: 30000}, {timeoutMs: 200}));
+  } finally {
+    coordinator.kill("SIGCONT");
+  }
   // A timeout that is announced, however, is met: the server answers before it.
   const answer = await client.pollTask({session, waitMs: 30000}, {timeoutMs: 2000});
   assert.equal(answer.kind.case, "idle");
