@@ -7,7 +7,7 @@
 
 /* How long a statement waits for somebody else's lock. Nobody but an operator's sqlite3 shell can
  * hold one, and a worker's request should not hang longer than its HTTP time-out. */
-enum { BUSY_TIMEOUT_MS = 5000 };
+enum { BUSY_TIMEOUT_MS = 1000 };
 
 /* One row per kind of failure; the first that matches, primary codes after extended ones. */
 static enum tally_status status_of(int rc)

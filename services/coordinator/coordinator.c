@@ -167,6 +167,18 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator)
 
 /* The turn of the loop. */
 
+/* Fails the jobs that cannot be prepared; again if the store did not take it. */
+static void fail_unprepared(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (job->prepare_error.status != TALLY_OK && !job->needs_reload &&
+            tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            fail_job(coordinator, job, job->prepare_error.message, &err);
+        }
+    }
+}
+
 static void take_prepared(struct tally_coordinator *coordinator)
 {
     uint64_t count;
@@ -183,7 +195,9 @@ static void take_prepared(struct tally_coordinator *coordinator)
             job->f_star = result.f_star;
             coordinator->assignment_changed = true;
         } else {
-            fail_job(coordinator, job, result.err.message, NULL);
+            job->prepare_error = result.err;
+            job->prepare_error.status = result.status;
+            fail_unprepared(coordinator);
         }
     }
 }
@@ -243,6 +257,7 @@ static bool commit(struct tally_coordinator *coordinator)
         job->touched = false;
     }
     if (!ok) {
+        coordinator->assignment_failed = true; /* what it started is queued again */
         tally_log(TALLY_LOG_ERROR, tally_log_event("write failed"),
                   tally_log_problem(&coordinator->store_error));
         reload_jobs(coordinator);
@@ -257,7 +272,7 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
     coordinator->written = (struct call_queue){.last = &coordinator->written.first};
     while (call != NULL) {
         struct call *next = call->next;
-        if (!committed && call->status < 400 && call->route->handler != worker_join &&
+        if (!committed && call->in_transaction && call->route->handler != worker_join &&
             call->route->handler != worker_leave) {
             struct tally_error err = TALLY_ERROR_INIT;
             tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
@@ -355,6 +370,9 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
     if (coordinator->n_ticks++ % WIRE_FLUSH_TICKS == 0) {
         flush_wire(coordinator);
         reload_jobs(coordinator);
+        fail_unprepared(coordinator);
+        coordinator->assignment_changed |= coordinator->assignment_failed;
+        coordinator->assignment_failed = false;
     }
 }
 
@@ -372,6 +390,7 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);
     commit(coordinator);
+    coordinator->begin_failed = false;
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);
     if (coordinator->assignment_changed) { /* jobs ended: others may start at once */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "services/coordinator/internal.h"
+#include "services/program/time.h"
 
 /* Matches one path against a pattern and copies what "{id}" stands for. */
 static bool match_path(const char *pattern, const char *path, struct call *call)
@@ -121,6 +122,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         push(&coordinator->reads, call);
     } else {
         run(coordinator, call);
+        call->in_transaction = coordinator->in_transaction;
         if (call->request != NULL && call->answered) {
             push(&coordinator->written, call);
         } else {
@@ -135,6 +137,7 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
     for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
         if (s->poll.request == request) {
             s->poll.request = NULL;
+            s->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
             return;
         }
     }

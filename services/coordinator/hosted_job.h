@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "api/json.h"
+#include "api/worker_messages.h"
 #include "codec/base/buffer.h"
 #include "services/job/job.h"
 #include "storage/store.h"
@@ -15,8 +16,9 @@ struct session;
 
 /* One of the M clients of a job. */
 struct client_slot {
-    struct session *session;   /* who plays it; NULL = vacant */
-    int64_t delivered_iterate; /* newest point that was sent to whoever played it */
+    struct session *session;                   /* who plays it; NULL = vacant */
+    char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
+    int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
 };
 
 struct hosted_job {
@@ -28,9 +30,10 @@ struct hosted_job {
     int64_t n_vacant;
     bool prepared; /* f_star below is known: the job may start */
     double f_star;
-    bool touched;        /* written to in the open transaction */
-    bool needs_reload;   /* a commit failed: the engine is ahead of the store */
-    bool deadline_noted; /* the log has said that the open round waits too long */
+    struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
+    bool touched;                     /* written to in the open transaction */
+    bool needs_reload;                /* a commit failed: the engine is ahead of the store */
+    bool deadline_noted;              /* the log has said that the open round waits too long */
     int64_t round_opened_ms;
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */

@@ -19,6 +19,7 @@ struct call {
     char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
     /* The answer, once it is made. */
     bool answered;
+    bool in_transaction; /* it ran while the step's transaction was open: it may rest on it */
     int status;
     const char *content_type;
     struct tally_buffer body;
@@ -60,6 +61,8 @@ struct tally_coordinator {
     bool transaction_failed; /* a write in it failed; it will be rolled back */
     bool draining;
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
+    bool assignment_failed;    /* a start was not stored: look again in a second */
+    bool begin_failed;         /* in this step; every further try would wait for the lock again */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */

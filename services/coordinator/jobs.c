@@ -52,7 +52,7 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
 
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    if (coordinator->transaction_failed) {
+    if (coordinator->transaction_failed || coordinator->begin_failed) {
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                           coordinator->store_error.message);
     }
@@ -61,6 +61,7 @@ enum tally_status begin_write(struct tally_coordinator *coordinator, struct tall
     }
     enum tally_status status = coordinator->store->ops->begin(coordinator->store, err);
     coordinator->in_transaction = status == TALLY_OK;
+    coordinator->begin_failed = status != TALLY_OK;
     if (status != TALLY_OK && err != NULL) {
         coordinator->store_error = *err;
     }
@@ -72,7 +73,9 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
 {
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
-        coordinator->store_error = *err;
+        tally_error_clear(&coordinator->store_error);
+        tally_fail(&coordinator->store_error, status, NULL, "%s",
+                   err != NULL ? err->message : tally_status_info(status)->title);
     }
     return status;
 }

@@ -272,6 +272,10 @@ static enum tally_status change_job(struct tally_coordinator *coordinator, struc
                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",
                                 verb, tally_job_status_name(row.status));
     }
+    if (job->needs_reload) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
     enum tally_status status = begin_write(coordinator, err);
     if (status == TALLY_OK) {
         status = event(job->engine, err);

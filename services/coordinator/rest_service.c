@@ -95,10 +95,10 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     struct tally_store *store = coordinator->store;
-    if (coordinator->store_error.status != TALLY_OK) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
-    }
     enum tally_status status = store->ops->check(store, err);
-    return status == TALLY_OK ? answer_state(call, "ready", err) : status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    coordinator->store_error = (struct tally_error)TALLY_ERROR_INIT; /* the check is a commit */
+    return answer_state(call, "ready", err);
 }

@@ -60,6 +60,7 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
     if (status != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job not started"),
                   tally_log_text("job", job->row.id), tally_log_problem(&err));
+        coordinator->assignment_failed = true;
         return;
     }
     job->round_opened_ms = tally_monotonic_ms();
@@ -186,15 +187,19 @@ static size_t pending_clients(const struct session *session, const struct hosted
     return n;
 }
 
-/* The first job of the session that has work for it. */
-static struct hosted_job *find_work(const struct session *session, uint32_t *clients,
+/* The next job of the session that has work for it; in turns, else a busy job starves the others.
+ */
+static struct hosted_job *find_work(struct session *session, uint32_t *clients,
                                     size_t *ret_n_clients)
 {
-    for (uint32_t i = 0; i < session->n_assignments; i++) {
+    const uint32_t n = session->n_assignments;
+    for (uint32_t k = 0, first = session->turn; k < n; k++) {
+        const uint32_t i = (first + k) % n;
         struct hosted_job *job = session->assignments[i].job;
         if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload) {
             *ret_n_clients = pending_clients(session, job, clients);
             if (*ret_n_clients > 0) {
+                session->turn = i + 1;
                 return job;
             }
         }

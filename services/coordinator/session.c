@@ -74,7 +74,9 @@ void session_free(struct session_table *table, struct session *session)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         const struct assignment *played = &session->assignments[i];
-        played->job->slots[played->client].session = NULL;
+        struct client_slot *slot = &played->job->slots[played->client];
+        slot->session = NULL;
+        memcpy(slot->previous, session->name, sizeof slot->previous);
         played->job->n_vacant++;
     }
     table->n_free -= session_n_free(session);

@@ -22,6 +22,7 @@ struct session {
     uint32_t n_slots;
     struct assignment *assignments; /* [n_slots] */
     uint32_t n_assignments;
+    uint32_t turn; /* the assignment after the last one served: jobs take turns */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
     /* The long poll that waits, if request is not NULL. */

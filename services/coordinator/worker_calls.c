@@ -181,9 +181,11 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
 
 /* PostUpdate. */
 
+/* Also the worker that played it before and was silent for too long: its late update counts. */
 static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
-    return client < job->row.clients && job->slots[client].session == session;
+    return client < job->row.clients && (job->slots[client].session == session ||
+                                         strcmp(job->slots[client].previous, session->name) == 0);
 }
 
 static struct tally_job_update event_of(const struct tally_update *update)
@@ -290,6 +292,10 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
 static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
                                       const struct tally_update *update, struct tally_error *err)
 {
+    if (job->needs_reload) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
     if (update->round != tally_job_open_round(job->engine)->round) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
                           update->round);

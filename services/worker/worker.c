@@ -218,6 +218,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         message.clipped = update.clipped;
         message.has_loss = update.has_loss;
         message.loss = update.loss;
+    } else if (is_passing(status)) { /* no memory: this machine's trouble, not the job's */
+        return tally_fail(err, status, why.field, "%s", why.message);
     } else {
         snprintf(message.failure, sizeof message.failure, "%.*s", (int)sizeof message.failure - 1,
                  why.message);
@@ -338,7 +340,8 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
             status = poll_once(worker, &idle, &why);
         }
         if (status == TALLY_NOT_FOUND && worker->session != 0) {
-            worker->session = 0; /* forgotten: join again */
+            worker->session = 0;              /* forgotten: join again */
+            pause_before_retry(worker, NULL); /* another worker of this name may do the same */
         } else if (status == TALLY_CANCELLED) {
             break;
         } else if (status != TALLY_OK && is_passing(status)) {
