@@ -14,11 +14,19 @@
 /* Above it the d x d matrix of the normal equations takes over 128 MiB and minutes. */
 enum { MAX_SOLVE_DIM = 4096 };
 
+/* Up to it the quadratic form is made with the data: at most a few times the work of the data. */
+enum { MAX_FORM_DIM = 256 };
+
 struct least_squares {
     struct tally_objective base;
     uint32_t points;
     double *rows;      /* double[points][dim], shard by shard */
     double *responses; /* double[points] */
+    /* f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the points; else NULL.
+     */
+    double *a; /* double[dim][dim], lower triangle */
+    double *b; /* double[dim] */
+    double c;
 };
 
 static const struct least_squares *of(const struct tally_objective *objective)
@@ -40,6 +48,8 @@ static void least_squares_free(struct tally_objective *objective)
     struct least_squares *self = (struct least_squares *)objective;
     free(self->rows);
     free(self->responses);
+    free(self->a);
+    free(self->b);
     free(self);
 }
 
@@ -85,6 +95,11 @@ static void least_squares_local_gradient(const struct tally_objective *objective
     }
 }
 
+static double weight_of(const struct least_squares *self, struct tally_shard shard)
+{
+    return 1.0 / ((double)self->base.clients * shard.size);
+}
+
 /* Lower triangle of A = sum w_i X_i X_i^T and b = sum w_i y_i X_i. */
 static void normal_equations(const struct least_squares *self, double *a, double *b)
 {
@@ -92,7 +107,7 @@ static void normal_equations(const struct least_squares *self, double *a, double
     uint32_t clients = self->base.clients;
     for (uint32_t m = 0; m < clients; m++) {
         struct tally_shard shard = tally_shard_of(self->points, clients, m);
-        double weight = 1.0 / ((double)clients * shard.size);
+        double weight = weight_of(self, shard);
         for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
             const double *row = self->rows + i * dim;
             for (size_t j = 0; j < dim; j++) {
@@ -103,6 +118,55 @@ static void normal_equations(const struct least_squares *self, double *a, double
                 }
             }
         }
+    }
+}
+
+static bool make_form(struct least_squares *self)
+{
+    size_t dim = self->base.dim;
+    if (dim > MAX_FORM_DIM || dim >= self->points) {
+        return true;
+    }
+    self->a = calloc(dim * dim, sizeof *self->a);
+    self->b = calloc(dim, sizeof *self->b);
+    if (self->a == NULL || self->b == NULL) {
+        return false;
+    }
+    normal_equations(self, self->a, self->b);
+    for (uint32_t m = 0; m < self->base.clients; m++) {
+        struct tally_shard shard = tally_shard_of(self->points, self->base.clients, m);
+        const double *y = self->responses + shard.first;
+        self->c += weight_of(self, shard) * dot(y, y, shard.size);
+    }
+    return true;
+}
+
+static double form_at(const struct least_squares *self, const double *x)
+{
+    size_t dim = self->base.dim;
+    double sum = self->c;
+    for (size_t j = 0; j < dim; j++) {
+        const double *row = self->a + j * dim;
+        sum += x[j] * (2 * dot(row, x, j) + row[j] * x[j] - 2 * self->b[j]);
+    }
+    return sum;
+}
+
+static void least_squares_losses(const struct tally_objective *objective, const double *points,
+                                 size_t n, double *ret_losses)
+{
+    const struct least_squares *self = of(objective);
+    for (size_t i = 0; i < n; i++) {
+        const double *x = points + i * objective->dim;
+        if (self->a != NULL) {
+            ret_losses[i] = form_at(self, x);
+            continue;
+        }
+        double sum = 0;
+        for (uint32_t m = 0; m < objective->clients; m++) {
+            sum += least_squares_local_loss(objective, m, x);
+        }
+        ret_losses[i] = sum / objective->clients;
     }
 }
 
@@ -181,6 +245,7 @@ static const struct tally_objective_ops LEAST_SQUARES_OPS = {
     .free = least_squares_free,
     .local_loss = least_squares_local_loss,
     .local_gradient = least_squares_local_gradient,
+    .losses = least_squares_losses,
     .minimum = least_squares_minimum,
 };
 
@@ -225,6 +290,9 @@ enum tally_status tally_least_squares_new(const struct tally_data_spec *data, ui
     tally_shard_permutation(key, points, order);
     for (uint32_t i = 0; i < points; i++) {
         make_point(synthetic, key, order[i], true_point, self->rows + i * dim, &self->responses[i]);
+    }
+    if (!make_form(self)) {
+        goto out;
     }
     *ret = &self->base;
     self = NULL;

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", NULL};
-const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", NULL};
+const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", "softmax_regression", NULL};
+const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", "idx", NULL};
 
 enum {
     MAX_DIM = 10000000,
@@ -11,8 +11,8 @@ enum {
     MAX_VALUES = 1 << 27 /* dim * points: 1 GiB of doubles */
 };
 
-#define SYNTHETIC(member) offsetof(struct tally_synthetic_linear, member)
-const struct tally_field TALLY_SYNTHETIC_LINEAR_FIELDS[] = {
+#define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
+static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
     {.name = "dim",
      .kind = TALLY_FIELD_INTEGER,
      .offset = SYNTHETIC(dim),
@@ -41,42 +41,126 @@ const struct tally_field TALLY_SYNTHETIC_LINEAR_FIELDS[] = {
      .max = 1e9,
      .doc = "standard deviation of the response noise"},
 };
-const size_t TALLY_N_SYNTHETIC_LINEAR_FIELDS =
-    sizeof TALLY_SYNTHETIC_LINEAR_FIELDS / sizeof TALLY_SYNTHETIC_LINEAR_FIELDS[0];
+
+#define IDX(member) offsetof(struct tally_data_spec, idx.member)
+static const struct tally_field IDX_FIELDS[] = {
+    {.name = "images",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = IDX(images),
+     .required = true,
+     .capacity = sizeof((struct tally_idx_data *)0)->images,
+     .doc = "IDX file of images, below the data folder"},
+    {.name = "labels",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = IDX(labels),
+     .required = true,
+     .capacity = sizeof((struct tally_idx_data *)0)->labels,
+     .doc = "IDX file of labels, below the data folder"},
+    {.name = "features",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(features),
+     .required = true,
+     .min = 1,
+     .max = 1000000,
+     .doc = "pixels of an image"},
+    {.name = "classes",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(classes),
+     .required = true,
+     .min = 2,
+     .max = 256,
+     .doc = "number of classes; labels are 0 to classes - 1"},
+    {.name = "points_per_class",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(points_per_class),
+     .required = true,
+     .min = 1,
+     .max = 10000000,
+     .doc = "images of every class, over all clients"},
+};
+
+static const struct tally_field SOFTMAX_FIELDS[] = {
+    {.name = "l2",
+     .kind = TALLY_FIELD_REAL,
+     .offset = offsetof(struct tally_objective_spec, l2),
+     .min = 0,
+     .max = 1e9,
+     .doc = "ridge mu"},
+};
+
+#define ROWS(table) table, sizeof table / sizeof table[0]
+const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[] = {
+    [TALLY_LEAST_SQUARES] = {"least_squares", NULL, 0, TALLY_DATA_SYNTHETIC_LINEAR},
+    [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(SOFTMAX_FIELDS), TALLY_DATA_IDX},
+};
+const struct tally_data_kind TALLY_DATA_KINDS[] = {
+    [TALLY_DATA_SYNTHETIC_LINEAR] = {"synthetic_linear", ROWS(SYNTHETIC_LINEAR_FIELDS)},
+    [TALLY_DATA_IDX] = {"idx", ROWS(IDX_FIELDS)},
+};
 
 struct tally_objective_spec tally_objective_spec_default(void)
 {
     return (struct tally_objective_spec){
-        .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
+        .l2 = 0.5, .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
+}
+
+/* N and the number of values of a point. */
+static void shape_of(const struct tally_data_spec *data, int64_t *ret_points, int64_t *ret_width)
+{
+    if (data->type == TALLY_DATA_IDX) {
+        *ret_points = data->idx.classes * data->idx.points_per_class;
+        *ret_width = data->idx.features;
+    } else {
+        *ret_points = data->synthetic_linear.points;
+        *ret_width = data->synthetic_linear.dim;
+    }
 }
 
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err)
 {
-    const struct tally_synthetic_linear *data = &spec->data.synthetic_linear;
-    if (data->points < clients) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.points",
-                          "%lld points cannot be split over %lld clients", (long long)data->points,
+    const struct tally_data_spec *data = &spec->data;
+    const bool is_idx = data->type == TALLY_DATA_IDX;
+    const char *field = is_idx ? "objective.data.points_per_class" : "objective.data.points";
+    int64_t points, width;
+    shape_of(data, &points, &width);
+    if (data->type != (int)TALLY_OBJECTIVE_KINDS[spec->type].data) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.type",
+                          "%s takes data of type %s", TALLY_OBJECTIVE_NAMES[spec->type],
+                          TALLY_DATA_NAMES[TALLY_OBJECTIVE_KINDS[spec->type].data]);
+    }
+    if (points < clients) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
+                          "%lld points cannot be split over %lld clients", (long long)points,
                           (long long)clients);
     }
-    if (data->points > MAX_VALUES / data->dim) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.points",
-                          "dim %lld times points %lld is above %d", (long long)data->dim,
-                          (long long)data->points, MAX_VALUES);
+    const int64_t most = is_idx ? (int64_t)MAX_VALUES * 8 : MAX_VALUES; /* bytes, not doubles */
+    if (points > most / width) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
+                          "%lld points of %lld values are more than %lld values", (long long)points,
+                          (long long)width, (long long)most);
+    }
+    if (tally_objective_spec_dim(spec) > MAX_DIM) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.features",
+                          "features times classes is above %d", MAX_DIM);
     }
     return TALLY_OK;
 }
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
-    return (size_t)spec->data.synthetic_linear.dim;
+    const struct tally_data_spec *data = &spec->data;
+    return data->type == TALLY_DATA_IDX ? (size_t)(data->idx.features * data->idx.classes)
+                                        : (size_t)data->synthetic_linear.dim;
 }
 
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
-                                      struct tally_rng_key key, struct tally_objective **ret,
-                                      struct tally_error *err)
+                                      struct tally_rng_key key, const char *data_dir,
+                                      struct tally_objective **ret, struct tally_error *err)
 {
-    return tally_least_squares_new(&spec->data, clients, key, ret, err);
+    return spec->type == TALLY_SOFTMAX_REGRESSION
+               ? tally_softmax_regression_new(spec, clients, key, data_dir, ret, err)
+               : tally_least_squares_new(&spec->data, clients, key, ret, err);
 }
 
 void tally_objective_free(struct tally_objective *objective)
@@ -97,6 +181,12 @@ void tally_objective_local_gradient(const struct tally_objective *objective, uin
                                     double *ret_gradient)
 {
     objective->ops->local_gradient(objective, client, x, n, rng, ret_gradient);
+}
+
+void tally_objective_losses(const struct tally_objective *objective, const double *points, size_t n,
+                            double *ret_losses)
+{
+    objective->ops->losses(objective, points, n, ret_losses);
 }
 
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,

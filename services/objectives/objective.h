@@ -15,6 +15,7 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "codec/rng.h"
+#include "services/objectives/idx.h"
 
 /* `synthetic_linear`: y_i = X_i . theta* + noise. X_i is Gaussian, scaled to length
  * frobenius_norm / sqrt(points) so that the whole matrix has that Frobenius norm; theta* is uniform
@@ -26,20 +27,36 @@ struct tally_synthetic_linear {
     double noise_std;
 };
 
+enum tally_data_type { TALLY_DATA_SYNTHETIC_LINEAR, TALLY_DATA_IDX };
 struct tally_data_spec {
-    int type; /* index into TALLY_DATA_NAMES */
+    int type; /* enum tally_data_type */
     struct tally_synthetic_linear synthetic_linear;
+    struct tally_idx_data idx;
 };
 
+enum tally_objective_type { TALLY_LEAST_SQUARES, TALLY_SOFTMAX_REGRESSION };
 struct tally_objective_spec {
-    int type; /* index into TALLY_OBJECTIVE_NAMES */
+    int type;  /* enum tally_objective_type */
+    double l2; /* mu of softmax_regression */
     struct tally_data_spec data;
 };
 
+/* One row per kind: its name in documents and the fields of its JSON object. */
+struct tally_objective_kind {
+    const char *name;
+    const struct tally_field *fields; /* of struct tally_objective_spec */
+    size_t n_fields;
+    enum tally_data_type data; /* the kind of data that it takes */
+};
+struct tally_data_kind {
+    const char *name;
+    const struct tally_field *fields; /* of struct tally_data_spec */
+    size_t n_fields;
+};
 extern const char *const TALLY_OBJECTIVE_NAMES[]; /* NULL-terminated */
 extern const char *const TALLY_DATA_NAMES[];
-extern const struct tally_field TALLY_SYNTHETIC_LINEAR_FIELDS[];
-extern const size_t TALLY_N_SYNTHETIC_LINEAR_FIELDS;
+extern const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[];
+extern const struct tally_data_kind TALLY_DATA_KINDS[];
 
 struct tally_objective_spec tally_objective_spec_default(void);
 
@@ -59,6 +76,8 @@ struct tally_objective_ops {
     double (*local_loss)(const struct tally_objective *objective, uint32_t client, const double *x);
     void (*local_gradient)(const struct tally_objective *objective, uint32_t client,
                            const double *x, int64_t n, struct tally_rng *rng, double *ret_gradient);
+    void (*losses)(const struct tally_objective *objective, const double *points, size_t n,
+                   double *ret_losses);
     enum tally_status (*minimum)(const struct tally_objective *objective, double *ret_f_star,
                                  double *ret_x_star, struct tally_error *err);
 };
@@ -69,10 +88,12 @@ struct tally_objective {
     uint32_t clients;
 };
 
-/* Makes the data of all clients from the key's streams. Errors: NO_MEMORY. The spec is valid. */
+/* Makes or loads the data of all clients; random choices come from the key's streams. Files are
+ * looked for below data_dir. Errors: NO_MEMORY, and for files those of their loader (idx.h). The
+ * spec is valid. */
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
-                                      struct tally_rng_key key, struct tally_objective **ret,
-                                      struct tally_error *err);
+                                      struct tally_rng_key key, const char *data_dir,
+                                      struct tally_objective **ret, struct tally_error *err);
 void tally_objective_free(struct tally_objective *objective);
 
 /* f_m(x), client in [0, M). */
@@ -85,6 +106,11 @@ void tally_objective_local_gradient(const struct tally_objective *objective, uin
                                     const double *x, int64_t n, struct tally_rng *rng,
                                     double *ret_gradient);
 
+/* f at n points (double[n][dim]) at once: ret_losses[n]. Over all clients' data, for evaluation
+ * alone. */
+void tally_objective_losses(const struct tally_objective *objective, const double *points, size_t n,
+                            double *ret_losses);
+
 /* f(x*) and, unless NULL, x* (double[dim]). Errors: FAILED_PRECONDITION (no unique minimum, or too
  * large to solve), NO_MEMORY. */
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
@@ -95,5 +121,9 @@ enum tally_status tally_objective_minimum(const struct tally_objective *objectiv
 enum tally_status tally_least_squares_new(const struct tally_data_spec *data, uint32_t clients,
                                           struct tally_rng_key key, struct tally_objective **ret,
                                           struct tally_error *err);
+enum tally_status tally_softmax_regression_new(const struct tally_objective_spec *spec,
+                                               uint32_t clients, struct tally_rng_key key,
+                                               const char *data_dir, struct tally_objective **ret,
+                                               struct tally_error *err);
 
 #endif
