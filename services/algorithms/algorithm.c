@@ -2,18 +2,22 @@
 
 #include <stdlib.h>
 
-const struct tally_algorithm *const TALLY_ALGORITHMS[] = {&TALLY_CEAL, NULL};
-const char *const TALLY_ALGORITHM_NAMES[] = {"ceal", NULL};
+const struct tally_algorithm *const TALLY_ALGORITHMS[] = {
+    &TALLY_CEAL, &TALLY_MINIBATCH_SGD, &TALLY_FEDAVG, &TALLY_FEDPAQ, &TALLY_FEDCOM, NULL};
+const char *const TALLY_ALGORITHM_NAMES[] = {"ceal",   "minibatch_sgd", "fedavg",
+                                             "fedpaq", "fedcom",        NULL};
 
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      struct tally_error *err)
 {
     *scratch = (struct tally_scratch){
         .gradient = calloc(dim, sizeof *scratch->gradient),
+        .local = calloc(dim, sizeof *scratch->local),
         .vector = calloc(dim, sizeof *scratch->vector),
         .levels = calloc(dim, sizeof *scratch->levels),
     };
-    if (scratch->gradient == NULL || scratch->vector == NULL || scratch->levels == NULL) {
+    if (scratch->gradient == NULL || scratch->local == NULL || scratch->vector == NULL ||
+        scratch->levels == NULL) {
         tally_scratch_fini(scratch);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);
     }
@@ -23,6 +27,7 @@ enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
 void tally_scratch_fini(struct tally_scratch *scratch)
 {
     free(scratch->gradient);
+    free(scratch->local);
     free(scratch->vector);
     free(scratch->levels);
     *scratch = (struct tally_scratch){0};

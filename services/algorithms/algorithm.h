@@ -31,16 +31,26 @@ struct tally_ceal_params {
     double gradient_bound; /* L; theory: 1 */
 };
 
+/* Parameters of the baselines; each uses those that its file names. */
+struct tally_baseline_params {
+    double step_size;        /* eta > 0 */
+    int64_t local_steps;     /* K gradient queries between two rounds */
+    int64_t levels;          /* s of the QSGD quantizer */
+    double server_step_size; /* of the server, times step_size */
+};
+
 union tally_algorithm_params {
     struct tally_ceal_params ceal;
+    struct tally_baseline_params baseline;
 };
 
 /* What stays the same through a job. */
 struct tally_setting {
     const union tally_algorithm_params *params;
-    uint32_t clients;  /* M */
-    size_t dim;        /* d */
-    int64_t minibatch; /* data points per gradient query */
+    uint32_t clients;       /* M */
+    size_t dim;             /* d */
+    int64_t minibatch;      /* data points per gradient query */
+    int64_t evaluate_every; /* local steps between two evaluations of the loss */
     struct tally_rng_key key;
     const struct tally_encoding *encoding;
 };
@@ -49,7 +59,8 @@ struct tally_setting {
 struct tally_round_plan {
     int64_t stage;          /* j */
     int64_t samples;        /* gradient queries per client */
-    struct tally_grid grid; /* of the uplink message */
+    struct tally_grid grid; /* of the uplink message; zero where it has none */
+    bool cut;               /* the horizon ends the round: steps are made, no message is sent */
 };
 
 /* A message as it travels: bit string and its costs. */
@@ -57,6 +68,12 @@ struct tally_message {
     struct tally_buffer payload;
     struct tally_bits bits; /* formula, payload, messages = 1, clipped */
     struct tally_grid grid;
+};
+
+/* What a client makes of a round. */
+struct tally_client_answer {
+    struct tally_message message; /* unless the round is cut */
+    double loss;                  /* if it was asked for; see client_step */
 };
 
 /* A message that came from the other side; borrowed. */
@@ -70,6 +87,7 @@ struct tally_message_view {
 /* Scratch vectors, made once and used in every round. */
 struct tally_scratch {
     double *gradient; /* double[dim] */
+    double *local;    /* double[dim]: a client's own iterate */
     float *vector;    /* float[dim] */
     int32_t *levels;  /* int32[dim] */
 };
@@ -98,13 +116,20 @@ struct tally_algorithm {
     enum tally_status (*plan)(const struct tally_setting *setting, int64_t stage,
                               struct tally_round_plan *ret_plan, struct tally_error *err);
 
-    /* Client: queries the objective at x (double[dim]) and makes its message. Errors: NOT_FINITE
-     * (the gradient diverged), NO_MEMORY. */
+    /* Whether clients move away from the common point within a round. */
+    bool moves_locally;
+
+    /* Client: makes plan->samples gradient queries from x (double[dim]) on, and its message unless
+     * the round is cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f
+     * over the round's clients and time steps: the local loss at x where all stay there, else f at
+     * its own iterates, evaluated every evaluate_every steps and at the last, linear in between.
+     * Errors: NOT_FINITE (the iterates diverged), NO_MEMORY. */
     enum tally_status (*client_step)(const struct tally_setting *setting,
                                      const struct tally_round_plan *plan,
                                      const struct tally_objective *objective, uint32_t client,
-                                     uint32_t round, const double *x, struct tally_scratch *scratch,
-                                     struct tally_message *message, struct tally_error *err);
+                                     uint32_t round, const double *x, bool evaluate,
+                                     struct tally_scratch *scratch,
+                                     struct tally_client_answer *answer, struct tally_error *err);
 
     /* Server: checks a message wholly, then adds it to sums (int64[dim]). Errors: MALFORMED; then
      * nothing was added. */
@@ -114,11 +139,12 @@ struct tally_algorithm {
                                  struct tally_scratch *scratch, int64_t *sums,
                                  struct tally_bits *ret_bits, struct tally_error *err);
 
-    /* Server: concludes a round from the sums of `received` messages. */
+    /* Server: concludes a round at x from the sums of `received` messages. */
     enum tally_status (*decide)(const struct tally_setting *setting,
                                 const struct tally_round_plan *plan, const int64_t *sums,
-                                int64_t received, uint32_t round, struct tally_scratch *scratch,
-                                struct tally_decision *decision, struct tally_error *err);
+                                int64_t received, uint32_t round, const double *x,
+                                struct tally_scratch *scratch, struct tally_decision *decision,
+                                struct tally_error *err);
 
     /* Both sides: moves x by a broadcast. Errors: MALFORMED. */
     enum tally_status (*apply)(const struct tally_setting *setting,
@@ -126,7 +152,8 @@ struct tally_algorithm {
                                struct tally_scratch *scratch, double *x, struct tally_error *err);
 };
 
-extern const struct tally_algorithm TALLY_CEAL;
+extern const struct tally_algorithm TALLY_CEAL, TALLY_MINIBATCH_SGD, TALLY_FEDAVG, TALLY_FEDPAQ,
+    TALLY_FEDCOM;
 
 /* NULL-terminated. */
 extern const struct tally_algorithm *const TALLY_ALGORITHMS[];

@@ -112,13 +112,19 @@ static enum tally_status ceal_plan(const struct tally_setting *setting, int64_t 
     return TALLY_OK;
 }
 
-static enum tally_status ceal_client_step(const struct tally_setting *setting,
-                                          const struct tally_round_plan *plan,
-                                          const struct tally_objective *objective, uint32_t client,
-                                          uint32_t round, const double *x,
-                                          struct tally_scratch *scratch,
-                                          struct tally_message *message, struct tally_error *err)
+static enum tally_status make_message(const struct tally_setting *setting,
+                                      const struct tally_round_plan *plan,
+                                      const struct tally_objective *objective, uint32_t client,
+                                      uint32_t round, const double *x,
+                                      struct tally_scratch *scratch, struct tally_message *message,
+                                      struct tally_error *err)
 {
+    /* The announced grid, not our own: logarithms may differ in the last bit between machines. */
+    if (!tally_grid_is_valid(&plan->grid)) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
+                          "step %g with %u intervals is no quantizer", plan->grid.step,
+                          plan->grid.intervals);
+    }
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
     tally_objective_local_gradient(objective, client, x, plan->samples * setting->minibatch, &rng,
@@ -135,6 +141,20 @@ static enum tally_status ceal_client_step(const struct tally_setting *setting,
         return status;
     }
     return tally_message_of_levels(setting, &plan->grid, scratch->levels, clipped, message, err);
+}
+
+static enum tally_status
+ceal_client_step(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                 const struct tally_objective *objective, uint32_t client, uint32_t round,
+                 const double *x, bool evaluate, struct tally_scratch *scratch,
+                 struct tally_client_answer *answer, struct tally_error *err)
+{
+    if (evaluate) {
+        answer->loss = tally_objective_local_loss(objective, client, x);
+    }
+    return plan->cut ? TALLY_OK
+                     : make_message(setting, plan, objective, client, round, x, scratch,
+                                    &answer->message, err);
 }
 
 static enum tally_status ceal_receive(const struct tally_setting *setting,
@@ -160,10 +180,11 @@ static enum tally_status ceal_receive(const struct tally_setting *setting,
 
 static enum tally_status ceal_decide(const struct tally_setting *setting,
                                      const struct tally_round_plan *plan, const int64_t *sums,
-                                     int64_t received, uint32_t round,
+                                     int64_t received, uint32_t round, const double *x,
                                      struct tally_scratch *scratch, struct tally_decision *decision,
                                      struct tally_error *err)
 {
+    (void)x;
     struct tally_ceal_stage sequences = stage_of(setting, plan->stage);
     const double scale = plan->grid.step / (double)received;
     double square = 0;

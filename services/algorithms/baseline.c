@@ -1,0 +1,374 @@
+#include "services/algorithms/baseline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/fixed_point.h"
+#include "codec/float32.h"
+#include "codec/qsgd.h"
+
+#define PARAM(member) offsetof(struct tally_baseline_params, member)
+
+const struct tally_field TALLY_BASELINE_FIELDS[4] = {
+    {.name = "step_size",
+     .kind = TALLY_FIELD_REAL,
+     .offset = PARAM(step_size),
+     .required = true,
+     .min = 0,
+     .min_exclusive = true,
+     .max = 1e9,
+     .doc = "step size eta"},
+    {.name = "local_steps",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = PARAM(local_steps),
+     .required = true,
+     .min = 1,
+     .max = INT32_MAX,
+     .doc = "gradient queries K between two rounds"},
+    {.name = "levels",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = PARAM(levels),
+     .required = true,
+     .min = 1,
+     .max = TALLY_QSGD_MAX_LEVELS,
+     .doc = "levels s of the QSGD quantizer"},
+    {.name = "server_step_size",
+     .kind = TALLY_FIELD_REAL,
+     .offset = PARAM(server_step_size),
+     .min = 0,
+     .min_exclusive = true,
+     .max = 1e9,
+     .doc = "step size of the server, times step_size"},
+};
+
+union tally_algorithm_params tally_baseline_defaults(void)
+{
+    return (union tally_algorithm_params){.baseline = {.server_step_size = 1}};
+}
+
+int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
+{
+    (void)params;
+    return 0; /* there are no stages */
+}
+
+enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
+                                      struct tally_round_plan *ret_plan, struct tally_error *err)
+{
+    (void)err;
+    *ret_plan =
+        (struct tally_round_plan){.stage = stage, .samples = setting->params->baseline.local_steps};
+    return TALLY_OK;
+}
+
+/* f along a walk: points are collected and evaluated together, linear in between. */
+
+/* As many points at once as make a matrix product worth while, and no more memory than this. */
+enum { MAX_BATCH_VALUES = 1 << 22, MAX_BATCH = 512 };
+
+struct path {
+    const struct tally_objective *objective;
+    size_t dim, capacity, n;
+    double *points; /* double[capacity][dim] */
+    double *losses; /* double[capacity] */
+    int64_t *steps; /* int64[capacity]: the step that each point belongs to */
+    int64_t last_step;
+    double last_loss;
+    double sum; /* of f over the steps up to last_step */
+};
+
+static void path_fini(struct path *path)
+{
+    free(path->points);
+    free(path->losses);
+    free(path->steps);
+}
+
+static bool path_init(struct path *path, const struct tally_objective *objective, int64_t n_points)
+{
+    size_t capacity = MAX_BATCH_VALUES / objective->dim;
+    capacity = capacity < MAX_BATCH ? capacity : MAX_BATCH;
+    capacity = capacity < (size_t)n_points ? capacity : (size_t)n_points;
+    capacity = capacity > 0 ? capacity : 1;
+    *path = (struct path){
+        .objective = objective,
+        .dim = objective->dim,
+        .capacity = capacity,
+        .points = malloc(capacity * objective->dim * sizeof *path->points),
+        .losses = malloc(capacity * sizeof *path->losses),
+        .steps = malloc(capacity * sizeof *path->steps),
+        .last_step = -1,
+    };
+    return path->points != NULL && path->losses != NULL && path->steps != NULL;
+}
+
+/* Adds steps last_step + 1 .. step, of which the last one has this loss. */
+static void path_extend(struct path *path, int64_t step, double loss)
+{
+    const int64_t gap = step - path->last_step;
+    for (int64_t i = 1; i < gap && path->last_step >= 0; i++) {
+        const double share = (double)i / (double)gap;
+        path->sum += path->last_loss + share * (loss - path->last_loss);
+    }
+    path->sum += loss;
+    path->last_step = step;
+    path->last_loss = loss;
+}
+
+static void path_flush(struct path *path)
+{
+    if (path->n > 0) {
+        tally_objective_losses(path->objective, path->points, path->n, path->losses);
+    }
+    for (size_t i = 0; i < path->n; i++) {
+        path_extend(path, path->steps[i], path->losses[i]);
+    }
+    path->n = 0;
+}
+
+static void path_add(struct path *path, int64_t step, const double *x)
+{
+    memcpy(path->points + path->n * path->dim, x, path->dim * sizeof *x);
+    path->steps[path->n++] = step;
+    if (path->n == path->capacity) {
+        path_flush(path);
+    }
+}
+
+static bool is_finite_vector(const double *x, size_t dim)
+{
+    for (size_t i = 0; i < dim; i++) {
+        if (!isfinite(x[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum tally_status diverged(const struct tally_setting *setting, uint32_t client,
+                                  struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                      "the steps of client %u diverged; step_size %g is too large", client,
+                      setting->params->baseline.step_size);
+}
+
+enum tally_status tally_baseline_walk(const struct tally_setting *setting,
+                                      const struct tally_round_plan *plan,
+                                      const struct tally_objective *objective, uint32_t client,
+                                      uint32_t round, const double *x, bool evaluate,
+                                      struct tally_scratch *scratch, double *ret_loss,
+                                      struct tally_error *err)
+{
+    const size_t dim = setting->dim;
+    const double step_size = setting->params->baseline.step_size;
+    const int64_t every = setting->evaluate_every;
+    struct path path = {0};
+    if (evaluate && !path_init(&path, objective, plan->samples / every + 2)) {
+        path_fini(&path);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu", dim);
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
+    memcpy(scratch->local, x, dim * sizeof *x);
+    for (int64_t step = 0; step < plan->samples; step++) {
+        if (evaluate && (step % every == 0 || step == plan->samples - 1)) {
+            path_add(&path, step, scratch->local);
+        }
+        tally_objective_local_gradient(objective, client, scratch->local, setting->minibatch, &rng,
+                                       scratch->gradient);
+        for (size_t i = 0; i < dim; i++) {
+            scratch->local[i] -= step_size * scratch->gradient[i];
+        }
+    }
+    if (evaluate) {
+        path_flush(&path);
+        *ret_loss = path.sum / (double)plan->samples;
+    }
+    path_fini(&path);
+    if (!is_finite_vector(scratch->local, dim) || (evaluate && !isfinite(*ret_loss))) {
+        return diverged(setting, client, err);
+    }
+    return TALLY_OK;
+}
+
+void tally_baseline_difference(const struct tally_setting *setting, const double *x, double scale,
+                               struct tally_scratch *scratch)
+{
+    for (size_t i = 0; i < setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * (scratch->local[i] - x[i]));
+    }
+}
+
+/* Makes room for a message of n bits that costs the same by formula. */
+static enum tally_status open_message(struct tally_message *message, uint64_t n_bits,
+                                      struct tally_error *err)
+{
+    const size_t n_bytes = (size_t)((n_bits + 7) / 8);
+    message->payload.size = 0;
+    enum tally_status status = tally_buffer_reserve(&message->payload, n_bytes);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a message of %zu bytes", n_bytes);
+    }
+    message->payload.size = n_bytes;
+    message->grid = (struct tally_grid){0};
+    message->bits =
+        (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
+    return TALLY_OK;
+}
+
+static enum tally_status write_float32(const struct tally_setting *setting,
+                                       struct tally_scratch *scratch, struct tally_message *message,
+                                       struct tally_error *err)
+{
+    uint64_t n_bits;
+    enum tally_status status = open_message(message, 32 * (uint64_t)setting->dim, err);
+    return status != TALLY_OK
+               ? status
+               : tally_float32_encode(scratch->vector, setting->dim, message->payload.data,
+                                      message->payload.size, &n_bits, err);
+}
+
+/* Whether the server can add it up; false for NaN. */
+static bool is_summable(const struct tally_setting *setting, float value)
+{
+    return fabs((double)value) <= tally_fixed_point_bound(setting->clients);
+}
+
+enum tally_status tally_baseline_send_float32(const struct tally_setting *setting, uint32_t client,
+                                              struct tally_scratch *scratch,
+                                              struct tally_message *message,
+                                              struct tally_error *err)
+{
+    for (size_t i = 0; i < setting->dim; i++) {
+        if (!is_summable(setting, scratch->vector[i])) {
+            return diverged(setting, client, err);
+        }
+    }
+    return write_float32(setting, scratch, message, err);
+}
+
+static uint32_t qsgd_levels(const struct tally_setting *setting)
+{
+    return (uint32_t)setting->params->baseline.levels;
+}
+
+enum tally_status tally_baseline_send_qsgd(const struct tally_setting *setting, uint32_t client,
+                                           uint32_t round, struct tally_scratch *scratch,
+                                           struct tally_message *message, struct tally_error *err)
+{
+    struct tally_rng rng;
+    struct tally_qsgd qsgd;
+    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_UPLINK);
+    enum tally_status status = tally_qsgd_quantize(
+        qsgd_levels(setting), scratch->vector, setting->dim, &rng, &qsgd, scratch->levels, NULL);
+    if (status == TALLY_NOT_FINITE || !is_summable(setting, qsgd.norm)) {
+        return diverged(setting, client, err);
+    }
+    if (status == TALLY_OK) {
+        status = open_message(message, tally_qsgd_bits(qsgd.levels, setting->dim), err);
+    }
+    return status != TALLY_OK ? status
+                              : tally_qsgd_encode(&qsgd, scratch->levels, setting->dim,
+                                                  message->payload.data, message->payload.size);
+}
+
+static enum tally_status check_bound(const struct tally_setting *setting, float value,
+                                     const char *name, struct tally_error *err)
+{
+    const double bound = tally_fixed_point_bound(setting->clients);
+    return is_summable(setting, value)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,
+                            (double)value, bound, bound);
+}
+
+enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
+                                                 const struct tally_round_plan *plan,
+                                                 const struct tally_message_view *message,
+                                                 struct tally_scratch *scratch, int64_t *sums,
+                                                 struct tally_bits *ret_bits,
+                                                 struct tally_error *err)
+{
+    (void)plan;
+    enum tally_status status =
+        tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
+                             setting->dim, scratch->vector, err);
+    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+        status = check_bound(setting, scratch->vector[i], "value", err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        sums[i] += tally_fixed_point_of((double)scratch->vector[i]);
+    }
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *setting,
+                                              const struct tally_round_plan *plan,
+                                              const struct tally_message_view *message,
+                                              struct tally_scratch *scratch, int64_t *sums,
+                                              struct tally_bits *ret_bits, struct tally_error *err)
+{
+    (void)plan;
+    struct tally_qsgd qsgd;
+    enum tally_status status =
+        tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
+                          qsgd_levels(setting), setting->dim, &qsgd, scratch->levels, err);
+    if (status == TALLY_OK) {
+        status = check_bound(setting, qsgd.norm, "norm", err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double scale = (double)qsgd.norm / (double)qsgd.levels;
+    for (size_t i = 0; i < setting->dim; i++) {
+        sums[i] += tally_fixed_point_of(scale * scratch->levels[i]);
+    }
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+enum tally_status tally_baseline_decide(const struct tally_setting *setting,
+                                        const struct tally_round_plan *plan, const int64_t *sums,
+                                        int64_t received, double scale, const double *x,
+                                        struct tally_scratch *scratch,
+                                        struct tally_decision *decision, struct tally_error *err)
+{
+    double square = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        const double mean = tally_fixed_point_value(sums[i]) / (double)received;
+        square += mean * mean;
+        scratch->vector[i] = (float)(x[i] + scale * mean);
+    }
+    decision->norm = sqrt(square);
+    decision->passed = true;
+    decision->next_stage = plan->stage;
+    enum tally_status status = write_float32(setting, scratch, &decision->broadcast, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "the new point");
+    }
+    return status;
+}
+
+enum tally_status tally_baseline_apply(const struct tally_setting *setting,
+                                       const struct tally_message_view *broadcast,
+                                       struct tally_scratch *scratch, double *x,
+                                       struct tally_error *err)
+{
+    enum tally_status status =
+        tally_float32_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
+                             setting->dim, scratch->vector, err);
+    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+        x[i] = (double)scratch->vector[i];
+    }
+    return status;
+}

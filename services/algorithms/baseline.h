@@ -1,0 +1,72 @@
+/* baseline: what Minibatch-SGD, FedAvg, FedPAQ and FedCOM share: local steps, real-valued sums, and
+ * a float32 broadcast of the new point.
+ *
+ *     between rounds   K gradient queries, at the common point or along a client's own iterates
+ *     server           x <- x + mean of the clients' (dequantized) steps
+ *     downlink         x as float32; every client and the server go on from the rounded values
+ *
+ * The server adds in fixed point (codec/fixed_point.h), so its sums do not depend on the order. */
+#ifndef TALLY_SERVICES_ALGORITHMS_BASELINE_H
+#define TALLY_SERVICES_ALGORITHMS_BASELINE_H
+
+#include "services/algorithms/algorithm.h"
+
+/* The fields of a tally_baseline_params, for the tables of the algorithms. */
+extern const struct tally_field TALLY_BASELINE_FIELDS[4]; /* step_size, local_steps, levels,
+                                                             server_step_size */
+union tally_algorithm_params tally_baseline_defaults(void);
+int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
+enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
+                                      struct tally_round_plan *ret_plan, struct tally_error *err);
+
+/* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
+ * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status tally_baseline_walk(const struct tally_setting *setting,
+                                      const struct tally_round_plan *plan,
+                                      const struct tally_objective *objective, uint32_t client,
+                                      uint32_t round, const double *x, bool evaluate,
+                                      struct tally_scratch *scratch, double *ret_loss,
+                                      struct tally_error *err);
+
+/* scratch->vector <- scale * (scratch->local - x), as float32. */
+void tally_baseline_difference(const struct tally_setting *setting, const double *x, double scale,
+                               struct tally_scratch *scratch);
+
+/* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels.
+ * Errors: NOT_FINITE (also of numbers above what the server can add up, codec/fixed_point.h: a walk
+ * that diverges meets that bound first), NO_MEMORY. */
+enum tally_status tally_baseline_send_float32(const struct tally_setting *setting, uint32_t client,
+                                              struct tally_scratch *scratch,
+                                              struct tally_message *message,
+                                              struct tally_error *err);
+enum tally_status tally_baseline_send_qsgd(const struct tally_setting *setting, uint32_t client,
+                                           uint32_t round, struct tally_scratch *scratch,
+                                           struct tally_message *message, struct tally_error *err);
+
+/* The `receive` slots for the two kinds of message. */
+enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
+                                                 const struct tally_round_plan *plan,
+                                                 const struct tally_message_view *message,
+                                                 struct tally_scratch *scratch, int64_t *sums,
+                                                 struct tally_bits *ret_bits,
+                                                 struct tally_error *err);
+enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *setting,
+                                              const struct tally_round_plan *plan,
+                                              const struct tally_message_view *message,
+                                              struct tally_scratch *scratch, int64_t *sums,
+                                              struct tally_bits *ret_bits, struct tally_error *err);
+
+/* Broadcasts float32(x + scale * sums / received). Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status tally_baseline_decide(const struct tally_setting *setting,
+                                        const struct tally_round_plan *plan, const int64_t *sums,
+                                        int64_t received, double scale, const double *x,
+                                        struct tally_scratch *scratch,
+                                        struct tally_decision *decision, struct tally_error *err);
+
+/* The `apply` slot: x is what was broadcast. */
+enum tally_status tally_baseline_apply(const struct tally_setting *setting,
+                                       const struct tally_message_view *broadcast,
+                                       struct tally_scratch *scratch, double *x,
+                                       struct tally_error *err);
+
+#endif
