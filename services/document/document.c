@@ -83,9 +83,8 @@ static enum tally_status read_data(const struct tally_json *objective, struct ta
     }
     status = get_type(object, TALLY_DATA_NAMES, &data->type, err);
     if (status == TALLY_OK) {
-        status = tally_json_read_fields(object, TALLY_SYNTHETIC_LINEAR_FIELDS,
-                                        TALLY_N_SYNTHETIC_LINEAR_FIELDS, others,
-                                        &data->synthetic_linear, err);
+        const struct tally_data_kind *kind = &TALLY_DATA_KINDS[data->type];
+        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, data, err);
     }
     if (status != TALLY_OK) {
         tally_error_in_field(err, "data");
@@ -102,9 +101,10 @@ static enum tally_status read_objective(const struct tally_json *document,
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_json_read_fields(object, NULL, 0, others, NULL, err);
+    status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
-        status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
+        const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, spec, err);
     }
     if (status == TALLY_OK) {
         status = read_data(object, &spec->data, err);
@@ -213,10 +213,11 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
 
 static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 {
-    struct tally_json *object = typed(TALLY_OBJECTIVE_NAMES[spec->type], NULL, 0, NULL);
+    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+    const struct tally_data_kind *data_kind = &TALLY_DATA_KINDS[spec->data.type];
+    struct tally_json *object = typed(kind->name, kind->fields, kind->n_fields, spec);
     struct tally_json *data =
-        typed(TALLY_DATA_NAMES[spec->data.type], TALLY_SYNTHETIC_LINEAR_FIELDS,
-              TALLY_N_SYNTHETIC_LINEAR_FIELDS, &spec->data.synthetic_linear);
+        typed(data_kind->name, data_kind->fields, data_kind->n_fields, &spec->data);
     if (object == NULL || !tally_json_set(object, "data", data)) {
         tally_json_free(object);
         return NULL;

@@ -174,7 +174,8 @@ static void open_round(struct tally_job *job, struct tally_job_outcome *outcome)
         return;
     }
     if (job->open.plan.samples > left) {
-        job->open.plan.samples = 0;
+        job->open.plan.samples = left;
+        job->open.plan.cut = true;
         if (progress->has_loss) {
             cut_at_horizon(job, outcome);
         }
@@ -232,15 +233,15 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
 {
     struct tally_error why = TALLY_ERROR_INIT;
     take_losses(job);
-    if (job->open.plan.samples == 0) {
+    if (job->open.plan.cut) {
         cut_at_horizon(job, outcome);
         return;
     }
     job->decision.passed = false;
     job->decision.norm = 0;
-    enum tally_status status =
-        job->algorithm->decide(&job->setting, &job->open.plan, job->sums, job->open.received,
-                               (uint32_t)job->open.round, &job->scratch, &job->decision, &why);
+    enum tally_status status = job->algorithm->decide(&job->setting, &job->open.plan, job->sums,
+                                                      job->open.received, (uint32_t)job->open.round,
+                                                      job->x, &job->scratch, &job->decision, &why);
     struct tally_round_record record = {.iterate = job->open.iterate,
                                         .stage = job->open.plan.stage,
                                         .samples = job->open.plan.samples,
@@ -335,7 +336,7 @@ static enum tally_status check_telemetry(const struct tally_job *job,
 static enum tally_status take_message(struct tally_job *job, const struct tally_job_update *update,
                                       struct tally_bits *ret_bits, struct tally_error *err)
 {
-    if (job->open.plan.samples == 0) {
+    if (job->open.plan.cut) {
         if (update->n_payload != 0 || update->payload_bits != 0 || update->clipped != 0) {
             return tally_fail(err, TALLY_MALFORMED, "payload",
                               "round %lld takes no gradient message", (long long)update->round);
@@ -357,32 +358,36 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     uint64_t digest = digest_of(update);
-    struct tally_job_outcome *outcome = ret_outcome;
-    *outcome = (struct tally_job_outcome){0};
-    enum tally_status status = admit(job, update, digest, outcome, err);
-    if (status != TALLY_OK || outcome->duplicate) {
+    struct tally_job_outcome outcome = {0};
+    enum tally_status status = admit(job, update, digest, &outcome, err);
+    if (status != TALLY_OK) {
         return status;
+    }
+    if (outcome.duplicate) {
+        *ret_outcome = outcome;
+        return TALLY_OK;
     }
     status = check_telemetry(job, update, err);
     if (status == TALLY_OK) {
-        status = take_message(job, update, &outcome->bits, err);
+        status = take_message(job, update, &outcome.bits, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
     job->clients[update->client] = (struct client){.round = update->round,
                                                    .digest = digest,
-                                                   .formula_bits = outcome->bits.formula_bits,
-                                                   .payload_bits = outcome->bits.payload_bits,
+                                                   .formula_bits = outcome.bits.formula_bits,
+                                                   .payload_bits = outcome.bits.payload_bits,
                                                    .loss = update->loss};
-    tally_bits_add(&job->received_bits, &outcome->bits);
+    tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
-    job->telemetry_bits += job->open.plan.samples != 0 ? CLIPPED_BITS : 0;
+    job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
     job->open.received++;
     check_invariants(job);
     if (job->open.received == job->spec.clients) {
-        close_round(job, outcome);
+        close_round(job, &outcome);
     }
+    *ret_outcome = outcome;
     return TALLY_OK;
 }
 

@@ -99,8 +99,8 @@ const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
 struct tally_job_round {
     int64_t round;
     int64_t iterate;
-    struct tally_round_plan plan; /* samples 0: no gradient message, only what evaluate asks */
-    bool evaluate;                /* clients report their local loss */
+    struct tally_round_plan plan; /* cut: no gradient message, only what evaluate asks */
+    bool evaluate;                /* clients report a loss, see algorithm.h */
     int64_t received;             /* clients that have answered */
 };
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);

@@ -30,8 +30,17 @@ static enum tally_status follow(const struct tally_job *job, struct tally_replic
     return status;
 }
 
+static void show_message(const struct tally_local_observer *observer, const struct tally_job *job,
+                         bool is_uplink, const struct tally_message_view *message)
+{
+    if (observer->on_message != NULL) {
+        observer->on_message(observer->context, job, is_uplink, message);
+    }
+}
+
 /* One round: every client computes and sends. */
 static enum tally_status run_round(struct tally_job *job, struct tally_replica *replica,
+                                   const struct tally_local_observer *observer,
                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     const struct tally_job_round round = *tally_job_open_round(job);
@@ -44,17 +53,42 @@ static enum tally_status run_round(struct tally_job *job, struct tally_replica *
         if (status == TALLY_OK) {
             status = tally_job_receive(job, &update, ret_outcome, err);
         }
+        if (status == TALLY_OK && !round.plan.cut) {
+            const struct tally_message_view view = {.payload = update.payload,
+                                                    .n_payload = update.n_payload,
+                                                    .payload_bits = update.payload_bits,
+                                                    .grid = round.plan.grid};
+            show_message(observer, job, true, &view);
+        }
     }
     return status;
 }
 
+/* Shows what a round led to; false if the host wants no more. */
+static bool show_outcome(const struct tally_local_observer *observer, const struct tally_job *job,
+                         const struct tally_job_outcome *outcome)
+{
+    for (int i = 0; i < outcome->n_records; i++) {
+        const struct tally_round_record *record = &outcome->records[i];
+        if (record->passed) {
+            struct tally_message_view view =
+                tally_message_view(tally_job_broadcast(job, record->iterate + 1));
+            show_message(observer, job, false, &view);
+        }
+        if (observer->on_round != NULL && !observer->on_round(observer->context, job, record)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum tally_status run_rounds(struct tally_job *job, struct tally_replica *replica,
-                                    tally_local_round_fn *each, void *context,
+                                    const struct tally_local_observer *observer,
                                     struct tally_error *err)
 {
     while (tally_job_status(job) == TALLY_JOB_RUNNING) {
         struct tally_job_outcome outcome = {0};
-        enum tally_status status = run_round(job, replica, &outcome, err);
+        enum tally_status status = run_round(job, replica, observer, &outcome, err);
         if (status == TALLY_NOT_FINITE) {
             /* As in the service, where a worker that reports this fails the job. */
             tally_job_fail(job, err != NULL ? err->message : "the iterates diverged", NULL);
@@ -64,33 +98,22 @@ static enum tally_status run_rounds(struct tally_job *job, struct tally_replica 
         if (status != TALLY_OK) {
             return status;
         }
-        for (int i = 0; each != NULL && i < outcome.n_records; i++) {
-            if (!each(context, job, &outcome.records[i])) {
-                return tally_fail(err, TALLY_CANCELLED, NULL, "stopped at time step %lld",
-                                  (long long)tally_job_progress(job)->time_step);
-            }
+        if (!show_outcome(observer, job, &outcome)) {
+            return tally_fail(err, TALLY_CANCELLED, NULL, "stopped at time step %lld",
+                              (long long)tally_job_progress(job)->time_step);
         }
     }
     return TALLY_OK;
 }
 
-enum tally_status tally_local_run(const struct tally_job_spec *spec, tally_local_round_fn *each,
-                                  void *context, struct tally_job **ret_job,
-                                  struct tally_error *err)
+enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective, double f_star,
+                                     const struct tally_local_observer *observer,
+                                     struct tally_job **ret_job, struct tally_error *err)
 {
-    struct tally_objective *objective = NULL;
     struct tally_replica *replica = NULL;
     struct tally_job *job = NULL;
-    double f_star;
-    enum tally_status status =
-        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                            tally_job_spec_setting(spec).key, &objective, err);
-    if (status == TALLY_OK) {
-        status = tally_local_reference(spec, objective, &f_star, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_replica_new(spec, objective, &replica, err);
-    }
+    enum tally_status status = tally_replica_new(spec, objective, &replica, err);
     if (status == TALLY_OK) {
         status = tally_job_new(spec, &job, err);
     }
@@ -98,7 +121,7 @@ enum tally_status tally_local_run(const struct tally_job_spec *spec, tally_local
         status = tally_job_start(job, f_star, err);
     }
     if (status == TALLY_OK) {
-        status = run_rounds(job, replica, each, context, err);
+        status = run_rounds(job, replica, observer, err);
     }
     if (status == TALLY_OK) {
         *ret_job = job;
@@ -106,6 +129,25 @@ enum tally_status tally_local_run(const struct tally_job_spec *spec, tally_local
     }
     tally_job_free(job);
     tally_replica_free(replica);
+    return status;
+}
+
+enum tally_status tally_local_run(const struct tally_job_spec *spec, const char *data_dir,
+                                  tally_local_round_fn *each, void *context,
+                                  struct tally_job **ret_job, struct tally_error *err)
+{
+    const struct tally_local_observer observer = {.context = context, .on_round = each};
+    struct tally_objective *objective = NULL;
+    double f_star;
+    enum tally_status status =
+        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                            tally_job_spec_setting(spec).key, data_dir, &objective, err);
+    if (status == TALLY_OK) {
+        status = tally_local_reference(spec, objective, &f_star, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_local_run_on(spec, objective, f_star, &observer, ret_job, err);
+    }
     tally_objective_free(objective);
     return status;
 }

@@ -11,9 +11,26 @@ typedef bool tally_local_round_fn(void *context, const struct tally_job *job,
 /* Runs a valid spec to its end. On success *ret_job is completed or failed and the caller's to
  * free. `each` may be NULL. Errors: NO_MEMORY, FAILED_PRECONDITION (f(x*) cannot be solved),
  * CANCELLED. */
-enum tally_status tally_local_run(const struct tally_job_spec *spec, tally_local_round_fn *each,
-                                  void *context, struct tally_job **ret_job,
-                                  struct tally_error *err);
+enum tally_status tally_local_run(const struct tally_job_spec *spec, const char *data_dir,
+                                  tally_local_round_fn *each, void *context,
+                                  struct tally_job **ret_job, struct tally_error *err);
+
+/* What a run shows its host; slots may be NULL. */
+struct tally_local_observer {
+    void *context;
+    tally_local_round_fn *on_round;
+    /* Every message the engine has taken or made, as it travelled: what a client sent, or a
+     * broadcast, which counts once. Borrowed for the call. */
+    void (*on_message)(void *context, const struct tally_job *job, bool is_uplink,
+                       const struct tally_message_view *message);
+};
+
+/* The same on data that are there already: the objective of the spec, borrowed, and its f(x*).
+ * A job that diverged is failed, which is no error. Errors: NO_MEMORY, CANCELLED. */
+enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective, double f_star,
+                                     const struct tally_local_observer *observer,
+                                     struct tally_job **ret_job, struct tally_error *err);
 
 /* f(x*) as the spec's reference says. Errors: as tally_objective_minimum(). */
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,

@@ -14,7 +14,7 @@ struct tally_replica {
     double *x;    /* double[dim] */
     double *next; /* double[dim]: where a broadcast is applied before it is taken */
     struct tally_scratch scratch;
-    struct tally_message message;
+    struct tally_client_answer answer;
 };
 
 void tally_replica_free(struct tally_replica *replica)
@@ -23,7 +23,7 @@ void tally_replica_free(struct tally_replica *replica)
         free(replica->x);
         free(replica->next);
         tally_scratch_fini(&replica->scratch);
-        tally_message_fini(&replica->message);
+        tally_message_fini(&replica->answer.message);
         free(replica);
     }
 }
@@ -98,24 +98,6 @@ enum tally_status tally_replica_load(struct tally_replica *replica, int64_t iter
     return TALLY_OK;
 }
 
-/* The plan that both sides derive must be the one that the server announced. */
-static enum tally_status check_plan(const struct tally_replica *replica,
-                                    const struct tally_job_round *round, struct tally_error *err)
-{
-    struct tally_round_plan plan;
-    enum tally_status status =
-        replica->algorithm->plan(&replica->setting, round->plan.stage, &plan, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    bool same = plan.samples == round->plan.samples && plan.grid.step == round->plan.grid.step &&
-                plan.grid.intervals == round->plan.grid.intervals;
-    return same ? TALLY_OK
-                : tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
-                             "the round's samples or quantizer do not follow from its stage %lld",
-                             (long long)round->plan.stage);
-}
-
 enum tally_status tally_replica_compute(struct tally_replica *replica,
                                         const struct tally_job_round *round, uint32_t client,
                                         struct tally_job_update *ret_update,
@@ -125,27 +107,28 @@ enum tally_status tally_replica_compute(struct tally_replica *replica,
         return tally_fail(err, TALLY_OUT_OF_RANGE, "clients", "client %u outside [0, %u]", client,
                           replica->setting.clients - 1);
     }
+    if (round->plan.samples < 1 || round->plan.samples > replica->spec.horizon) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [1, %lld]",
+                          (long long)round->plan.samples, (long long)replica->spec.horizon);
+    }
+    enum tally_status status = replica->algorithm->client_step(
+        &replica->setting, &round->plan, replica->objective, client, (uint32_t)round->round,
+        replica->x, round->evaluate, &replica->scratch, &replica->answer, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     struct tally_job_update update = {.round = round->round, .client = client};
     struct tally_bits bits = {0};
-    if (round->plan.samples > 0) {
-        enum tally_status status = check_plan(replica, round, err);
-        if (status == TALLY_OK) {
-            status = replica->algorithm->client_step(
-                &replica->setting, &round->plan, replica->objective, client, (uint32_t)round->round,
-                replica->x, &replica->scratch, &replica->message, err);
-        }
-        if (status != TALLY_OK) {
-            return status;
-        }
-        bits = replica->message.bits;
-        update.payload = replica->message.payload.data;
-        update.n_payload = replica->message.payload.size;
+    if (!round->plan.cut) {
+        bits = replica->answer.message.bits;
+        update.payload = replica->answer.message.payload.data;
+        update.n_payload = replica->answer.message.payload.size;
         update.payload_bits = bits.payload_bits;
         update.clipped = (uint32_t)bits.clipped;
     }
     if (round->evaluate) {
         update.has_loss = true;
-        update.loss = tally_objective_local_loss(replica->objective, client, replica->x);
+        update.loss = replica->answer.loss;
     }
     *ret_update = update;
     *ret_bits = bits;

@@ -34,8 +34,8 @@ enum tally_status tally_replica_load(struct tally_replica *replica, int64_t iter
                                      const uint8_t *snapshot, size_t n, struct tally_error *err);
 
 /* What one client sends for a round; the message's payload is the replica's until the next call.
- * Errors: NOT_FINITE (the iterates diverged), OUT_OF_RANGE (client, or a grid that does not fit the
- * round's stage), NO_MEMORY. */
+ * Errors: NOT_FINITE (the iterates diverged), OUT_OF_RANGE (client, samples, or no
+ * grid), NO_MEMORY. */
 enum tally_status tally_replica_compute(struct tally_replica *replica,
                                         const struct tally_job_round *round, uint32_t client,
                                         struct tally_job_update *ret_update,

@@ -30,6 +30,14 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min = 1,
      .max = 1000000,
      .doc = "data points per gradient query"},
+    {.name = "evaluate_every",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(evaluate_every),
+     .min = 1,
+     .max = INT32_MAX,
+     .doc =
+         "local steps between two evaluations of the loss, which is linear in between; it counts "
+         "only for algorithms whose clients move between rounds"},
     {.name = "seed",
      .kind = TALLY_FIELD_INTEGER,
      .offset = JOB(seed),
@@ -97,6 +105,7 @@ struct tally_job_spec tally_job_spec_default(void)
     return (struct tally_job_spec){
         .objective = tally_objective_spec_default(),
         .minibatch = 1,
+        .evaluate_every = 1,
         .initial_point = {.type = TALLY_INITIAL_ZEROS, .radius = 1},
         .reference = {.type = TALLY_REFERENCE_SOLVE},
         .round_deadline_ms = 30000,
@@ -115,6 +124,7 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .clients = (uint32_t)spec->clients,
         .dim = tally_objective_spec_dim(&spec->objective),
         .minibatch = spec->minibatch,
+        .evaluate_every = spec->evaluate_every,
         .key = tally_rng_key((uint64_t)spec->seed, (uint32_t)spec->run),
         .encoding = TALLY_ENCODINGS[spec->encoding],
     };

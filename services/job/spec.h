@@ -30,9 +30,10 @@ struct tally_job_spec {
     int algorithm; /* index into TALLY_ALGORITHMS */
     union tally_algorithm_params params;
     struct tally_objective_spec objective;
-    int64_t clients;   /* M */
-    int64_t horizon;   /* T, gradient queries per client */
-    int64_t minibatch; /* data points per query */
+    int64_t clients;        /* M */
+    int64_t horizon;        /* T, gradient queries per client */
+    int64_t minibatch;      /* data points per query */
+    int64_t evaluate_every; /* local steps between two evaluations of the loss */
     int64_t seed;
     int64_t run;  /* replication; 0 in the service */
     int encoding; /* index into TALLY_ENCODINGS */
