@@ -122,6 +122,11 @@ bool tally_json_append_real(struct tally_json *array, double value)
     return tally_json_append(array, real_or_null(value));
 }
 
+bool tally_json_append_integer(struct tally_json *array, int64_t value)
+{
+    return tally_json_append(array, outer(json_integer(value)));
+}
+
 /* jansson's iterators take a plain json_t * even to read. */
 static json_t *readable(const struct tally_json *value)
 {

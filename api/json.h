@@ -39,6 +39,7 @@ bool tally_json_set_text(struct tally_json *object, const char *key, const char 
 bool tally_json_set_null(struct tally_json *object, const char *key);
 bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);
+bool tally_json_append_integer(struct tally_json *array, int64_t value);
 /* Sets in `object` all members of `other` that it lacks. */
 bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other);
 

@@ -139,6 +139,7 @@ static bool write_task(pb_ostream_t *stream, const pb_field_t *field, void *cons
                          .quantizer_step = task->quantizer_step,
                          .quantizer_intervals = task->quantizer_intervals,
                          .evaluate = task->evaluate,
+                         .cut = task->cut,
                          .deadline_ms = task->deadline_ms,
                          .x_checksum = task->x_checksum,
                          .clients = with(write_clients, task),
@@ -603,6 +604,7 @@ static enum tally_status take_task(struct tally_task *task, struct tally_bytes v
         task->quantizer_step = raw.quantizer_step;
         task->quantizer_intervals = raw.quantizer_intervals;
         task->evaluate = raw.evaluate;
+        task->cut = raw.cut;
         task->deadline_ms = raw.deadline_ms;
         task->x_checksum = raw.x_checksum;
     }

@@ -80,6 +80,7 @@ struct tally_task {
     uint32_t quantizer_intervals;
     char encoding[TALLY_ENCODING_NAME_CAPACITY];
     bool evaluate;
+    bool cut;
     uint32_t deadline_ms;
     uint64_t x_checksum;
     uint32_t *clients; /* heap when decoded */
