@@ -113,7 +113,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "no file descriptor for the loop");
     }
     if (status == TALLY_OK) {
-        status = preparer_new(coordinator->wake_fd, &coordinator->preparer, err);
+        status = preparer_new(coordinator->wake_fd, config->data_dir, &coordinator->preparer, err);
     }
     if (status == TALLY_OK) {
         status = load_jobs(coordinator, err);

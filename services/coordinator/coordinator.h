@@ -27,6 +27,7 @@ struct tally_coordinator_config {
     struct tally_store *store;  /* taken */
     const char *admin_token;    /* NULL = none needed; borrowed */
     const char *worker_token;   /* likewise */
+    const char *data_dir;       /* where the files of job documents are, for f(x*); borrowed */
     int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
     int64_t max_jobs;           /* queued, running and paused at once */
 };

@@ -20,6 +20,9 @@ enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR:PORT", "127.0.0.1:8080", "where to serve HTTP; port 0 takes a free one", NULL},
     {"store", "URI", "sqlite:tally.db", "sqlite:PATH or memory:", NULL},
+    {"data-dir", "DIR", "data",
+     "where the files of job documents are; needed only to solve f(x*) of jobs that have some",
+     NULL},
     {"power-loss-safe", NULL, NULL,
      "acknowledge an update only when it has reached the medium; without it, it survives kill -9 "
      "but not a power cut",
@@ -119,6 +122,7 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status != TALLY_OK) {
         return status;
     }
+    settings->coordinator.data_dir = tally_options_text(options, "data-dir");
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
     const bool has_tokens =

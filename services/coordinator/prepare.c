@@ -27,6 +27,7 @@ struct preparer {
     bool stopping;
     bool solving; /* the thread is inside solve() */
     int wake_fd;
+    const char *data_dir;
 };
 
 static void push(struct queue *queue, struct work *work)
@@ -48,16 +49,16 @@ static struct work *pop(struct queue *queue)
     return work;
 }
 
-static void solve(struct work *work)
+static void solve(struct work *work, const char *data_dir)
 {
     struct prepared *result = &work->result;
     struct tally_objective *objective = NULL;
     const struct tally_job_spec *spec = &work->spec;
     result->status = TALLY_OK;
     if (spec->reference.type != TALLY_REFERENCE_VALUE) {
-        result->status =
-            tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                tally_job_spec_setting(spec).key, &objective, &result->err);
+        result->status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                                             tally_job_spec_setting(spec).key, data_dir, &objective,
+                                             &result->err);
     }
     if (result->status == TALLY_OK) {
         result->status = tally_local_reference(spec, objective, &result->f_star, &result->err);
@@ -77,7 +78,7 @@ static void *run(void *context)
         }
         preparer->solving = true;
         pthread_mutex_unlock(&preparer->mutex);
-        solve(work);
+        solve(work, preparer->data_dir);
         pthread_mutex_lock(&preparer->mutex);
         preparer->solving = false;
         push(&preparer->done, work);
@@ -89,13 +90,15 @@ static void *run(void *context)
     return NULL;
 }
 
-enum tally_status preparer_new(int wake_fd, struct preparer **ret_preparer, struct tally_error *err)
+enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
+                               struct tally_error *err)
 {
     struct preparer *preparer = calloc(1, sizeof *preparer);
     if (preparer == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the solver thread");
     }
     preparer->wake_fd = wake_fd;
+    preparer->data_dir = data_dir;
     preparer->waiting.last = &preparer->waiting.first;
     preparer->done.last = &preparer->done.first;
     pthread_mutex_init(&preparer->mutex, NULL);

@@ -10,8 +10,9 @@
 
 struct preparer;
 
-/* Starts the thread; wake_fd is an eventfd that it adds to when a result is there. */
-enum tally_status preparer_new(int wake_fd, struct preparer **ret_preparer,
+/* Starts the thread; wake_fd is an eventfd that it adds to when a result is there,
+ * data_dir where the files of job documents are (borrowed). */
+enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
                                struct tally_error *err);
 /* Drops all queued jobs. A solve that is under way is left to the end of the process, with its
  * memory and wake_fd, which must stay open. NULL is allowed. */

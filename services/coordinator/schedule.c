@@ -296,6 +296,7 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
     snprintf(task->encoding, sizeof task->encoding, "%s",
              TALLY_ENCODINGS[job->spec.encoding]->name);
     task->evaluate = round->evaluate;
+    task->cut = round->plan.cut;
     task->deadline_ms = time_left(job, now_ms);
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
     task->clients = clients;

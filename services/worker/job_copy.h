@@ -22,7 +22,8 @@ struct job_copy {
  * NO_MEMORY.
  */
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
-                               struct job_copy **ret_copy, struct tally_error *err);
+                               const char *data_dir, struct job_copy **ret_copy,
+                               struct tally_error *err);
 void job_copy_free(struct job_copy *copy);
 
 /* Brings the point to where the task wants it, and remembers the task's clients. Errors: MALFORMED,

@@ -19,6 +19,7 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"clients", "N", "1", "clients that this process plays at once", NULL},
     {"job", "ID", NULL, "serve this job only", NULL},
+    {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
     {"token-file", "FILE", NULL, "bearer token of the workers", NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
     {"exit-when-idle", NULL, NULL, "end when the coordinator has no job left", NULL},
@@ -77,6 +78,7 @@ static enum tally_status read_settings(const struct tally_options *options,
             tally_token_file_read(tally_options_text(options, "token-file"), settings->token, err);
         config->token = settings->token;
     }
+    config->data_dir = tally_options_text(options, "data-dir");
     config->coordinator_url = tally_options_text(options, "coordinator");
     config->job_id = tally_options_text(options, "job");
     if (status == TALLY_OK && config->job_id != NULL &&

@@ -203,7 +203,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         .iterate = (int64_t)task->iterate,
         .plan = {.stage = task->stage,
                  .samples = (int64_t)task->samples,
-                 .grid = {task->quantizer_step, task->quantizer_intervals}},
+                 .grid = {task->quantizer_step, task->quantizer_intervals},
+                 .cut = task->cut},
         .evaluate = task->evaluate};
     struct tally_update message = {.round = task->round, .client = client};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
@@ -237,7 +238,8 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
 {
     struct job_copy *job = find_job(worker, task->job_id);
     if (job == NULL) {
-        enum tally_status status = job_copy_new(task->job_id, &task->job_document, &job, err);
+        enum tally_status status =
+            job_copy_new(task->job_id, &task->job_document, worker->config->data_dir, &job, err);
         if (status != TALLY_OK) {
             return status;
         }
@@ -246,6 +248,21 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     }
     *ret_job = job;
     return TALLY_OK;
+}
+
+/* A job that this worker cannot make from its document (its data files are not here) fails with the
+ * reason; the worker goes on with others. */
+static enum tally_status refuse_task(struct worker *worker, const struct tally_task *task,
+                                     const struct tally_error *why, struct tally_error *err)
+{
+    struct tally_update message = {.round = task->round, .client = task->clients[0]};
+    const struct tally_bits none = {0};
+    memcpy(message.job_id, task->job_id, sizeof message.job_id);
+    snprintf(message.failure, sizeof message.failure, "%.*s", (int)sizeof message.failure - 1,
+             why->message);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
+              tally_log_problem(why));
+    return post(worker, &message, &none, err);
 }
 
 /* A point that does not fit is thrown away: the next poll shows no cursor and gets it anew. */
@@ -266,9 +283,12 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
 {
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
-    enum tally_status status = open_job(worker, task, &job, err);
+    enum tally_status status = open_job(worker, task, &job, &why);
+    if (status != TALLY_OK && !is_passing(status) && task->n_clients > 0) {
+        return refuse_task(worker, task, &why, err);
+    }
     if (status != TALLY_OK) {
-        return status;
+        return tally_fail(err, status, why.field, "%s", why.message);
     }
     status = job_copy_follow(job, task, &why);
     if (status != TALLY_OK) {

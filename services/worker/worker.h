@@ -16,7 +16,8 @@ struct worker_config {
     const char *token; /* bearer token; NULL = none */
     const char *name;
     uint32_t slots;
-    const char *job_id; /* NULL = any */
+    const char *job_id;   /* NULL = any */
+    const char *data_dir; /* where the files of job documents are */
     uint32_t wait_ms;
     bool exit_when_idle;
 };
