@@ -41,6 +41,12 @@ static const struct tally_command COMMANDS[] = {
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "
      "network, so the wire counters stay 0.",
      TALLY_CLI_SIMULATE_OPTIONS, 1, 1, false, tally_cli_simulate},
+    {"reproduce", "synthetic|mnist [OPTION]...", "run the experiments of the paper, and its table",
+     "Runs CEAL, Minibatch-SGD, FedAvg, FedPAQ and FedCOM in this process, on the engine of the "
+     "service, at the paper's step sizes and at each one's own best of a grid, and prints regret "
+     "and bits beside the paper's figures. Every baseline's grid is searched on the same seeds "
+     "that it is then reported on (on MNIST, on the first two of them).",
+     TALLY_CLI_REPRODUCE_OPTIONS, 1, 1, false, tally_cli_reproduce},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 

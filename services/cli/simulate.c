@@ -14,6 +14,7 @@
 enum { MAX_DOCUMENT_BYTES = 64 << 20, MAX_RUNS = 1000000 };
 
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
+    {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
     {"runs", "R", "1", "replications with independent randomness, data included", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",
      NULL},
@@ -23,6 +24,7 @@ const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
 /* All runs together, for the progress line. */
 struct simulation {
     struct tally_job_spec spec;
+    const char *data_dir;
     int64_t runs;
     int64_t started_ms;
     struct tally_progress_painter painter;
@@ -74,7 +76,8 @@ static enum tally_status run_once(struct simulation *simulation, struct tally_js
                                   bool *completed, struct tally_error *err)
 {
     struct tally_job *job = NULL;
-    enum tally_status status = tally_local_run(&simulation->spec, on_round, simulation, &job, err);
+    enum tally_status status =
+        tally_local_run(&simulation->spec, simulation->data_dir, on_round, simulation, &job, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -119,7 +122,8 @@ static int print_details(const struct tally_cli *cli, const struct tally_json *d
 
 int tally_cli_simulate(struct tally_cli *cli)
 {
-    struct simulation simulation = {.started_ms = tally_monotonic_ms()};
+    struct simulation simulation = {.data_dir = tally_options_text(cli->options, "data-dir"),
+                                    .started_ms = tally_monotonic_ms()};
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status =
         tally_options_integer(cli->options, "runs", 1, MAX_RUNS, &simulation.runs, &err);

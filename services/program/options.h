@@ -76,6 +76,9 @@ bool tally_options_bool(const struct tally_options *options, const char *name);
 enum tally_status tally_options_integer(const struct tally_options *options, const char *name,
                                         int64_t min, int64_t max, int64_t *ret_value,
                                         struct tally_error *err);
+enum tally_status tally_options_real(const struct tally_options *options, const char *name,
+                                     double min, double max, double *ret_value,
+                                     struct tally_error *err);
 /* Index of the value in the NULL-terminated `choices`. */
 enum tally_status tally_options_choice(const struct tally_options *options, const char *name,
                                        const char *const *choices, int *ret_index,

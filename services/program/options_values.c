@@ -140,6 +140,31 @@ enum tally_status tally_options_integer(const struct tally_options *options, con
     return TALLY_OK;
 }
 
+enum tally_status tally_options_real(const struct tally_options *options, const char *name,
+                                     double min, double max, double *ret_value,
+                                     struct tally_error *err)
+{
+    const struct tally_option_value *value = named_value(options, name);
+    char problem[160];
+    if (value->text == NULL) {
+        return tally_options_fail(options, value, TALLY_INVALID_ARGUMENT, err, "is required");
+    }
+    char *end;
+    const double number = strtod(value->text, &end);
+    /* No hexadecimal, "inf" or "nan", which strtod() knows too. */
+    if (strspn(value->text, "+-.0123456789eE") != strlen(value->text) || end == value->text ||
+        *end != '\0') {
+        snprintf(problem, sizeof problem, "\"%.60s\" is not a number", value->text);
+        return tally_options_fail(options, value, TALLY_INVALID_ARGUMENT, err, problem);
+    }
+    if (!(number >= min && number <= max)) {
+        snprintf(problem, sizeof problem, "%.60s outside [%g, %g]", value->text, min, max);
+        return tally_options_fail(options, value, TALLY_OUT_OF_RANGE, err, problem);
+    }
+    *ret_value = number;
+    return TALLY_OK;
+}
+
 enum tally_status tally_options_choice(const struct tally_options *options, const char *name,
                                        const char *const *choices, int *ret_index,
                                        struct tally_error *err)
