@@ -121,8 +121,8 @@ const updateOf = (session, task, index, changes = {}) => ({
   jobId: task.jobId,
   round: task.round,
   client: index,
-  payload: task.samples > 0n ? ZEROS : new Uint8Array(),
-  payloadBits: task.samples > 0n ? BigInt(DIM) : 0n,
+  payload: task.cut ? new Uint8Array() : ZEROS,
+  payloadBits: task.cut ? 0n : BigInt(DIM),
   loss: task.evaluate ? 0.5 : undefined,
   ...changes,
 });
@@ -178,6 +178,7 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   assert.equal(task.stage, JOB.algorithm.first_stage);
   assert.equal(task.iterate, 1n);
   assert.ok(task.samples > 0n);
+  assert.equal(task.cut, false);
   assert.equal(task.encoding, "unary");
   assert.ok(task.quantizerStep > 0);
   assert.ok(task.quantizerIntervals > 0 && task.quantizerIntervals % 2 === 0);
@@ -249,7 +250,7 @@ test("a whole job played from Node", async () => {
     assert.equal(task.jobDocument.length > 0, cursors.length === 0);
     for (const index of task.clients) {
       await client.postUpdate(updateOf(session, task, index));
-      messages += task.samples > 0n ? 1 : 0;
+      messages += task.cut ? 0 : 1;
     }
     cursors.splice(0, 1, {jobId: id, iterate: task.iterate});
   }
@@ -268,7 +269,8 @@ test("a job whose horizon cuts the first round asks for losses alone", async () 
   const id = await submit({...JOB, name: "cut", horizon: 5});
   const task = await pollTask(session);
   assert.equal(task.jobId, id);
-  assert.equal(task.samples, 0n);
+  assert.equal(task.cut, true);
+  assert.equal(task.samples, 5n);
   assert.equal(task.evaluate, true);
   for (const index of task.clients) {
     await client.postUpdate(updateOf(session, task, index));

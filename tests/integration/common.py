@@ -310,7 +310,7 @@ class ForeignWorker:
         request = messages.PostUpdateRequest(
             session=self.session, job_id=task.job_id, round=task.round, client=client
         )
-        if task.samples > 0:
+        if not task.cut:
             request.payload = bytes((dim + 7) // 8)
             request.payload_bits = dim
         if task.evaluate:
@@ -373,12 +373,12 @@ def uplink_of_workers(workers):
 
 
 @functools.lru_cache(maxsize=None)
-def _simulate(text):
+def _simulate(text, options):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"
         path.write_text(text)
         done = subprocess.run(
-            [BIN / "tally", "simulate", path, "--json"],
+            [BIN / "tally", "simulate", path, "--json", *options],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False,
         )
     if done.returncode != 0:
@@ -386,9 +386,9 @@ def _simulate(text):
     return done.stdout
 
 
-def simulate(document):
+def simulate(document, options=()):
     """The job detail of the undisturbed run in one process."""
-    return json.loads(_simulate(json.dumps(document)))
+    return json.loads(_simulate(json.dumps(document), tuple(str(option) for option in options)))
 
 
 class TallyTestCase(unittest.TestCase):

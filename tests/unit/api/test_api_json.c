@@ -211,6 +211,8 @@ static void test_api_json__copy_is_deep(void)
     CU_ASSERT_TRUE(tally_json_set_integer(object, "i", INT64_MIN));
     struct tally_json *copy = tally_json_copy(object);
     CU_ASSERT_TRUE(tally_json_append_real(list, 1.0));
+    CU_ASSERT_TRUE(tally_json_append_integer(list, INT64_MAX));
+    assert_dump(tally_json_copy(list), 0, "[\"x\", 1.0, 9223372036854775807]");
     tally_json_free(object);
     assert_dump(copy, 0,
                 "{\"l\": [\"x\"], \"f\": false, \"n\": null, \"i\": -9223372036854775808}");

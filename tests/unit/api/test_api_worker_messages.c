@@ -79,6 +79,7 @@ static struct tally_poll_response full_task_response(uint32_t *clients, size_t n
     task->quantizer_step = 0.1;
     task->quantizer_intervals = 32766;
     task->evaluate = true;
+    task->cut = true;
     task->deadline_ms = 1;
     task->x_checksum = 0xFFEEDDCCBBAA9988;
     task->clients = clients;
@@ -296,6 +297,7 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     CU_ASSERT_EQUAL(got->quantizer_step, sent->quantizer_step);
     CU_ASSERT_EQUAL(got->quantizer_intervals, sent->quantizer_intervals);
     CU_ASSERT_EQUAL(got->evaluate, sent->evaluate);
+    CU_ASSERT_EQUAL(got->cut, sent->cut);
     CU_ASSERT_EQUAL(got->deadline_ms, sent->deadline_ms);
     CU_ASSERT_EQUAL(got->x_checksum, sent->x_checksum);
     CU_ASSERT_EQUAL_FATAL(got->n_clients, sent->n_clients);

@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite algorithms_baseline_suite;
 extern const struct tally_suite algorithms_ceal_suite;
 extern const struct tally_suite algorithms_message_suite;
 

@@ -216,15 +216,16 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
     spec.data.synthetic_linear = (struct tally_synthetic_linear){
         .dim = 3, .points = 40, .frobenius_norm = 6, .noise_std = 0.5};
     struct tally_objective *objective;
-    CU_ASSERT_EQUAL_FATAL(tally_objective_new(&spec, 4, world.setting.key, &objective, NULL),
+    CU_ASSERT_EQUAL_FATAL(tally_objective_new(&spec, 4, world.setting.key, ".", &objective, NULL),
                           TALLY_OK);
     const double points[2][3] = {{0.5, -1, 0.25}, {50, 50, -50}};
-    struct tally_message message = {0};
+    struct tally_client_answer answer = {.loss = -1};
+    const struct tally_message *message = &answer.message;
     for (size_t p = 0; p < 2; p++) {
         for (uint32_t client = 0; client < 4; client++) {
             const double *x = points[p];
             CU_ASSERT_EQUAL(TALLY_CEAL.client_step(&world.setting, &world.plan, objective, client,
-                                                   11, x, &world.scratch, &message, NULL),
+                                                   11, x, p == 1, &world.scratch, &answer, NULL),
                             TALLY_OK);
             struct tally_rng rng;
             double gradient[3];
@@ -240,18 +241,20 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
             CU_ASSERT_EQUAL(tally_quantize(&world.plan.grid, y, 3, &rng, expected, &clipped, NULL),
                             TALLY_OK);
             struct tally_level_stats stats;
-            CU_ASSERT_EQUAL(TALLY_ENCODING_UNARY.decode(message.payload.data, message.payload.size,
-                                                        message.bits.payload_bits, 3,
-                                                        &world.plan.grid, got, &stats, NULL),
+            CU_ASSERT_EQUAL(TALLY_ENCODING_UNARY.decode(
+                                message->payload.data, message->payload.size,
+                                message->bits.payload_bits, 3, &world.plan.grid, got, &stats, NULL),
                             TALLY_OK);
             CU_ASSERT_EQUAL(memcmp(got, expected, sizeof got), 0);
-            CU_ASSERT_EQUAL(message.bits.clipped, clipped);
+            CU_ASSERT_EQUAL(message->bits.clipped, clipped);
             CU_ASSERT_EQUAL(clipped > 0, p == 1);
-            CU_ASSERT_EQUAL(message.bits.formula_bits, stats.formula_bits);
-            CU_ASSERT_EQUAL(message.bits.messages, 1);
+            CU_ASSERT_EQUAL(message->bits.formula_bits, stats.formula_bits);
+            CU_ASSERT_EQUAL(message->bits.messages, 1);
+            CU_ASSERT_EQUAL(answer.loss,
+                            p == 1 ? tally_objective_local_loss(objective, client, x) : -1);
         }
     }
-    tally_message_fini(&message);
+    tally_message_fini(&answer.message);
     tally_objective_free(objective);
     fini(&world);
 }
@@ -324,9 +327,10 @@ static void test_algorithms_ceal__malformed_messages_add_nothing(void)
 
 static void decide_round(struct world *world, const int64_t *sums, int64_t received, uint32_t round)
 {
+    const double nowhere[3] = {(double)NAN, (double)NAN, (double)NAN}; /* no use for x */
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(TALLY_CEAL.decide(&world->setting, &world->plan, sums, received, round,
-                                          &world->scratch, &world->decision, &err),
+                                          nowhere, &world->scratch, &world->decision, &err),
                         TALLY_OK, &err);
 }
 

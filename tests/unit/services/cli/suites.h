@@ -7,6 +7,8 @@
 
 extern const struct tally_suite cli_job_path_suite;
 extern const struct tally_suite cli_job_watch_suite;
+extern const struct tally_suite cli_out_folder_suite;
+extern const struct tally_suite cli_reproduce_table_suite;
 extern const struct tally_suite cli_result_table_suite;
 extern const struct tally_suite cli_text_table_suite;
 extern const struct tally_suite cli_whole_file_suite;

@@ -23,6 +23,16 @@ static const char SHORTEST[] =
     " \"objective\": {\"type\": \"least_squares\", \"data\": {\"type\": \"synthetic_linear\","
     " \"dim\": 30, \"points\": 2000}}, \"clients\": 10, \"horizon\": 2000}";
 
+/* A document of every other algorithm, on the other kind of data. */
+static const char IMAGES[] =
+    "{\"algorithm\": {\"type\": \"fedcom\", \"step_size\": 0.0005, \"local_steps\": 50, "
+    "\"levels\": 5, \"server_step_size\": 10},"
+    " \"objective\": {\"type\": \"softmax_regression\", \"l2\": 0.25, \"data\": {\"type\": "
+    "\"idx\", "
+    "\"images\": \"train-images-idx3-ubyte\", \"labels\": \"train-labels-idx1-ubyte\", "
+    "\"features\": 784, \"classes\": 10, \"points_per_class\": 5000}},"
+    " \"clients\": 10, \"horizon\": 1000, \"minibatch\": 25, \"evaluate_every\": 7}";
+
 /* `text` with its only occurrence of `find` replaced. */
 static void edit(const char *text, const char *find, const char *replace, char ret_text[4000])
 {
@@ -86,6 +96,7 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.objective.data.synthetic_linear.frobenius_norm, 100);
     CU_ASSERT_EQUAL(spec.objective.data.synthetic_linear.noise_std, 1);
     CU_ASSERT_EQUAL(spec.minibatch, 1);
+    CU_ASSERT_EQUAL(spec.evaluate_every, 1);
     CU_ASSERT_EQUAL(spec.seed, 0);
     CU_ASSERT_EQUAL(spec.initial_point.type, TALLY_INITIAL_ZEROS);
     CU_ASSERT_EQUAL(spec.reference.type, TALLY_REFERENCE_SOLVE);
@@ -93,14 +104,64 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.round_deadline_ms, 30000);
 }
 
-/* One edit of the example each: what is refused, as what, and which field is named. */
+static void test_document_document__images_and_baselines_parse(void)
+{
+    struct tally_job_spec spec;
+    struct tally_error err;
+    char text[4000];
+    TALLY_ASSERT_STATUS(parse(IMAGES, &spec, &err), TALLY_OK, &err);
+    TALLY_ASSERT_TEXT(tally_job_spec_algorithm(&spec)->name, "fedcom");
+    CU_ASSERT_EQUAL(spec.params.baseline.step_size, 0.0005);
+    CU_ASSERT_EQUAL(spec.params.baseline.local_steps, 50);
+    CU_ASSERT_EQUAL(spec.params.baseline.levels, 5);
+    CU_ASSERT_EQUAL(spec.params.baseline.server_step_size, 10);
+    CU_ASSERT_EQUAL(spec.objective.type, TALLY_SOFTMAX_REGRESSION);
+    CU_ASSERT_EQUAL(spec.objective.l2, 0.25);
+    CU_ASSERT_EQUAL(spec.objective.data.type, TALLY_DATA_IDX);
+    TALLY_ASSERT_TEXT(spec.objective.data.idx.images, "train-images-idx3-ubyte");
+    TALLY_ASSERT_TEXT(spec.objective.data.idx.labels, "train-labels-idx1-ubyte");
+    CU_ASSERT_EQUAL(spec.objective.data.idx.features, 784);
+    CU_ASSERT_EQUAL(spec.objective.data.idx.classes, 10);
+    CU_ASSERT_EQUAL(spec.objective.data.idx.points_per_class, 5000);
+    CU_ASSERT_EQUAL(spec.minibatch, 25);
+    CU_ASSERT_EQUAL(spec.evaluate_every, 7);
+    CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).dim, 7840);
+    CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).evaluate_every, 7);
+    edit(IMAGES, ", \"server_step_size\": 10", "", text);
+    TALLY_ASSERT_STATUS(parse(text, &spec, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(spec.params.baseline.server_step_size, 1);
+    edit(IMAGES, "\"l2\": 0.25, ", "", text);
+    TALLY_ASSERT_STATUS(parse(text, &spec, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(spec.objective.l2, 0.5);
+}
+
+struct refusal {
+    const char *find, *replace;
+    enum tally_status status;
+    const char *field;
+};
+
+/* One edit of a text each: what is refused, as what, and which field is named. */
+static void expect_refusals(const char *text, const struct refusal *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char edited[4000];
+        struct tally_job_spec spec = {.seed = 4711};
+        struct tally_error err;
+        edit(text, rows[i].find, rows[i].replace, edited);
+        TALLY_ASSERT_STATUS(parse(edited, &spec, &err), rows[i].status, &err);
+        TALLY_ASSERT_TEXT(err.field, rows[i].field);
+        CU_ASSERT_NOT_EQUAL(err.message[0], '\0');
+        CU_ASSERT_EQUAL(spec.seed, 4711); /* written only on success */
+        if (err.status != rows[i].status || strcmp(err.field, rows[i].field) != 0) {
+            printf("\n    in row %zu: %s -> %s", i, rows[i].find, rows[i].replace);
+        }
+    }
+}
+
 static void test_document_document__errors_name_the_field(void)
 {
-    static const struct {
-        const char *find, *replace;
-        enum tally_status status;
-        const char *field;
-    } rows[] = {
+    static const struct refusal rows[] = {
         /* Top level. */
         {"\"name\": \"synthetic-ceal\"", "\"name\": 7", TALLY_INVALID_ARGUMENT, "name"},
         {"synthetic-ceal", "tab\\there", TALLY_INVALID_ARGUMENT, "name"},
@@ -192,17 +253,104 @@ static void test_document_document__errors_name_the_field(void)
         {"{\"type\": \"solve\"}", "null", TALLY_INVALID_ARGUMENT, "reference"},
         {"{\"type\": \"solve\"}", "{}", TALLY_INVALID_ARGUMENT, "reference.type"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char text[4000];
-        struct tally_job_spec spec = {.seed = 4711};
-        struct tally_error err;
-        edit(EXAMPLE, rows[i].find, rows[i].replace, text);
-        TALLY_ASSERT_STATUS(parse(text, &spec, &err), rows[i].status, &err);
-        TALLY_ASSERT_TEXT(err.field, rows[i].field);
-        CU_ASSERT_NOT_EQUAL(err.message[0], '\0');
-        CU_ASSERT_EQUAL(spec.seed, 4711); /* written only on success */
-        if (err.status != rows[i].status || strcmp(err.field, rows[i].field) != 0) {
-            printf("\n    in row %zu: %s -> %s", i, rows[i].find, rows[i].replace);
+    expect_refusals(EXAMPLE, rows, sizeof rows / sizeof rows[0]);
+}
+
+static void test_document_document__errors_of_images_name_the_field(void)
+{
+    enum tally_status invalid = TALLY_INVALID_ARGUMENT, range = TALLY_OUT_OF_RANGE;
+    const struct refusal rows[] = {
+        {"\"evaluate_every\": 7", "\"evaluate_every\": 0", range, "evaluate_every"},
+        {"\"evaluate_every\": 7", "\"evaluate_every\": 2147483648", range, "evaluate_every"},
+        {"\"evaluate_every\": 7", "\"evaluate_every\": 0.5", invalid, "evaluate_every"},
+        /* Algorithm. */
+        {"\"local_steps\": 50", "\"local_steps\": 0", range, "algorithm.local_steps"},
+        {"\"local_steps\": 50", "\"local_steps\": 2147483648", range, "algorithm.local_steps"},
+        {"\"levels\": 5", "\"levels\": 0", range, "algorithm.levels"},
+        {"\"levels\": 5", "\"levels\": 32768", range, "algorithm.levels"},
+        {"\"levels\": 5", "\"levels\": 5.5", invalid, "algorithm.levels"},
+        {"\"server_step_size\": 10", "\"server_step_size\": 0", range,
+         "algorithm.server_step_size"},
+        {"0.0005", "0", range, "algorithm.step_size"},
+        /* Objective and data: each kind has its own. */
+        {"\"l2\": 0.25", "\"l2\": -0.25", range, "objective.l2"},
+        {"\"l2\": 0.25", "\"mu\": 0.25", invalid, "objective.mu"},
+        {"\"softmax_regression\", \"l2\": 0.25", "\"least_squares\", \"l2\": 0.25", invalid,
+         "objective.l2"},
+        {"\"softmax_regression\", \"l2\": 0.25", "\"least_squares\"", invalid,
+         "objective.data.type"},
+        {"\"type\": \"idx\"", "\"type\": \"synthetic_linear\"", invalid, "objective.data.images"},
+        {"\"type\": \"idx\", ", "", invalid, "objective.data.type"},
+        {"\"images\": \"train-images-idx3-ubyte\", ", "", invalid, "objective.data.images"},
+        {"\"labels\": \"train-labels-idx1-ubyte\", ", "", invalid, "objective.data.labels"},
+        {"\"features\": 784, ", "", invalid, "objective.data.features"},
+        {"\"classes\": 10, ", "", invalid, "objective.data.classes"},
+        {", \"points_per_class\": 5000", "", invalid, "objective.data.points_per_class"},
+        {"\"features\": 784", "\"features\": 0", range, "objective.data.features"},
+        {"\"features\": 784", "\"features\": 1000001", range, "objective.data.features"},
+        {"\"features\": 784", "\"dim\": 784", invalid, "objective.data.dim"},
+        {"\"classes\": 10", "\"classes\": 1", range, "objective.data.classes"},
+        {"\"classes\": 10", "\"classes\": 257", range, "objective.data.classes"},
+        {"\"points_per_class\": 5000", "\"points_per_class\": 0", range,
+         "objective.data.points_per_class"},
+        {"\"points_per_class\": 5000", "\"points_per_class\": 10000001", range,
+         "objective.data.points_per_class"},
+        {"\"train-images-idx3-ubyte\"", "7", invalid, "objective.data.images"},
+        {"train-images-idx3-ubyte", "a\\nb", invalid, "objective.data.images"},
+        /* What only several fields together tell: too few points, too many bytes, too large a dim.
+         */
+        {"\"classes\": 10, \"points_per_class\": 5000", "\"classes\": 3, \"points_per_class\": 3",
+         invalid, "objective.data.points_per_class"},
+        {"\"points_per_class\": 5000", "\"points_per_class\": 136957", invalid,
+         "objective.data.points_per_class"},
+        {"\"features\": 784, \"classes\": 10, \"points_per_class\": 5000",
+         "\"features\": 1000000, \"classes\": 11, \"points_per_class\": 1", invalid,
+         "objective.data.features"},
+    };
+    expect_refusals(IMAGES, rows, sizeof rows / sizeof rows[0]);
+    const struct refusal synthetic[] = {
+        {"least_squares", "softmax_regression", invalid, "objective.data.type"},
+        {"\"type\": \"synthetic_linear\"", "\"type\": \"idx\"", invalid, "objective.data.dim"},
+        {"\"least_squares\"", "\"least_squares\", \"l2\": 0.5", invalid, "objective.l2"},
+    };
+    expect_refusals(EXAMPLE, synthetic, sizeof synthetic / sizeof synthetic[0]);
+}
+
+/* ARCHITECTURE.md section 4: each type has its fields and no other's. */
+static void test_document_document__algorithms_take_their_own_fields_alone(void)
+{
+    static const char *const fields[] = {"step_size",        "local_steps", "levels",
+                                         "server_step_size", "sigma",       "delta",
+                                         "gamma0",           "phi0",        "sample_scale",
+                                         "log_factor",       "first_stage", "gradient_bound"};
+    static const char *const values[] = {"0.1", "5", "3", "2",    "1.5", "0.2",
+                                         "1",   "2", "1", "true", "2",   "1"};
+    enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+    /* o = optional, r = required, - = unknown; in the order of `fields`. */
+    static const char *const known[] = {"r---rooooooo", "rr----------", "rr----------",
+                                        "rrr---------", "rrro--------"};
+    for (size_t a = 0; a < 5; a++) {
+        for (size_t special = 0; special < N_FIELDS; special++) {
+            /* All the type's fields; the special one left out or added. */
+            const bool is_known = known[a][special] != '-';
+            char algorithm[1000], text[4000], field[100];
+            int n = snprintf(algorithm, sizeof algorithm, "{\"type\": \"%s\"",
+                             TALLY_ALGORITHM_NAMES[a]);
+            for (size_t f = 0; f < N_FIELDS; f++) {
+                if ((known[a][f] != '-') != (f == special)) {
+                    n += snprintf(algorithm + n, sizeof algorithm - (size_t)n, ", \"%s\": %s",
+                                  fields[f], values[f]);
+                }
+            }
+            snprintf(algorithm + n, sizeof algorithm - (size_t)n, "}");
+            edit(SHORTEST, "{\"type\": \"ceal\", \"step_size\": 2, \"sigma\": 4}", algorithm, text);
+            snprintf(field, sizeof field, "algorithm.%s", fields[special]);
+            const bool fine = is_known && known[a][special] == 'o';
+            struct tally_job_spec spec;
+            struct tally_error err;
+            TALLY_ASSERT_STATUS(parse(text, &spec, &err), fine ? TALLY_OK : TALLY_INVALID_ARGUMENT,
+                                &err);
+            TALLY_ASSERT_TEXT(err.field, fine ? "" : field);
         }
     }
 }
@@ -319,16 +467,27 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
     TALLY_ASSERT_TEXT(a->name, b->name);
     CU_ASSERT_EQUAL(a->algorithm, b->algorithm);
     const struct tally_ceal_params *p = &a->params.ceal, *q = &b->params.ceal;
-    CU_ASSERT_TRUE(p->step_size == q->step_size && p->sigma == q->sigma && p->delta == q->delta &&
-                   p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
-                   p->sample_scale == q->sample_scale && p->log_factor == q->log_factor &&
-                   p->first_stage == q->first_stage && p->gradient_bound == q->gradient_bound);
+    const struct tally_baseline_params *r = &a->params.baseline, *s = &b->params.baseline;
+    CU_ASSERT_TRUE(a->algorithm == 0 ||
+                   (r->step_size == s->step_size && r->local_steps == s->local_steps &&
+                    r->levels == s->levels && r->server_step_size == s->server_step_size));
+    CU_ASSERT_TRUE(a->algorithm != 0 ||
+                   (p->step_size == q->step_size && p->sigma == q->sigma && p->delta == q->delta &&
+                    p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
+                    p->sample_scale == q->sample_scale && p->log_factor == q->log_factor &&
+                    p->first_stage == q->first_stage && p->gradient_bound == q->gradient_bound));
     CU_ASSERT_TRUE(a->objective.type == b->objective.type &&
                    a->objective.data.type == b->objective.data.type);
     const struct tally_synthetic_linear *d = &a->objective.data.synthetic_linear,
                                         *e = &b->objective.data.synthetic_linear;
     CU_ASSERT_TRUE(d->dim == e->dim && d->points == e->points &&
                    d->frobenius_norm == e->frobenius_norm && d->noise_std == e->noise_std);
+    const struct tally_idx_data *g = &a->objective.data.idx, *h = &b->objective.data.idx;
+    TALLY_ASSERT_TEXT(g->images, h->images);
+    TALLY_ASSERT_TEXT(g->labels, h->labels);
+    CU_ASSERT_TRUE(a->objective.l2 == b->objective.l2 && g->features == h->features &&
+                   g->classes == h->classes && g->points_per_class == h->points_per_class &&
+                   a->evaluate_every == b->evaluate_every);
     CU_ASSERT_TRUE(a->clients == b->clients && a->horizon == b->horizon &&
                    a->minibatch == b->minibatch && a->seed == b->seed && a->run == b->run &&
                    a->encoding == b->encoding && a->quorum == b->quorum &&
@@ -378,6 +537,27 @@ static void test_document_document__written_document_reads_back(void)
     expect_round_trip(text);
     edit(EXAMPLE, "{\"type\": \"random_sphere\", \"radius\": 1.0}", "{\"type\": \"zeros\"}", text);
     expect_round_trip(text);
+    static const char *const algorithms[] = {
+        "\"minibatch_sgd\", \"step_size\": 0.1, \"local_steps\": 50",
+        "\"fedavg\", \"step_size\": 1e-300, \"local_steps\": 2147483647",
+        "\"fedpaq\", \"step_size\": 0.1, \"local_steps\": 1, \"levels\": 32767",
+        "\"fedcom\", \"step_size\": 0.1, \"local_steps\": 1, \"levels\": 1",
+        ("\"fedcom\", \"step_size\": 0.1, \"local_steps\": 1, \"levels\": 1, "
+         "\"server_step_size\": 0.3"),
+        "\"ceal\", \"step_size\": 0.1, \"sigma\": 1",
+    };
+    expect_round_trip(IMAGES);
+    for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++) {
+        edit(IMAGES,
+             "\"fedcom\", \"step_size\": 0.0005, \"local_steps\": 50, \"levels\": 5, "
+             "\"server_step_size\": 10",
+             algorithms[a], text);
+        expect_round_trip(text);
+        edit(SHORTEST, "\"ceal\", \"step_size\": 2, \"sigma\": 4", algorithms[a], text);
+        expect_round_trip(text);
+    }
+    edit(IMAGES, "0.25", "0", text);
+    expect_round_trip(text);
     edit(EXAMPLE, "synthetic-ceal", "quote \\\" backslash \\\\ \xc3\xa9", text);
     expect_round_trip(text);
 }
@@ -385,7 +565,10 @@ static void test_document_document__written_document_reads_back(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__example_of_the_architecture_parses),
     TALLY_TEST(test_document_document__what_is_left_out_has_its_default),
+    TALLY_TEST(test_document_document__images_and_baselines_parse),
     TALLY_TEST(test_document_document__errors_name_the_field),
+    TALLY_TEST(test_document_document__errors_of_images_name_the_field),
+    TALLY_TEST(test_document_document__algorithms_take_their_own_fields_alone),
     TALLY_TEST(test_document_document__other_texts_are_refused),
     TALLY_TEST(test_document_document__messages_name_value_and_limit),
     TALLY_TEST(test_document_document__ends_of_the_ranges_are_inside),

@@ -35,7 +35,7 @@ void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
     CU_ASSERT_FATAL(spec->clients <= HOST_MAX_CLIENTS);
     TALLY_ASSERT_STATUS(tally_job_spec_validate(spec, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                            tally_job_spec_setting(spec).key, &host->objective,
+                                            tally_job_spec_setting(spec).key, ".", &host->objective,
                                             &err),
                         TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_local_reference(spec, host->objective, &host->f_star, &err), TALLY_OK,
@@ -165,7 +165,8 @@ static bool same_open(const struct tally_job_round *a, const struct tally_job_ro
 {
     return a->round == b->round && a->iterate == b->iterate && a->evaluate == b->evaluate &&
            a->received == b->received && a->plan.stage == b->plan.stage &&
-           a->plan.samples == b->plan.samples && a->plan.grid.step == b->plan.grid.step &&
+           a->plan.samples == b->plan.samples && a->plan.cut == b->plan.cut &&
+           a->plan.grid.step == b->plan.grid.step &&
            a->plan.grid.intervals == b->plan.grid.intervals;
 }
 

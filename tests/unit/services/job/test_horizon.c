@@ -15,9 +15,10 @@ static void test_job_horizon__every_horizon_is_met_exactly(void)
         job_host_init(&host, &spec);
         bool evaluate_only = false;
         while (!tally_job_status_is_terminal(tally_job_status(host.job))) {
-            evaluate_only = tally_job_open_round(host.job)->plan.samples == 0;
+            const struct tally_round_plan *plan = &tally_job_open_round(host.job)->plan;
+            evaluate_only = plan->cut;
             int64_t left = horizon - tally_job_progress(host.job)->time_step;
-            CU_ASSERT_TRUE(tally_job_open_round(host.job)->plan.samples <= left);
+            CU_ASSERT_TRUE(plan->cut ? plan->samples == left : plan->samples <= left);
             job_host_round(&host);
         }
         int64_t sum = 0;
@@ -82,7 +83,8 @@ static void test_job_horizon__first_round_that_does_not_fit_is_only_evaluated(vo
         struct job_host host;
         job_host_init(&host, &spec);
         const struct tally_job_round *open = tally_job_open_round(host.job);
-        CU_ASSERT_EQUAL(open->plan.samples, 0);
+        CU_ASSERT_TRUE(open->plan.cut);
+        CU_ASSERT_EQUAL(open->plan.samples, spec.horizon);
         CU_ASSERT_TRUE(open->evaluate);
         job_host_compute(&host);
         CU_ASSERT_EQUAL(host.updates[0].n_payload, 0);

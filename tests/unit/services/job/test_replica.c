@@ -1,5 +1,6 @@
 #include "services/job/replica.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "codec/checksum.h"
@@ -120,26 +121,33 @@ static void test_job_replica__repeats_a_round_byte_for_byte(void)
     job_host_fini(&HOST);
 }
 
-static void test_job_replica__refuses_what_does_not_follow_from_the_stage(void)
+/* A plan is the coordinator's: what is no plan at all is refused, before anything is computed. */
+static void test_job_replica__refuses_rounds_that_nobody_can_play(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
     const struct tally_job_round good = *tally_job_open_round(HOST.job);
-    struct tally_job_round bad[6] = {good, good, good, good, good, good};
-    bad[0].plan.samples++;
-    bad[1].plan.grid.step *= 1 + 0x1p-52;
-    bad[2].plan.grid.intervals += 2;
-    bad[3].plan.stage++;
-    bad[4].plan.stage = 0;
-    bad[5].plan.stage = INT64_MIN;
+    struct tally_job_round bad[10];
+    for (size_t i = 0; i < 10; i++) {
+        bad[i] = good;
+    }
+    bad[0].plan.samples = 0;
+    bad[1].plan.samples = -1;
+    bad[2].plan.samples = spec.horizon + 1;
+    bad[3].plan.samples = INT64_MAX;
+    bad[4].plan.grid.intervals++; /* odd */
+    bad[5].plan.grid.intervals = 0;
+    bad[6].plan.grid.step = 0;
+    bad[7].plan.grid.step = (double)NAN;
+    bad[8].plan.grid.step = -good.plan.grid.step;
+    bad[9].plan.grid.step = (double)INFINITY;
     struct tally_job_update update;
     struct tally_bits bits;
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 10; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        enum tally_status status =
-            tally_replica_compute(HOST.replica, &bad[i], 0, &update, &bits, &err);
-        CU_ASSERT_TRUE(status == TALLY_OUT_OF_RANGE ||
-                       (i >= 4 && status == TALLY_INVALID_ARGUMENT));
+        TALLY_ASSERT_STATUS(tally_replica_compute(HOST.replica, &bad[i], 0, &update, &bits, &err),
+                            TALLY_OUT_OF_RANGE, &err);
+        TALLY_ASSERT_TEXT(err.field, i < 4 ? "samples" : "quantizer_step");
     }
     const uint32_t clients[] = {5, UINT32_MAX};
     for (size_t i = 0; i < 2; i++) {
@@ -148,6 +156,54 @@ static void test_job_replica__refuses_what_does_not_follow_from_the_stage(void)
             tally_replica_compute(HOST.replica, &good, clients[i], &update, &bits, &err),
             TALLY_OUT_OF_RANGE, &err);
     }
+    job_host_fini(&HOST);
+}
+
+/* Logarithms may differ in the last bit between machines: the announced grid is the one in use. */
+static void test_job_replica__plays_by_the_announced_grid(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    struct tally_job_round round = *tally_job_open_round(HOST.job);
+    round.plan.grid.step *= 1 + 0x1p-52;
+    round.plan.grid.intervals = 2;
+    struct tally_job_update update;
+    struct tally_bits bits;
+    CU_ASSERT_EQUAL_FATAL(tally_replica_compute(HOST.replica, &round, 0, &update, &bits, NULL),
+                          TALLY_OK);
+    int32_t levels[6];
+    struct tally_level_stats stats;
+    CU_ASSERT_EQUAL(setting.encoding->decode(update.payload, update.n_payload, update.payload_bits,
+                                             6, &round.plan.grid, levels, &stats, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(stats.payload_bits, bits.payload_bits);
+    job_host_fini(&HOST);
+}
+
+/* A cut round: no message, a loss if it is asked for. */
+static void test_job_replica__sends_nothing_in_a_cut_round(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(&HOST, &spec);
+    struct tally_job_round round = *tally_job_open_round(HOST.job);
+    struct tally_job_update update;
+    struct tally_bits bits;
+    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(update.n_payload > 0); /* a message that must not be sent again */
+    const double loss = update.loss;
+    round.plan.cut = true;
+    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(update.n_payload, 0);
+    CU_ASSERT_EQUAL(update.payload_bits, 0);
+    CU_ASSERT_EQUAL(update.clipped, 0);
+    CU_ASSERT_EQUAL(bits.messages, 0);
+    CU_ASSERT_EQUAL(bits.formula_bits, 0);
+    CU_ASSERT_TRUE(update.has_loss);
+    CU_ASSERT_EQUAL(update.loss, loss);
+    round.evaluate = false;
+    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_FALSE(update.has_loss);
     job_host_fini(&HOST);
 }
 
@@ -174,7 +230,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_replica__malformed_broadcast_leaves_the_point),
     TALLY_TEST(test_job_replica__loads_a_snapshot_of_the_right_size),
     TALLY_TEST(test_job_replica__repeats_a_round_byte_for_byte),
-    TALLY_TEST(test_job_replica__refuses_what_does_not_follow_from_the_stage),
+    TALLY_TEST(test_job_replica__refuses_rounds_that_nobody_can_play),
+    TALLY_TEST(test_job_replica__plays_by_the_announced_grid),
+    TALLY_TEST(test_job_replica__sends_nothing_in_a_cut_round),
     TALLY_TEST(test_job_replica__diverged_point_is_not_finite),
 };
 TALLY_SUITE(job_replica_suite, "job_replica", TESTS);

@@ -14,7 +14,8 @@ static struct tally_objective *make(const struct tally_synthetic_linear *data, u
     spec.data.synthetic_linear = *data;
     struct tally_objective *objective = NULL;
     CU_ASSERT_EQUAL_FATAL(
-        tally_objective_new(&spec, clients, tally_rng_key(seed, 0), &objective, NULL), TALLY_OK);
+        tally_objective_new(&spec, clients, tally_rng_key(seed, 0), ".", &objective, NULL),
+        TALLY_OK);
     return objective;
 }
 
@@ -358,6 +359,50 @@ static void test_objectives_least_squares__too_large_a_system_is_refused(void)
     tally_objective_free(objective);
 }
 
+/* f at several points at once: by the quadratic form x^T A x - 2 b^T x + c where that is cheaper,
+ * else point by point. Both are the direct sum, far from the minimum and near it. */
+static void test_objectives_least_squares__losses_are_the_direct_sums(void)
+{
+    static const struct {
+        struct tally_synthetic_linear data;
+        uint32_t clients;
+    } rows[] = {
+        {{.dim = 5, .points = 47, .frobenius_norm = 9, .noise_std = 0.7}, 4},
+        {{.dim = 30, .points = 2000, .frobenius_norm = 100, .noise_std = 1}, 10},       /* loud */
+        {{.dim = 30, .points = 2000, .frobenius_norm = 100, .noise_std = 0.02236}, 10}, /* quiet */
+        {{.dim = 1, .points = 2, .frobenius_norm = 1, .noise_std = 3}, 2},
+        {{.dim = 47, .points = 47, .frobenius_norm = 9, .noise_std = 0.7}, 3},    /* no form */
+        {{.dim = 257, .points = 300, .frobenius_norm = 30, .noise_std = 0.7}, 3}, /* no form */
+    };
+    enum { MOST = 6 };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct tally_objective *objective = make(&rows[r].data, rows[r].clients, 5 + r);
+        static double x[MOST * 257];
+        double f[MOST + 1];
+        const size_t dim = objective->dim;
+        for (size_t p = 0; p < MOST; p++) {
+            const double length = p == 0 ? 0 : pow(10, (double)p - 2) / sqrt((double)dim);
+            for (size_t i = 0; i < dim; i++) {
+                x[p * dim + i] = length * sin((double)(1 + 7 * p + 3 * i));
+            }
+        }
+        double f_star;
+        if (tally_objective_minimum(objective, &f_star, x + 5 * dim, NULL) == TALLY_OK) {
+            CU_ASSERT_TRUE(f_star > 0);
+        }
+        for (size_t n = 1; n <= MOST; n++) {
+            f[n] = 4711;
+            tally_objective_losses(objective, x, n, f);
+            CU_ASSERT_EQUAL(f[n], 4711);
+            for (size_t p = 0; p < n; p++) {
+                const double expected = full_loss(objective, x + p * dim);
+                CU_ASSERT_DOUBLE_EQUAL(f[p], expected, 1e-12 * expected);
+            }
+        }
+        tally_objective_free(objective);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_least_squares__gradient_is_the_slope_of_the_loss),
     TALLY_TEST(test_objectives_least_squares__several_draws_are_averaged),
@@ -372,5 +417,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_least_squares__noise_has_its_deviation),
     TALLY_TEST(test_objectives_least_squares__rank_deficient_data_have_no_minimum),
     TALLY_TEST(test_objectives_least_squares__too_large_a_system_is_refused),
+    TALLY_TEST(test_objectives_least_squares__losses_are_the_direct_sums),
 };
 TALLY_SUITE(objectives_least_squares_suite, "objectives_least_squares", TESTS);

@@ -23,11 +23,11 @@ static void test_objectives_objective__points_must_do_for_all_clients(void)
 static void test_objectives_objective__data_must_fit_in_memory(void)
 {
     expect(1, 1 << 27, 1, NULL);
-    expect(1, (1 << 27) + 1, 1, "dim 1 times points 134217729 is above 134217728");
+    expect(1, (1 << 27) + 1, 1, "134217729 points of 1 values are more than 134217728 values");
     expect(2, 1 << 26, 1, NULL);
-    expect(2, (1 << 26) + 1, 1, "dim 2 times points 67108865 is above 134217728");
+    expect(2, (1 << 26) + 1, 1, "67108865 points of 2 values are more than 134217728 values");
     expect(10000000, 13, 1, NULL);
-    expect(10000000, 14, 1, "dim 10000000 times points 14 is above 134217728");
+    expect(10000000, 14, 1, "14 points of 10000000 values are more than 134217728 values");
 }
 
 static void test_objectives_objective__default_is_the_loud_reading(void)

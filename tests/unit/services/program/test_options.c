@@ -319,6 +319,38 @@ static void test_program_options__integers_have_limits(void)
     expect_integer("-+1", TALLY_INVALID_ARGUMENT, -77, "--clients: \"-+1\" is not an integer");
 }
 
+static void expect_real(const char *text, enum tally_status status, double expected,
+                        const char *message)
+{
+    char line[128];
+    snprintf(line, sizeof line, "--clients=%s", text);
+    struct parsed p;
+    parse(&p, line, NULL);
+    TALLY_ASSERT_STATUS(p.status, TALLY_OK, &p.err);
+    double value = -77;
+    TALLY_ASSERT_STATUS(tally_options_real(p.options, "clients", -5, 1e6, &value, &p.err), status,
+                        &p.err);
+    CU_ASSERT_DOUBLE_EQUAL(value, expected, 0);
+    TALLY_ASSERT_TEXT(p.err.message, message);
+    TALLY_ASSERT_TEXT(p.err.field, status == TALLY_OK ? "" : "clients");
+    tally_options_free(p.options);
+}
+
+static void test_program_options__reals_have_limits(void)
+{
+    expect_real("-5", TALLY_OK, -5, "");
+    expect_real("2.5", TALLY_OK, 2.5, "");
+    expect_real("1e6", TALLY_OK, 1e6, "");
+    expect_real(".5", TALLY_OK, 0.5, "");
+    expect_real("-5.01", TALLY_OUT_OF_RANGE, -77, "--clients: -5.01 outside [-5, 1e+06]");
+    expect_real("1e999", TALLY_OUT_OF_RANGE, -77, "--clients: 1e999 outside [-5, 1e+06]");
+    expect_real("", TALLY_INVALID_ARGUMENT, -77, "--clients: \"\" is not a number");
+    expect_real("2x", TALLY_INVALID_ARGUMENT, -77, "--clients: \"2x\" is not a number");
+    expect_real("nan", TALLY_INVALID_ARGUMENT, -77, "--clients: \"nan\" is not a number");
+    expect_real("0x10", TALLY_INVALID_ARGUMENT, -77, "--clients: \"0x10\" is not a number");
+    expect_real("1.2.3", TALLY_INVALID_ARGUMENT, -77, "--clients: \"1.2.3\" is not a number");
+}
+
 static void test_program_options__integers_past_64_bits_are_out_of_range(void)
 {
     struct parsed p;
@@ -435,6 +467,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_options__unknown_flags_get_a_suggestion),
     TALLY_TEST(test_program_options__a_value_must_follow),
     TALLY_TEST(test_program_options__integers_have_limits),
+    TALLY_TEST(test_program_options__reals_have_limits),
     TALLY_TEST(test_program_options__integers_past_64_bits_are_out_of_range),
     TALLY_TEST(test_program_options__errors_name_their_source),
     TALLY_TEST(test_program_options__choices),

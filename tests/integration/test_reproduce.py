@@ -1,0 +1,240 @@
+"""`tally reproduce` as people and scripts call it: the JSON of the issue, seeds, threads, files.
+
+TALLY_BIN is the folder of the programs. MNIST is too long for here; it is run where TALLY_DATA names
+the folder of its files.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
+PATIENCE_S = 600
+FORMULA = {"minibatch_sgd": (38400, 38400), "fedavg": (19200, 19200), "fedpaq": (2440, 19200),
+           "fedcom": (2440, 19200)}
+
+
+class ReproduceCase(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tally-test-")
+        self.addCleanup(folder.cleanup)
+        self.cwd = pathlib.Path(folder.name)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("TALLY_")}
+
+    def reproduce(self, *words, exit_code=0, **changes):
+        done = subprocess.run([TALLY, "reproduce", *words], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, cwd=self.cwd, timeout=PATIENCE_S,
+                              env={**self.environment, **changes}, check=False)
+        self.assertEqual(done.returncode, exit_code, done.stderr)
+        return done
+
+    def rows(self, *words):
+        return json.loads(self.reproduce(*words, "--json").stdout)["rows"]
+
+
+class Json(ReproduceCase):
+    def test_has_the_schema_and_the_bits_of_table_1(self):
+        done = self.reproduce("synthetic", "--runs", "3", "--no-grid", "--json")
+        result = json.loads(done.stdout)
+        self.assertEqual(list(result), ["experiment", "seeds", "rows"])
+        self.assertEqual((result["experiment"], result["seeds"]), ("synthetic", [1, 2, 3]))
+        for row in result["rows"]:
+            self.assertEqual(set(row), {"algorithm", "preset", "step_size", "tuned", "regret",
+                                        "uplink", "downlink", "paper"})
+            self.assertEqual(set(row["regret"]), {"mean", "std"})
+            for direction in ("uplink", "downlink"):
+                self.assertEqual(set(row[direction]), {"formula", "payload", "entropy_payload"})
+            self.assertEqual(set(row["paper"]), {"uplink", "downlink"})
+            self.assertIs(row["tuned"], False)
+            if row["algorithm"] in FORMULA:
+                self.assertEqual((row["uplink"]["formula"], row["downlink"]["formula"]),
+                                 FORMULA[row["algorithm"]])
+                self.assertEqual((row["paper"]["uplink"], row["paper"]["downlink"]),
+                                 FORMULA[row["algorithm"]])
+        names = [(row["algorithm"], row["preset"]) for row in result["rows"]]
+        self.assertEqual(names, [*((name, "paper") for name in FORMULA), ("ceal", "paper"),
+                                 ("ceal", "paper_bits"), ("ceal", "low_regret")])
+
+    def test_entropy_leaves_floats_alone_and_shrinks_qsgd(self):
+        for row in self.rows("synthetic", "--runs", "2", "--no-grid", "--preset", "paper"):
+            uplink, downlink = row["uplink"], row["downlink"]
+            if row["algorithm"] in ("fedpaq", "fedcom"):
+                self.assertLess(uplink["entropy_payload"], uplink["payload"])
+            if row["algorithm"] != "ceal":
+                self.assertEqual(downlink["entropy_payload"], downlink["payload"])
+
+    def test_paper_step_sizes(self):
+        steps = {row["algorithm"]: row["step_size"]
+                 for row in self.rows("synthetic", "--runs", "1", "--no-grid", "--preset", "paper")}
+        self.assertEqual(steps, {"minibatch_sgd": 1, "fedavg": 0.1, "fedpaq": 0.1, "fedcom": 0.002,
+                                 "ceal": 2})
+
+    def test_grid_goes_to_stderr_and_tuned_rows_are_no_worse(self):
+        done = self.reproduce("synthetic", "--seeds", "7-8", "--json")
+        rows = json.loads(done.stdout)["rows"]
+        self.assertIn("Grid of step sizes, mean regret over seeds 7-8", done.stderr)
+        own = {row["algorithm"]: row["regret"]["mean"] for row in rows if row["preset"] == "paper"}
+        tuned = {row["algorithm"]: row["regret"]["mean"] for row in rows if row["tuned"]}
+        self.assertEqual(set(own), set(tuned))
+        for algorithm, regret in tuned.items():
+            self.assertLessEqual(regret, own[algorithm])
+            self.assertIn(f"  {algorithm}\n", done.stderr)
+
+
+class Same(ReproduceCase):
+    def test_threads_do_not_matter(self):
+        outputs = {self.reproduce("synthetic", "--runs", "3", "--json", "--threads", threads).stdout
+                   for threads in ("1", "2", "5")}
+        self.assertEqual(len(outputs), 1)
+
+    def test_seeds_are_what_simulate_runs(self):
+        out = self.cwd / "out"
+        rows = self.rows("synthetic", "--seeds", "42", "--no-grid", "--out", str(out))
+        for row in rows:
+            path = out / f"jobs/synthetic-loud-{row['algorithm']}-{row['preset']}.json"
+            job = json.loads(path.read_text())
+            self.assertEqual(job["seed"], 42)
+            done = subprocess.run([TALLY, "simulate", str(path), "--json"], capture_output=True,
+                                  env=self.environment, timeout=PATIENCE_S, check=True)
+            detail = json.loads(done.stdout)
+            self.assertEqual(detail["cumulative_regret"], row["regret"]["mean"])
+            self.assertEqual(detail["bits"]["uplink_per_client"]["payload"],
+                             row["uplink"]["payload"])
+            self.assertEqual(detail["bits"]["downlink"]["formula"], row["downlink"]["formula"])
+
+    def test_seeds_and_readings_matter(self):
+        def regret(*words):
+            return self.rows("synthetic", "--no-grid", "--preset", "paper", *words)[0]["regret"]
+
+        base = regret("--seeds", "1-2")
+        self.assertEqual(base, regret("--runs", "2"))
+        self.assertEqual(base, regret("--runs", "2", "--reading", "loud", "--radius", "2"))
+        for other in (("--seeds", "3-4"), ("--runs", "2", "--reading", "quiet"),
+                      ("--runs", "2", "--radius", "1")):
+            self.assertNotEqual(base, regret(*other))
+        self.assertEqual(regret("--runs", "2", "--reading", "quiet"),
+                         regret("--runs", "2", "--reading", "quiet", "--radius", "1"))
+
+
+class Table(ReproduceCase):
+    def test_names_every_row_and_the_estimate(self):
+        done = self.reproduce("synthetic", "--runs", "2")
+        self.assertTrue(done.stdout.startswith("Grid of step sizes"), done.stdout[:200])
+        self.assertIn("synthetic, loud reading, start radius 2, seeds 1-2", done.stdout)
+        self.assertIn("entropy (est.)", done.stdout)
+        self.assertEqual(done.stderr, "")
+        rows = [line.split()[:2] for line in done.stdout.splitlines()]
+        for algorithm in (*FORMULA, "ceal"):
+            self.assertIn([algorithm, "paper"], rows)
+            self.assertIn([algorithm, "tuned"], rows)
+
+    def test_progress_has_the_time_left_on_a_terminal(self):
+        primary, secondary = pty.openpty()
+        with subprocess.Popen([TALLY, "reproduce", "synthetic", "--runs", "60", "--json"],
+                              stdout=subprocess.DEVNULL, stderr=secondary, cwd=self.cwd,
+                              env={**self.environment, "COLUMNS": "100"}) as child:
+            os.close(secondary)
+            seen = b""
+            try:
+                while True:
+                    more = os.read(primary, 4096)
+                    if not more:
+                        break
+                    seen += more
+            except OSError:
+                pass  # the other end is closed
+            self.assertEqual(child.wait(PATIENCE_S), 0)
+        os.close(primary)
+        self.assertIn(b"%", seen)
+        self.assertIn(b"left", seen)
+
+
+class Files(ReproduceCase):
+    def test_out_has_numbers_scripts_and_pictures(self):
+        out = self.cwd / "out"
+        self.reproduce("synthetic", "--runs", "2", "--out", str(out))
+        with open(out / "rows.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        result = json.loads((out / "result.json").read_text())["rows"]
+        self.assertEqual([row["algorithm"] for row in rows], [row["algorithm"] for row in result])
+        for row, expected in zip(rows, result):
+            self.assertAlmostEqual(float(row["regret_mean"]) / expected["regret"]["mean"], 1, 9)
+        with open(out / "curves.csv", newline="") as file:
+            curves = list(csv.reader(file))
+        self.assertEqual(len(curves[0]), 1 + 2 * len(rows))
+        self.assertEqual([float(curves[1][0]), float(curves[-1][0])], [0, 2000])
+        self.assertAlmostEqual(float(curves[-1][1]) / result[0]["regret"]["mean"], 1, 6)
+        with open(out / "grids.csv", newline="") as file:
+            best = [row for row in csv.DictReader(file) if row["best"] == "1"]
+        self.assertEqual(len(best), 5)
+        if shutil.which("gnuplot"):
+            for name in ("regret", "bits"):
+                root = xml.etree.ElementTree.parse(out / f"{name}.svg").getroot()
+                self.assertTrue(root.tag.endswith("svg"))
+                self.assertEqual((out / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_without_gnuplot_it_says_so(self):
+        out = self.cwd / "out"
+        done = self.reproduce("synthetic", "--runs", "1", "--no-grid", "--out", str(out),
+                              PATH="/nonexistent")
+        self.assertIn("gnuplot", done.stderr)
+        self.assertTrue((out / "regret.gnuplot").exists())
+        self.assertFalse((out / "regret.svg").exists())
+
+
+class Refusals(ReproduceCase):
+    def refused(self, *words):
+        done = self.reproduce(*words, exit_code=2)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_name_what_is_wrong(self):
+        for words, part in ((("cifar",), "synthetic and mnist"),
+                            (("synthetic", "--seeds", "9-3"), "--seeds"),
+                            (("synthetic", "--seeds", "1-3", "--runs", "4"), "--seeds"),
+                            (("synthetic", "--runs", "0"), "--runs"),
+                            (("synthetic", "--reading", "silent"), "--reading"),
+                            (("synthetic", "--radius", "-1"), "--radius"),
+                            (("synthetic", "--threads", "0"), "--threads"),
+                            (("synthetic", "--preset", "best"), "best"),
+                            (("mnist", "--frontier"), "--frontier"),
+                            (("synthetic", "--out", "/dev/null"), "/dev/null"),
+                            (("mnist",), "deploy/fetch-mnist")):
+            self.assertIn(part, self.refused(*words), words)
+
+    def test_a_signal_ends_it(self):
+        with subprocess.Popen([TALLY, "reproduce", "synthetic", "--frontier"], cwd=self.cwd,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=self.environment) as child:
+            time.sleep(0.5)
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=PATIENCE_S)
+        self.assertEqual((child.returncode, out, err), (130, b"", b""))
+
+
+@unittest.skipUnless(os.environ.get("TALLY_DATA"), "TALLY_DATA names no folder with MNIST")
+class Mnist(ReproduceCase):
+    def test_formula_bits(self):
+        formula = {"minibatch_sgd": (5017600, 5017600), "fedavg": (5017600, 5017600),
+                   "fedpaq": (627840, 5017600), "fedcom": (627840, 5017600)}
+        for row in self.rows("mnist", "--runs", "1", "--no-grid", "--data-dir",
+                             os.environ["TALLY_DATA"]):
+            if row["algorithm"] in formula:
+                self.assertEqual((row["uplink"]["formula"], row["downlink"]["formula"]),
+                                 formula[row["algorithm"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

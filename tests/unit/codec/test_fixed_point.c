@@ -1,0 +1,88 @@
+#include "codec/fixed_point.h"
+
+#include <math.h>
+
+#include "tests/unit/codec/suites.h"
+
+static void test_codec_fixed_point__multiples_of_the_unit_are_exact(void)
+{
+    const double all[] = {0, 1, -1, 0.5, -2.5, 0x1p-40, -0x1p-40, 0x1p22, -0x1p22, 0x1.8p21, 12345};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        CU_ASSERT_EQUAL(tally_fixed_point_value(tally_fixed_point_of(all[i])), all[i]);
+    }
+    CU_ASSERT_EQUAL(tally_fixed_point_of(1), INT64_C(1) << 40);
+    CU_ASSERT_EQUAL(tally_fixed_point_of(-0x1p22), -(INT64_C(1) << 62));
+}
+
+/* To the nearest, ties to even; off by at most 2^-41. */
+static void test_codec_fixed_point__rounds_to_the_nearest(void)
+{
+    CU_ASSERT_EQUAL(tally_fixed_point_of(0x1.8p-41), 1);
+    CU_ASSERT_EQUAL(tally_fixed_point_of(-0x1.8p-41), -1);
+    CU_ASSERT_EQUAL(tally_fixed_point_of(0x1p-42), 0);
+    CU_ASSERT_EQUAL(tally_fixed_point_of(0x1p-41), 0);
+    CU_ASSERT_EQUAL(tally_fixed_point_of(3 * 0x1p-41), 2);
+    for (int i = -1000; i <= 1000; i++) {
+        const double v = i * 0.7310585786300049;
+        CU_ASSERT_TRUE(fabs(tally_fixed_point_value(tally_fixed_point_of(v)) - v) <= 0x1p-41);
+    }
+}
+
+/* float32 values of at least 2^-17 in size lose nothing. */
+static void test_codec_fixed_point__float32_values_are_exact_from_2_to_the_minus_17(void)
+{
+    for (int exponent = -17; exponent <= 18; exponent++) {
+        const double v = (double)ldexpf(0x1.fffffep0f, exponent);
+        CU_ASSERT_EQUAL(tally_fixed_point_value(tally_fixed_point_of(v)), v);
+        CU_ASSERT_EQUAL(tally_fixed_point_value(tally_fixed_point_of(-v)), -v);
+    }
+    const double below = (double)ldexpf(0x1.fffffep0f, -18);
+    CU_ASSERT_NOT_EQUAL(tally_fixed_point_value(tally_fixed_point_of(below)), below);
+}
+
+/* At the bound, as many as it is for: no overflow, on either side. */
+static void test_codec_fixed_point__bound_leaves_room_for_all_addends(void)
+{
+    const uint32_t all[] = {1, 2, 3, 7, 10, 1000, 99999, 100000};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const double bound = tally_fixed_point_bound(all[i]);
+        CU_ASSERT_EQUAL(bound, 4194304.0 / all[i]);
+        int64_t up = 0, down = 0;
+        for (uint32_t m = 0; m < all[i]; m++) {
+            CU_ASSERT_FATAL(!__builtin_add_overflow(up, tally_fixed_point_of(bound), &up) &&
+                            !__builtin_add_overflow(down, tally_fixed_point_of(-bound), &down));
+        }
+        CU_ASSERT_TRUE(up <= (INT64_C(1) << 62) + (INT64_C(1) << 30));
+        CU_ASSERT_EQUAL(down, -up);
+        CU_ASSERT_DOUBLE_EQUAL(tally_fixed_point_value(up), 0x1p22, 1e-6);
+    }
+}
+
+/* What plain doubles do not do: the same sum in every order. */
+static void test_codec_fixed_point__order_does_not_matter(void)
+{
+    enum { N = 500 };
+    double values[N], plain_up = 0, plain_down = 0;
+    int64_t up = 0, down = 0;
+    for (int i = 0; i < N; i++) {
+        values[i] = ldexp(sin(i), i % 30 - 20);
+    }
+    for (int i = 0; i < N; i++) {
+        up += tally_fixed_point_of(values[i]);
+        down += tally_fixed_point_of(values[N - 1 - i]);
+        plain_up += values[i];
+        plain_down += values[N - 1 - i];
+    }
+    CU_ASSERT_EQUAL(up, down);
+    CU_ASSERT_NOT_EQUAL(plain_up, plain_down);
+    CU_ASSERT_DOUBLE_EQUAL(tally_fixed_point_value(up), plain_up, N * 0x1p-41);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_codec_fixed_point__multiples_of_the_unit_are_exact),
+    TALLY_TEST(test_codec_fixed_point__rounds_to_the_nearest),
+    TALLY_TEST(test_codec_fixed_point__float32_values_are_exact_from_2_to_the_minus_17),
+    TALLY_TEST(test_codec_fixed_point__bound_leaves_room_for_all_addends),
+    TALLY_TEST(test_codec_fixed_point__order_does_not_matter),
+};
+TALLY_SUITE(codec_fixed_point_suite, "codec_fixed_point", TESTS);

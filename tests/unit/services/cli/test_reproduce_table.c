@@ -1,0 +1,118 @@
+#include "services/cli/reproduce_table.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "services/cli/frontier_table.h"
+#include "tests/unit/services/cli/suites.h"
+
+static struct tally_run fedavg_runs[2], fedpaq_runs[2], ceal_runs[2];
+static struct tally_campaign_row rows[3];
+static struct tally_trial trials[3] = {{-1, 0.08, {30, 1}}, {0, 0.1, {20, 2}}, {1, 0.125, {0, 0}}};
+static struct tally_search search;
+
+static struct tally_campaign make_campaign(void)
+{
+    for (int seed = 0; seed < 2; seed++) {
+        fedavg_runs[seed] = (struct tally_run){.regret = 10 + 4 * seed,
+                                               .uplink = {19200, 19200, 19200},
+                                               .downlink = {19200, 19200, 19200}};
+        fedpaq_runs[seed] = (struct tally_run){.regret = INFINITY, .diverged = true};
+        ceal_runs[seed] = (struct tally_run){
+            .regret = 7, .uplink = {131.65, 200, 150.5}, .downlink = {144.3 * 2, 300, 260}};
+    }
+    rows[0] = (struct tally_campaign_row){&TALLY_PRESETS[1], 0.1, true, fedavg_runs};
+    rows[1] = (struct tally_campaign_row){&TALLY_PRESETS[2], 9, false, fedpaq_runs};
+    rows[2] = (struct tally_campaign_row){&TALLY_PRESETS[9], 2, false, ceal_runs};
+    trials[2].regret.mean = INFINITY;
+    search = (struct tally_search){
+        .preset = &TALLY_PRESETS[1], .trials = trials, .n_trials = 3, .best = 1};
+    return (struct tally_campaign){
+        .config = {.runner = {.kind = TALLY_PROBLEM_LOUD, .first_seed = 101, .n_seeds = 2},
+                   .problem = {TALLY_PROBLEM_LOUD, 2}},
+        .rows = rows,
+        .n_rows = 3,
+        .searches = &search,
+        .n_searches = 1,
+        .n_search_seeds = 2};
+}
+
+static void expect(enum tally_status made, struct tally_buffer *text, const char *expected)
+{
+    TALLY_ASSERT_STATUS(made, TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(text, "", 1), TALLY_OK, NULL);
+    TALLY_ASSERT_TEXT((const char *)text->data, expected);
+    tally_buffer_fini(text);
+}
+
+static void test_cli_reproduce_table__has_bits_and_ratios(void)
+{
+    const struct tally_campaign campaign = make_campaign();
+    struct tally_buffer text = {0};
+    expect(tally_reproduce_table_render(&campaign, &text), &text,
+           "synthetic, loud reading, start radius 2, seeds 101-102\n"
+           "\n"
+           "                                           regret          formula bits       "
+           "  payload bits         entropy (est.)         paper         formula/paper\n"
+           "algorithm  preset      step size  tuned      mean  +- std            up   "
+           "down            up   down              up   down     up   down             up "
+           "  down\n"
+           "fedavg     tuned             0.1  yes        12.0     2.8         19200  "
+           "19200         19200  19200           19200  19200  19200  19200          "
+           "1.000  1.000\n"
+           "fedpaq     paper               9  no     diverged       -             0      "
+           "0             0      0               0      0   2440  19200          0.000  "
+           "0.000\n"
+           "ceal       paper_bits          2  no          7.0     0.0         131.7  "
+           "288.6           200    300           150.5    260  263.3  288.6          "
+           "0.500  1.000\n"
+           "\n"
+           "Bits are per client up and per broadcast down, over a whole job; means over "
+           "the runs.\n"
+           "entropy (est.): zero-order entropy of each message's levels, an estimate of "
+           "the best coder.\n");
+}
+
+static void test_cli_reproduce_table__grids_tell_the_best_and_edges(void)
+{
+    struct tally_campaign campaign = make_campaign();
+    struct tally_buffer text = {0};
+    expect(tally_reproduce_grids_render(&campaign, &text), &text,
+           "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
+           "  fedavg\n"
+           "    0.08: 30, *0.1: 20*, 0.125: diverged\n");
+    search.widened_high = true;
+    expect(tally_reproduce_grids_render(&campaign, &text), &text,
+           "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
+           "  fedavg\n"
+           "    0.08: 30, *0.1: 20*, 0.125: diverged  (grid extended upwards: the best was at its "
+           "edge)\n");
+    campaign.n_searches = 0;
+    expect(tally_reproduce_grids_render(&campaign, &text), &text, "");
+}
+
+static void test_cli_reproduce_table__frontier_says_where_nothing_fits(void)
+{
+    struct tally_frontier_point point = {.problem = {TALLY_PROBLEM_QUIET, 3},
+                                         .algorithm = &TALLY_FEDAVG,
+                                         .params.baseline = {0.1, 100, 0, 1},
+                                         .regret = {237.94, 31.7},
+                                         .bits.uplink.formula = 19200,
+                                         .bits.downlink.formula = 19200};
+    const struct tally_frontier frontier = {
+        .first_seed = 1, .n_seeds = 10, .points = &point, .n_points = 1};
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(tally_frontier_table_render(&frontier, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "eta 0.1, K 100\n"));
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "237.9"));
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "none\n"));
+    tally_buffer_fini(&text);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_cli_reproduce_table__has_bits_and_ratios),
+    TALLY_TEST(test_cli_reproduce_table__grids_tell_the_best_and_edges),
+    TALLY_TEST(test_cli_reproduce_table__frontier_says_where_nothing_fits),
+};
+TALLY_SUITE(cli_reproduce_table_suite, "cli_reproduce_table", TESTS);

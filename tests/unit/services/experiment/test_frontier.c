@@ -1,0 +1,86 @@
+#include "services/experiment/frontier_report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/services/experiment/suites.h"
+
+static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
+                                            double up, double down, double regret)
+{
+    return (struct tally_frontier_point){.problem = {TALLY_PROBLEM_LOUD, radius},
+                                         .algorithm = algorithm,
+                                         .params.baseline = {0.5, 100, 3, 1},
+                                         .regret = {regret, 1},
+                                         .bits = {{up, up, up}, {down, down, down}}};
+}
+
+static struct tally_frontier_point points[6];
+static struct tally_frontier make_frontier(void)
+{
+    points[0] = point_of(&TALLY_FEDAVG, 2, 100, 100, 5);
+    points[1] = point_of(&TALLY_FEDAVG, 1, 300, 300, 4);
+    points[2] = point_of(&TALLY_FEDAVG, 1, 200, 100, 9);
+    points[3] = point_of(&TALLY_FEDAVG, 1, 200, 200, 10);
+    points[4] = point_of(&TALLY_FEDPAQ, 1, 400, 400, 8);
+    points[5] = point_of(&TALLY_FEDAVG, 1, 300, 300, 3);
+    struct tally_frontier frontier = {
+        .first_seed = 1, .n_seeds = 2, .points = points, .n_points = 6, .capacity = 6};
+    tally_frontier_sort(&frontier);
+    return frontier;
+}
+
+static void test_experiment_frontier__front_has_what_nothing_beats(void)
+{
+    const struct tally_frontier frontier = make_frontier();
+    static const double regrets[] = {9, 10, 3, 4, 8, 5};
+    static const bool is_on_front[] = {true, false, true, false, true, true};
+    for (size_t i = 0; i < 6; i++) {
+        CU_ASSERT_DOUBLE_EQUAL(frontier.points[i].regret.mean, regrets[i], 0);
+        CU_ASSERT_EQUAL(frontier.points[i].on_front, is_on_front[i]);
+    }
+}
+
+static void test_experiment_frontier__best_heeds_the_bits(void)
+{
+    const struct tally_frontier frontier = make_frontier();
+    const struct tally_problem problem = {TALLY_PROBLEM_LOUD, 1};
+    CU_ASSERT_DOUBLE_EQUAL(
+        tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 1e9, 1e9)->regret.mean, 3, 0);
+    CU_ASSERT_DOUBLE_EQUAL(
+        tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 299, 1e9)->regret.mean, 9, 0);
+    CU_ASSERT_PTR_NULL(tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 1e9, 99));
+    CU_ASSERT_PTR_NULL(tally_frontier_best(&frontier, &problem, &TALLY_CEAL, 1e9, 1e9));
+}
+
+static void test_experiment_frontier__csv_and_json_tell_the_points(void)
+{
+    struct tally_frontier frontier = make_frontier();
+    frontier.n_points = 1;
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr((const char *)text.data, "\nloud,1,fedavg,0.5,100,,,,,,9,1,200,100,200,100,1\n"));
+    text.size = 0;
+    struct tally_json *json = tally_frontier_json(&frontier);
+    TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    TALLY_ASSERT_TEXT(
+        (const char *)text.data,
+        "{\"experiment\": \"synthetic\", \"seeds\": [1, 2], \"points\": [{\"reading\": \"loud\", "
+        "\"radius\": 1.0, \"algorithm\": \"fedavg\", \"parameters\": {\"step_size\": 0.5, "
+        "\"local_steps\": 100}, \"regret\": {\"mean\": 9.0, \"std\": 1.0}, "
+        "\"uplink\": {\"formula\": 200.0, \"payload\": 200.0, \"entropy_payload\": 200.0}, "
+        "\"downlink\": {\"formula\": 100.0, \"payload\": 100.0, \"entropy_payload\": 100.0}, "
+        "\"on_front\": true}]}");
+    tally_json_free(json);
+    tally_buffer_fini(&text);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_experiment_frontier__front_has_what_nothing_beats),
+    TALLY_TEST(test_experiment_frontier__best_heeds_the_bits),
+    TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
+};
+TALLY_SUITE(experiment_frontier_suite, "experiment_frontier", TESTS);

@@ -1,0 +1,113 @@
+#include "services/experiment/run.h"
+
+#include <math.h>
+
+#include "services/experiment/presets.h"
+#include "services/job/local.h"
+#include "tests/unit/services/experiment/suites.h"
+
+static struct tally_objective *make_objective(const struct tally_job_spec *spec, double *ret_f_star)
+{
+    struct tally_objective *objective = NULL;
+    CU_ASSERT_EQUAL_FATAL(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                                              tally_job_spec_setting(spec).key, ".", &objective,
+                                              NULL),
+                          TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, ret_f_star, NULL, NULL), TALLY_OK);
+    return objective;
+}
+
+static struct tally_job_spec spec_of(size_t preset, double step_size)
+{
+    const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 2};
+    return tally_preset_job(&TALLY_PRESETS[preset], &loud, step_size, 3);
+}
+
+static struct tally_run run_of(const struct tally_job_spec *spec)
+{
+    double f_star;
+    atomic_bool stop = false;
+    struct tally_run run = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_objective *objective = make_objective(spec, &f_star);
+    TALLY_ASSERT_STATUS(tally_run_job(spec, objective, f_star, &stop, &run, &err), TALLY_OK, &err);
+    tally_objective_free(objective);
+    return run;
+}
+
+static void test_experiment_run__is_what_simulate_runs(void)
+{
+    for (size_t preset = 0; preset < 10; preset++) {
+        const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 2};
+        if (!tally_preset_is_for(&TALLY_PRESETS[preset], loud.kind)) {
+            continue;
+        }
+        const struct tally_job_spec spec = tally_preset_job(
+            &TALLY_PRESETS[preset], &loud, 0.1 * tally_preset_step_size(&TALLY_PRESETS[preset]), 3);
+        struct tally_run run = run_of(&spec);
+        struct tally_job *job = NULL;
+        CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
+        const struct tally_progress *progress = tally_job_progress(job);
+        CU_ASSERT_FALSE(run.diverged);
+        CU_ASSERT_DOUBLE_EQUAL(run.regret, progress->cumulative_regret, 0);
+        CU_ASSERT_DOUBLE_EQUAL(10 * run.uplink.payload, (double)progress->bits.uplink.payload_bits,
+                               1e-6);
+        CU_ASSERT_DOUBLE_EQUAL(run.downlink.formula, (double)progress->bits.downlink.formula_bits,
+                               0);
+        CU_ASSERT_TRUE(run.uplink.entropy_payload > 0);
+        CU_ASSERT_DOUBLE_EQUAL(run.curve[run.n_points - 1].regret, run.regret, 0);
+        CU_ASSERT_DOUBLE_EQUAL(run.curve[run.n_points - 1].time_step, 2000, 0);
+        tally_job_free(job);
+        tally_run_fini(&run);
+    }
+}
+
+static void test_experiment_run__divergence_is_infinite_regret(void)
+{
+    /* Minibatch-SGD and FedAvg by overflow, FedCOM out of the range of the exact sums. */
+    static const struct {
+        size_t preset;
+        double step_size;
+    } cases[] = {{0, 50}, {1, 5}, {2, 5}, {3, 1e6}, {8, 1e8}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct tally_job_spec spec = spec_of(cases[i].preset, cases[i].step_size);
+        struct tally_run run = run_of(&spec);
+        CU_ASSERT_TRUE(run.diverged || run.regret > 1e12);
+        CU_ASSERT_EQUAL(run.diverged, isinf(run.regret));
+        tally_run_fini(&run);
+    }
+}
+
+static void test_experiment_run__stops_when_asked(void)
+{
+    const struct tally_job_spec spec = spec_of(0, 1);
+    double f_star;
+    atomic_bool stop = true;
+    struct tally_run run = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_objective *objective = make_objective(&spec, &f_star);
+    TALLY_ASSERT_STATUS(tally_run_job(&spec, objective, f_star, &stop, &run, &err), TALLY_CANCELLED,
+                        &err);
+    CU_ASSERT_PTR_NULL(run.curve);
+    tally_objective_free(objective);
+}
+
+static void test_experiment_run__curve_is_linear_between_rounds(void)
+{
+    struct tally_run_point curve[] = {{0, 0}, {10, 5}, {30, 45}};
+    const struct tally_run run = {.curve = curve, .n_points = 3, .regret = 45};
+    CU_ASSERT_DOUBLE_EQUAL(tally_run_regret_at(&run, 0), 0, 0);
+    CU_ASSERT_DOUBLE_EQUAL(tally_run_regret_at(&run, 5), 2.5, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(tally_run_regret_at(&run, 10), 5, 0);
+    CU_ASSERT_DOUBLE_EQUAL(tally_run_regret_at(&run, 20), 25, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(tally_run_regret_at(&run, 30), 45, 0);
+    CU_ASSERT_TRUE(isinf(tally_run_regret_at(&run, 31)));
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_experiment_run__is_what_simulate_runs),
+    TALLY_TEST(test_experiment_run__divergence_is_infinite_regret),
+    TALLY_TEST(test_experiment_run__stops_when_asked),
+    TALLY_TEST(test_experiment_run__curve_is_linear_between_rounds),
+};
+TALLY_SUITE(experiment_run_suite, "experiment_run", TESTS);
