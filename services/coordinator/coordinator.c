@@ -18,7 +18,6 @@ enum {
 /* Start and end. */
 
 struct loading {
-    struct tally_coordinator *coordinator;
     struct tally_store_job *rows;
     size_t n, capacity;
 };
@@ -85,7 +84,7 @@ static enum tally_status load_job(struct tally_coordinator *coordinator,
 static enum tally_status load_jobs(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
-    struct loading loading = {.coordinator = coordinator};
+    struct loading loading = {0};
     enum tally_status status = store->ops->job_list_live(store, collect_row, &loading, err);
     for (size_t i = 0; status == TALLY_OK && i < loading.n; i++) {
         status = load_job(coordinator, &loading.rows[i], err);

@@ -80,7 +80,10 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Queues the solving of f(x*) if the job still needs it. */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
-/* Reads a job that may be live or not: row and document. Errors: NOT_FOUND, STORE. */
+/* Reads the row of a job that may be live or not. Errors: NOT_FOUND, STORE. */
+enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_error *err);
+/* The same, and appends its document. Errors: NOT_FOUND, STORE. */
 enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_buffer *document,
                            struct tally_error *err);

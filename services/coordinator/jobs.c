@@ -35,19 +35,26 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
     return preparer_submit(coordinator->preparer, job->row.id, &job->spec, err);
 }
 
+enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_error *err)
+{
+    enum tally_status status =
+        coordinator->store->ops->job_get(coordinator->store, id, ret_row, err);
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        tally_fail(err, status, "id", "there is no job %s", id);
+    }
+    return status;
+}
+
 enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_buffer *document,
                            struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
-    enum tally_status status = store->ops->job_get(store, id, ret_row, err);
-    if (status == TALLY_OK) {
-        status = store->ops->document_get(store, ret_row->key, document, err);
-    } else if (status == TALLY_NOT_FOUND) {
-        tally_error_clear(err);
-        tally_fail(err, status, "id", "there is no job %s", id);
-    }
-    return status;
+    enum tally_status status = read_row(coordinator, id, ret_row, err);
+    return status == TALLY_OK ? store->ops->document_get(store, ret_row->key, document, err)
+                              : status;
 }
 
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)

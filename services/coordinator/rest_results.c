@@ -34,15 +34,6 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
     return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
 }
 
-static enum tally_status find_key(struct tally_coordinator *coordinator, struct call *call,
-                                  struct tally_store_job *ret_row, struct tally_error *err)
-{
-    struct tally_buffer document = {0};
-    enum tally_status status = read_job(coordinator, call->params[0], ret_row, &document, err);
-    tally_buffer_fini(&document);
-    return status;
-}
-
 enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
                              struct tally_error *err)
 {
@@ -50,7 +41,7 @@ enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call 
     struct tally_store_job row;
     struct rounds rounds = {0};
     int64_t after;
-    enum tally_status status = find_key(coordinator, call, &row, err);
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
     }
@@ -91,7 +82,7 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
     struct tally_store_job row;
     struct rounds rounds = {.csv = &call->body, .limit = INT64_MAX};
     int64_t after;
-    enum tally_status status = find_key(coordinator, call, &row, err);
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
     }
@@ -121,9 +112,7 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
         return TALLY_OK;
     }
     struct tally_store_job row;
-    struct tally_buffer document = {0};
-    enum tally_status status = read_job(coordinator, id, &row, &document, err);
-    tally_buffer_fini(&document);
+    enum tally_status status = read_row(coordinator, id, &row, err);
     if (status == TALLY_OK) {
         status = hosted_job_load(coordinator->store, &row, ret_job, err);
         *ret_owned = status == TALLY_OK;

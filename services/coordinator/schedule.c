@@ -132,8 +132,8 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* Answers. */
 
-static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
-                        const struct tally_poll_response *response, struct hosted_job *job)
+static void finish_poll(struct session *session, const struct tally_poll_response *response,
+                        struct hosted_job *job)
 {
     struct tally_buffer body = {0};
     if (tally_poll_response_encode(response, &body) != TALLY_OK) {
@@ -152,7 +152,6 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
         job->wire_out_bytes += out;
     }
     tally_buffer_fini(&body);
-    (void)coordinator;
 }
 
 /* Live jobs that the session could serve. */
@@ -170,7 +169,7 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 {
     const struct tally_poll_response response = {
         .kind = TALLY_POLL_IDLE, .jobs_pending = count_pending(coordinator, session)};
-    finish_poll(coordinator, session, &response, NULL);
+    finish_poll(session, &response, NULL);
 }
 
 /* Clients of the session that the job's open round still waits for. */
@@ -280,8 +279,8 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     return left > 0 ? (uint32_t)left : 1;
 }
 
-static void answer_task(struct tally_coordinator *coordinator, struct session *session,
-                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+static void answer_task(struct session *session, struct hosted_job *job, uint32_t *clients,
+                        size_t n_clients, int64_t now_ms)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_poll_response response = {.kind = TALLY_POLL_TASK};
@@ -310,7 +309,7 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
     for (size_t i = 0; i < n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
-    finish_poll(coordinator, session, &response, job);
+    finish_poll(session, &response, job);
 }
 
 /* A job for which the worker holds a point that it needs no more. */
@@ -352,13 +351,13 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
     if (released != NULL) {
         struct tally_poll_response response = {.kind = TALLY_POLL_RELEASED};
         snprintf(response.released_job_id, sizeof response.released_job_id, "%s", released);
-        finish_poll(coordinator, session, &response, NULL);
+        finish_poll(session, &response, NULL);
         return;
     }
     size_t n_clients;
     struct hosted_job *job = find_work(session, clients, &n_clients);
     if (job != NULL) {
-        answer_task(coordinator, session, job, clients, n_clients, now_ms);
+        answer_task(session, job, clients, n_clients, now_ms);
     } else if (now_ms >= session->poll.until_ms) {
         answer_idle(coordinator, session);
     }

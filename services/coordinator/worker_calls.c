@@ -274,9 +274,7 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
 {
     struct tally_store_job row;
     struct hosted_job *job;
-    struct tally_buffer document = {0};
-    enum tally_status status = read_job(coordinator, update->job_id, &row, &document, err);
-    tally_buffer_fini(&document);
+    enum tally_status status = read_row(coordinator, update->job_id, &row, err);
     if (status == TALLY_OK) {
         status = hosted_job_load(coordinator->store, &row, &job, err);
     }
