@@ -88,7 +88,6 @@ const struct tally_preset TALLY_PRESETS[] = {
     CEAL("low_regret", QUIET, 0.989,    0.11,   0.035,  2, 1.16, 3.57, 0.106, 2.09, FIXED,         263.3, 288.6),
     CEAL("paper",      MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 2,    1,    1,     0.3,  COARSE(-2, 2), 0.11e6, 0.26e6),
     CEAL("paper_bits", MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 4,    4,    1,     0.3,  FIXED,         0.11e6, 0.26e6),
-    CEAL("low_regret", MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 2,    1,    1,     0.3,  FIXED,         0.11e6, 0.26e6),
 };
 /* clang-format on */
 const size_t TALLY_N_PRESETS = sizeof TALLY_PRESETS / sizeof TALLY_PRESETS[0];
@@ -96,6 +95,20 @@ const size_t TALLY_N_PRESETS = sizeof TALLY_PRESETS / sizeof TALLY_PRESETS[0];
 bool tally_preset_is_for(const struct tally_preset *preset, enum tally_problem_kind kind)
 {
     return (preset->problems & 1u << kind) != 0;
+}
+
+const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
+                                            const struct tally_algorithm *algorithm,
+                                            const char *name)
+{
+    for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
+        const struct tally_preset *preset = &TALLY_PRESETS[i];
+        if (preset->algorithm == algorithm && tally_preset_is_for(preset, kind) &&
+            strcmp(preset->name, name) == 0) {
+            return preset;
+        }
+    }
+    return NULL;
 }
 
 /* Every algorithm's parameters have a field of that name. */
@@ -125,15 +138,27 @@ static int index_of(const struct tally_algorithm *algorithm)
     return i;
 }
 
+/* Words joined by hyphens; the usual reading, and the only preset of a baseline, go without saying.
+ */
+static void name_job(const struct tally_preset *preset, const struct tally_problem *problem,
+                     char *ret_name, size_t capacity)
+{
+    const bool is_quiet = problem->kind == TALLY_PROBLEM_QUIET;
+    const bool is_ceal = preset->algorithm == &TALLY_CEAL;
+    snprintf(ret_name, capacity, "%s%s-%s%s%s", tally_problem_experiment(problem),
+             is_quiet ? "-quiet" : "", preset->algorithm->name, is_ceal ? "-" : "",
+             is_ceal ? preset->name : "");
+    for (char *at = ret_name; *at != '\0'; at++) {
+        *at = *at == '_' ? '-' : *at;
+    }
+}
+
 struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
                                        const struct tally_problem *problem, double step_size,
                                        int64_t seed)
 {
     struct tally_job_spec spec = tally_problem_job(problem);
-    const char *reading = tally_problem_reading(problem);
-    snprintf(spec.name, sizeof spec.name, "%s%s%s-%s-%s", tally_problem_experiment(problem),
-             reading != NULL ? "-" : "", reading != NULL ? reading : "", preset->algorithm->name,
-             preset->name);
+    name_job(preset, problem, spec.name, sizeof spec.name);
     spec.algorithm = index_of(preset->algorithm);
     spec.params = preset->params;
     memcpy((char *)&spec.params + step_size_offset(preset->algorithm), &step_size,

@@ -1,11 +1,13 @@
 /* presets: the algorithms of [1]'s Table I with the parameters that they run with, and the bits
  * that [1] reports for them.
  *
- * Baselines have one preset, `paper`. CEAL has three, because [1] states none of its constants but
+ * Baselines have one preset, `paper`. CEAL has more, because [1] states none of its constants but
  * the step size:
  *   paper        at [1]'s step size;
  *   paper_bits   within the bits of Table I, both ways;
- *   low_regret   as little regret as a few hundred bits more buy. */
+ *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).
+ *
+ * Each of them, with seed 1, is also a file of deploy/jobs. */
 #ifndef TALLY_SERVICES_EXPERIMENT_PRESETS_H
 #define TALLY_SERVICES_EXPERIMENT_PRESETS_H
 
@@ -38,9 +40,15 @@ extern const size_t TALLY_N_PRESETS;
 
 bool tally_preset_is_for(const struct tally_preset *preset, enum tally_problem_kind kind);
 
+/* Borrows the preset of that name; NULL if there is none. */
+const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
+                                            const struct tally_algorithm *algorithm,
+                                            const char *name);
+
 double tally_preset_step_size(const struct tally_preset *preset);
 
-/* The job of a preset with another step size; its name tells problem, algorithm and preset. */
+/* The job of a preset with another step size. Its name tells problem, algorithm and preset:
+ * "synthetic-quiet-fedavg", "mnist-ceal-paper-bits". */
 struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
                                        const struct tally_problem *problem, double step_size,
                                        int64_t seed);
