@@ -10,7 +10,7 @@ enum tally_status tally_local_reference(const struct tally_job_spec *spec,
         *ret_f_star = spec->reference.value;
         return TALLY_OK;
     }
-    return tally_objective_minimum(objective, ret_f_star, NULL, err);
+    return tally_objective_minimum(objective, NULL, ret_f_star, NULL, err);
 }
 
 /* Brings the replica to the engine's point. */

@@ -203,10 +203,11 @@ static void cholesky_solve(const double *l, size_t dim, double *b)
 }
 
 static enum tally_status least_squares_minimum(const struct tally_objective *objective,
-                                               double *ret_f_star, double *ret_x_star,
-                                               struct tally_error *err)
+                                               const atomic_bool *stop, double *ret_f_star,
+                                               double *ret_x_star, struct tally_error *err)
 {
     size_t dim = objective->dim;
+    (void)stop;
     if (dim > MAX_SOLVE_DIM) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                           "dim %zu is above %d, too large to solve; give the reference as a value",

@@ -190,8 +190,8 @@ void tally_objective_losses(const struct tally_objective *objective, const doubl
 }
 
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
-                                          double *ret_f_star, double *ret_x_star,
-                                          struct tally_error *err)
+                                          const atomic_bool *stop, double *ret_f_star,
+                                          double *ret_x_star, struct tally_error *err)
 {
-    return objective->ops->minimum(objective, ret_f_star, ret_x_star, err);
+    return objective->ops->minimum(objective, stop, ret_f_star, ret_x_star, err);
 }

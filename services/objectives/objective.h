@@ -9,6 +9,7 @@
 #ifndef TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -78,8 +79,8 @@ struct tally_objective_ops {
                            const double *x, int64_t n, struct tally_rng *rng, double *ret_gradient);
     void (*losses)(const struct tally_objective *objective, const double *points, size_t n,
                    double *ret_losses);
-    enum tally_status (*minimum)(const struct tally_objective *objective, double *ret_f_star,
-                                 double *ret_x_star, struct tally_error *err);
+    enum tally_status (*minimum)(const struct tally_objective *objective, const atomic_bool *stop,
+                                 double *ret_f_star, double *ret_x_star, struct tally_error *err);
 };
 
 struct tally_objective {
@@ -111,11 +112,12 @@ void tally_objective_local_gradient(const struct tally_objective *objective, uin
 void tally_objective_losses(const struct tally_objective *objective, const double *points, size_t n,
                             double *ret_losses);
 
-/* f(x*) and, unless NULL, x* (double[dim]). Errors: FAILED_PRECONDITION (no unique minimum, or too
- * large to solve), NO_MEMORY. */
+/* f(x*) and, unless NULL, x* (double[dim]). A solver that takes seconds gives up once *stop is set,
+ * which may be NULL. Errors: FAILED_PRECONDITION (no unique minimum, or too large to solve),
+ * CANCELLED, NO_MEMORY. */
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
-                                          double *ret_f_star, double *ret_x_star,
-                                          struct tally_error *err);
+                                          const atomic_bool *stop, double *ret_f_star,
+                                          double *ret_x_star, struct tally_error *err);
 
 /* Kinds; tally_objective_new() chooses between them. */
 enum tally_status tally_least_squares_new(const struct tally_data_spec *data, uint32_t clients,

@@ -259,7 +259,8 @@ static double largest_eigenvalue(struct solver *solver)
     return 1.05 * eigenvalue / self->set.points;
 }
 
-static enum tally_status nesterov(struct solver *solver, struct tally_error *err)
+static enum tally_status nesterov(struct solver *solver, const atomic_bool *stop,
+                                  struct tally_error *err)
 {
     const struct softmax *self = solver->self;
     const size_t dim = self->base.dim;
@@ -271,6 +272,9 @@ static enum tally_status nesterov(struct solver *solver, struct tally_error *err
         solver->x[i] = solver->y[i] = 0;
     }
     for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
+        if (stop != NULL && atomic_load(stop)) {
+            return tally_fail(err, TALLY_CANCELLED, NULL, "stopped while solving for f(x*)");
+        }
         full_gradient(solver, solver->y);
         norm = cblas_dnrm2((int)dim, solver->gradient, 1);
         if (norm < 1e-8) {
@@ -288,8 +292,8 @@ static enum tally_status nesterov(struct solver *solver, struct tally_error *err
 }
 
 static enum tally_status softmax_minimum(const struct tally_objective *objective,
-                                         double *ret_f_star, double *ret_x_star,
-                                         struct tally_error *err)
+                                         const atomic_bool *stop, double *ret_f_star,
+                                         double *ret_x_star, struct tally_error *err)
 {
     const size_t dim = objective->dim;
     struct solver solver = {.self = of(objective),
@@ -304,7 +308,7 @@ static enum tally_status softmax_minimum(const struct tally_objective *objective
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "l2 is 0: the minimum need not exist; give the reference as a value");
     } else {
-        status = nesterov(&solver, err);
+        status = nesterov(&solver, stop, err);
     }
     if (status == TALLY_OK) {
         *ret_f_star = full_gradient(&solver, solver.y);
