@@ -1,5 +1,6 @@
 #include "services/experiment/campaign.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +42,32 @@ static bool is_known(const struct tally_campaign_config *config, const char *nam
     return known;
 }
 
+/* "paper, paper_bits, tuned": CEAL has every preset that any algorithm has. */
+static void list_names(enum tally_problem_kind kind, char *ret_list, size_t capacity)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < TALLY_N_PRESETS && used < capacity; i++) {
+        const struct tally_preset *preset = &TALLY_PRESETS[i];
+        if (preset->algorithm == &TALLY_CEAL && tally_preset_is_for(preset, kind)) {
+            used += (size_t)snprintf(ret_list + used, capacity - used, "%s, ", preset->name);
+        }
+    }
+    if (used < capacity) {
+        snprintf(ret_list + used, capacity - used, "%s", TUNED);
+    }
+}
+
 static enum tally_status check_names(const struct tally_campaign_config *config,
                                      struct tally_error *err)
 {
     for (const char *at = config->only; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ",");
         if (!is_known(config, at, n)) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, "preset",
-                              "no preset \"%.*s\"; there are paper, paper_bits, low_regret, tuned",
-                              (int)(n < 60 ? n : 60), at);
+            char names[128];
+            list_names(config->problem.kind, names, sizeof names);
+            return tally_fail(
+                err, TALLY_INVALID_ARGUMENT, "preset", "%s has no preset \"%.*s\"; there are %s",
+                tally_problem_experiment(&config->problem), (int)(n < 60 ? n : 60), at, names);
         }
         at += n + (at[n] == ',');
     }

@@ -20,10 +20,10 @@ static void test_experiment_entropy__of_known_histograms(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_levels_entropy(skewed, 0), 0, 0);
 }
 
-static struct tally_job_spec spec_of(size_t preset)
+static struct tally_job_spec spec_of(const struct tally_algorithm *algorithm)
 {
     const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 1};
-    return tally_preset_job(&TALLY_PRESETS[preset], &loud, 1, 1);
+    return tally_preset_job(tally_preset_get(loud.kind, algorithm, "paper"), &loud, 1, 1);
 }
 
 static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
@@ -39,7 +39,7 @@ static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
 
 static void test_experiment_entropy__of_a_qsgd_message_has_its_norm(void)
 {
-    const struct tally_job_spec fedpaq = spec_of(2);
+    const struct tally_job_spec fedpaq = spec_of(&TALLY_FEDPAQ);
     int32_t levels[30] = {0};
     uint8_t bytes[64];
     const struct tally_qsgd zero = {3, 0};
@@ -62,10 +62,12 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
     const uint8_t bytes[120] = {0};
     const struct tally_message_view view = {
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 960};
-    for (size_t preset = 0; preset < 4; preset++) {
-        const struct tally_job_spec spec = spec_of(preset);
+    static const struct tally_algorithm *const baselines[] = {&TALLY_MINIBATCH_SGD, &TALLY_FEDAVG,
+                                                              &TALLY_FEDPAQ, &TALLY_FEDCOM};
+    for (size_t i = 0; i < 4; i++) {
+        const struct tally_job_spec spec = spec_of(baselines[i]);
         CU_ASSERT_DOUBLE_EQUAL(bits_of(&spec, false, &view), 960, 0);
-        if (preset < 2) {
+        if (i < 2) { /* the others quantize */
             CU_ASSERT_DOUBLE_EQUAL(bits_of(&spec, true, &view), 960, 0);
         }
     }
@@ -73,7 +75,7 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
 
 static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 {
-    const struct tally_job_spec ceal = spec_of(8);
+    const struct tally_job_spec ceal = spec_of(&TALLY_CEAL);
     struct tally_grid grid;
     TALLY_ASSERT_STATUS(tally_grid_init(1, 1, 30, &grid, NULL), TALLY_OK, NULL);
     int32_t levels[30] = {0};
@@ -92,7 +94,7 @@ static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 
 static void test_experiment_entropy__refuses_junk(void)
 {
-    const struct tally_job_spec fedcom = spec_of(3);
+    const struct tally_job_spec fedcom = spec_of(&TALLY_FEDCOM);
     const uint8_t bytes[2] = {0xff, 0xff};
     const struct tally_message_view view = {
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 16};

@@ -61,7 +61,7 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     CU_ASSERT_PTR_NOT_NULL(
-        strstr((const char *)text.data, "\nloud,1,fedavg,0.5,100,,,,,,9,1,200,100,200,100,1\n"));
+        strstr((const char *)text.data, "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1\n"));
     text.size = 0;
     struct tally_json *json = tally_frontier_json(&frontier);
     TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);

@@ -13,13 +13,22 @@ static struct tally_campaign_row rows[N_ROWS];
 
 static struct tally_campaign make_campaign(void)
 {
-    static const size_t presets[N_ROWS] = {1, 1, 2, 8, 9};
+    static const struct {
+        const struct tally_algorithm *algorithm;
+        const char *preset;
+    } shown[N_ROWS] = {{&TALLY_FEDAVG, "paper"},
+                       {&TALLY_FEDAVG, "paper"},
+                       {&TALLY_FEDPAQ, "paper"},
+                       {&TALLY_CEAL, "paper"},
+                       {&TALLY_CEAL, "paper_bits"}};
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t seed = 0; seed < N_SEEDS; seed++) {
             runs[i][seed] = (struct tally_run){
                 .regret = 100.0 - (double)i, .curve = curve, .n_points = i == 2 ? 1 : 2};
         }
-        rows[i] = (struct tally_campaign_row){&TALLY_PRESETS[presets[i]], 0.5, i == 1, runs[i]};
+        rows[i] = (struct tally_campaign_row){
+            tally_preset_get(TALLY_PROBLEM_LOUD, shown[i].algorithm, shown[i].preset), 0.5, i == 1,
+            runs[i]};
     }
     runs[2][0].diverged = true;
     runs[2][0].regret = HUGE_VAL;

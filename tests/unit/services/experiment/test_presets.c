@@ -1,7 +1,10 @@
 #include "services/experiment/presets.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "services/document/document.h"
 #include "services/job/local.h"
 #include "tests/unit/services/experiment/suites.h"
 
@@ -56,17 +59,133 @@ static void test_experiment_presets__every_problem_has_all_algorithms(void)
             }
         }
         CU_ASSERT_EQUAL(n_paper, 5);
-        CU_ASSERT_EQUAL(n_ceal, 3);
+        CU_ASSERT_EQUAL(n_ceal, kind == TALLY_PROBLEM_MNIST ? 2 : 3);
     }
+}
+
+static void expect_name(enum tally_problem_kind kind, const struct tally_algorithm *algorithm,
+                        const char *preset, const char *name)
+{
+    const struct tally_problem problem = problem_of(kind);
+    const struct tally_preset *found = tally_preset_get(kind, algorithm, preset);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(found);
+    TALLY_ASSERT_TEXT(tally_preset_job(found, &problem, 1, 1).name, name);
 }
 
 static void test_experiment_presets__names_tell_what_they_are(void)
 {
-    const struct tally_problem quiet = problem_of(TALLY_PROBLEM_QUIET);
-    const struct tally_problem mnist = problem_of(TALLY_PROBLEM_MNIST);
-    TALLY_ASSERT_TEXT(tally_preset_job(&TALLY_PRESETS[1], &quiet, 1, 1).name,
-                      "synthetic-quiet-fedavg-paper");
-    TALLY_ASSERT_TEXT(tally_preset_job(&TALLY_PRESETS[5], &mnist, 1, 1).name, "mnist-fedavg-paper");
+    expect_name(TALLY_PROBLEM_LOUD, &TALLY_MINIBATCH_SGD, "paper", "synthetic-minibatch-sgd");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDAVG, "paper", "synthetic-quiet-fedavg");
+    expect_name(TALLY_PROBLEM_LOUD, &TALLY_CEAL, "paper", "synthetic-ceal-paper");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_CEAL, "low_regret", "synthetic-quiet-ceal-low-regret");
+    expect_name(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "paper_bits", "mnist-ceal-paper-bits");
+    CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "low_regret"));
+    CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_LOUD, &TALLY_FEDAVG, "paper_bits"));
+}
+
+/* TALLY_JOBS_DIR, deploy/jobs, comes from the build. Files that are no preset of their own: the
+ * job of the quickstart, and a long one for the tests. */
+static const char *const OTHER_JOBS[] = {"synthetic-ceal", "synthetic-ceal-long"};
+
+/* The complete document of a spec as text, the caller's to free. */
+static struct tally_buffer text_of(const struct tally_job_spec *spec)
+{
+    struct tally_buffer text = {0};
+    struct tally_json *json = tally_document_of(spec);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(json);
+    TALLY_ASSERT_STATUS(tally_json_dump(json, 2, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    tally_json_free(json);
+    return text;
+}
+
+static struct tally_job_spec job_file(const char *name)
+{
+    char path[1024], text[8192];
+    snprintf(path, sizeof path, "%s/%s.json", TALLY_JOBS_DIR, name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        TALLY_ASSERT_TEXT("no such file", path);
+        return tally_job_spec_default();
+    }
+    const size_t n = fread(text, 1, sizeof text, file);
+    fclose(file);
+    struct tally_job_spec spec = tally_job_spec_default();
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_document_parse(text, n, &spec, &err), TALLY_OK, &err);
+    return spec;
+}
+
+/* Whether a preset's job has this name; checks that the file of that name is the same job. */
+static bool is_job_of_preset(const char *name, const struct tally_preset *preset,
+                             enum tally_problem_kind kind)
+{
+    const struct tally_problem problem = problem_of(kind);
+    const struct tally_job_spec spec =
+        tally_preset_job(preset, &problem, tally_preset_step_size(preset), 1);
+    if (name != NULL && strcmp(spec.name, name) != 0) {
+        return false;
+    }
+    const struct tally_job_spec file = job_file(spec.name);
+    struct tally_buffer actual = text_of(&file), expected = text_of(&spec);
+    TALLY_ASSERT_TEXT((const char *)actual.data, (const char *)expected.data);
+    tally_buffer_fini(&actual);
+    tally_buffer_fini(&expected);
+    return true;
+}
+
+/* How many presets have a job of that name; NULL is any name. */
+static size_t count_presets(const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
+        for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_MNIST; kind++) {
+            if (tally_preset_is_for(&TALLY_PRESETS[i], (enum tally_problem_kind)kind)) {
+                n += is_job_of_preset(name, &TALLY_PRESETS[i], (enum tally_problem_kind)kind);
+            }
+        }
+    }
+    return n;
+}
+
+static void test_experiment_presets__each_is_a_job_file(void)
+{
+    CU_ASSERT_EQUAL(count_presets(NULL), 20); /* 7 + 7 + 6 */
+}
+
+static bool is_other_job(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]; i++) {
+        found = found || strcmp(name, OTHER_JOBS[i]) == 0;
+    }
+    return found;
+}
+
+static void test_experiment_presets__each_job_file_is_one(void)
+{
+    DIR *folder = opendir(TALLY_JOBS_DIR);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(folder);
+    const struct dirent *entry;
+    size_t n_presets = 0, n_others = 0;
+    while ((entry = readdir(folder)) != NULL) {
+        char name[sizeof entry->d_name];
+        const char *end = strstr(entry->d_name, ".json");
+        if (end == NULL) {
+            continue;
+        }
+        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
+        if (is_other_job(name)) {
+            n_others++;
+        } else if (count_presets(name) == 1) {
+            n_presets++;
+        } else {
+            TALLY_ASSERT_TEXT(name, "the name of one preset's job");
+        }
+    }
+    closedir(folder);
+    CU_ASSERT_EQUAL(n_presets, 20);
+    CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
 /* MNIST's dimension and rounds on points that need no files; the messages are as long. */
@@ -80,10 +199,12 @@ static void use_small_data(struct tally_job_spec *spec)
     spec->evaluate_every = spec->horizon;
 }
 
-static void expect_bits(const struct tally_preset *preset, enum tally_problem_kind kind,
-                        uint64_t uplink, uint64_t downlink)
+static void expect_bits(const struct tally_algorithm *algorithm, enum tally_problem_kind kind,
+                        const uint64_t up_and_down[2])
 {
+    const uint64_t uplink = up_and_down[0], downlink = up_and_down[1];
     const struct tally_problem problem = problem_of(kind);
+    const struct tally_preset *preset = tally_preset_get(kind, algorithm, "paper");
     struct tally_job_spec spec =
         tally_preset_job(preset, &problem, 1e-3 * tally_preset_step_size(preset), 1);
     if (kind == TALLY_PROBLEM_MNIST) {
@@ -104,14 +225,17 @@ static void expect_bits(const struct tally_preset *preset, enum tally_problem_ki
 
 static void test_experiment_presets__baselines_have_the_bits_of_table_1(void)
 {
-    static const uint64_t synthetic[4][2] = {
-        {38400, 38400}, {19200, 19200}, {2440, 19200}, {2440, 19200}};
-    static const uint64_t mnist_bits[4][2] = {
-        {5017600, 5017600}, {5017600, 5017600}, {627840, 5017600}, {627840, 5017600}};
-    for (size_t i = 0; i < 4; i++) {
-        expect_bits(&TALLY_PRESETS[i], TALLY_PROBLEM_LOUD, synthetic[i][0], synthetic[i][1]);
-        expect_bits(&TALLY_PRESETS[i], TALLY_PROBLEM_QUIET, synthetic[i][0], synthetic[i][1]);
-        expect_bits(&TALLY_PRESETS[4 + i], TALLY_PROBLEM_MNIST, mnist_bits[i][0], mnist_bits[i][1]);
+    static const struct {
+        const struct tally_algorithm *algorithm;
+        uint64_t synthetic[2], mnist[2];
+    } table[] = {{&TALLY_MINIBATCH_SGD, {38400, 38400}, {5017600, 5017600}},
+                 {&TALLY_FEDAVG, {19200, 19200}, {5017600, 5017600}},
+                 {&TALLY_FEDPAQ, {2440, 19200}, {627840, 5017600}},
+                 {&TALLY_FEDCOM, {2440, 19200}, {627840, 5017600}}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        expect_bits(table[i].algorithm, TALLY_PROBLEM_LOUD, table[i].synthetic);
+        expect_bits(table[i].algorithm, TALLY_PROBLEM_QUIET, table[i].synthetic);
+        expect_bits(table[i].algorithm, TALLY_PROBLEM_MNIST, table[i].mnist);
     }
 }
 
@@ -120,6 +244,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_presets__step_size_reaches_the_parameters),
     TALLY_TEST(test_experiment_presets__every_problem_has_all_algorithms),
     TALLY_TEST(test_experiment_presets__names_tell_what_they_are),
+    TALLY_TEST(test_experiment_presets__each_is_a_job_file),
+    TALLY_TEST(test_experiment_presets__each_job_file_is_one),
     TALLY_TEST(test_experiment_presets__baselines_have_the_bits_of_table_1),
 };
 TALLY_SUITE(experiment_presets_suite, "experiment_presets", TESTS);

@@ -18,9 +18,10 @@ static struct tally_campaign campaign_of(double second_regret)
     runs[1] = runs[0];
     runs[1].regret = second_regret;
     runs[1].diverged = isinf(second_regret);
-    row = (struct tally_campaign_row){&TALLY_PRESETS[1], 0.125, true, runs};
-    search = (struct tally_search){
-        .preset = &TALLY_PRESETS[1], .trials = trials, .n_trials = 2, .best = 1};
+    const struct tally_preset *fedavg =
+        tally_preset_get(TALLY_PROBLEM_QUIET, &TALLY_FEDAVG, "paper");
+    row = (struct tally_campaign_row){fedavg, 0.125, true, runs};
+    search = (struct tally_search){.preset = fedavg, .trials = trials, .n_trials = 2, .best = 1};
     return (struct tally_campaign){
         .config = {.runner = {.kind = TALLY_PROBLEM_QUIET, .first_seed = 101, .n_seeds = 2},
                    .problem = {TALLY_PROBLEM_QUIET, 1}},

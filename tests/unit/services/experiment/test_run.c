@@ -13,14 +13,16 @@ static struct tally_objective *make_objective(const struct tally_job_spec *spec,
                                               tally_job_spec_setting(spec).key, ".", &objective,
                                               NULL),
                           TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, ret_f_star, NULL, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, NULL, ret_f_star, NULL, NULL),
+                          TALLY_OK);
     return objective;
 }
 
-static struct tally_job_spec spec_of(size_t preset, double step_size)
+static const struct tally_problem LOUD = {TALLY_PROBLEM_LOUD, 2};
+
+static struct tally_job_spec spec_of(const struct tally_algorithm *algorithm, double step_size)
 {
-    const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 2};
-    return tally_preset_job(&TALLY_PRESETS[preset], &loud, step_size, 3);
+    return tally_preset_job(tally_preset_get(LOUD.kind, algorithm, "paper"), &LOUD, step_size, 3);
 }
 
 static struct tally_run run_of(const struct tally_job_spec *spec)
@@ -37,13 +39,13 @@ static struct tally_run run_of(const struct tally_job_spec *spec)
 
 static void test_experiment_run__is_what_simulate_runs(void)
 {
-    for (size_t preset = 0; preset < 10; preset++) {
-        const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 2};
-        if (!tally_preset_is_for(&TALLY_PRESETS[preset], loud.kind)) {
+    for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
+        const struct tally_preset *preset = &TALLY_PRESETS[i];
+        if (!tally_preset_is_for(preset, LOUD.kind)) {
             continue;
         }
-        const struct tally_job_spec spec = tally_preset_job(
-            &TALLY_PRESETS[preset], &loud, 0.1 * tally_preset_step_size(&TALLY_PRESETS[preset]), 3);
+        const struct tally_job_spec spec =
+            tally_preset_job(preset, &LOUD, 0.1 * tally_preset_step_size(preset), 3);
         struct tally_run run = run_of(&spec);
         struct tally_job *job = NULL;
         CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
@@ -66,11 +68,15 @@ static void test_experiment_run__divergence_is_infinite_regret(void)
 {
     /* Minibatch-SGD and FedAvg by overflow, FedCOM out of the range of the exact sums. */
     static const struct {
-        size_t preset;
+        const struct tally_algorithm *algorithm;
         double step_size;
-    } cases[] = {{0, 50}, {1, 5}, {2, 5}, {3, 1e6}, {8, 1e8}};
+    } cases[] = {{&TALLY_MINIBATCH_SGD, 50},
+                 {&TALLY_FEDAVG, 5},
+                 {&TALLY_FEDPAQ, 5},
+                 {&TALLY_FEDCOM, 1e6},
+                 {&TALLY_CEAL, 1e8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct tally_job_spec spec = spec_of(cases[i].preset, cases[i].step_size);
+        const struct tally_job_spec spec = spec_of(cases[i].algorithm, cases[i].step_size);
         struct tally_run run = run_of(&spec);
         CU_ASSERT_TRUE(run.diverged || run.regret > 1e12);
         CU_ASSERT_EQUAL(run.diverged, isinf(run.regret));
@@ -80,7 +86,7 @@ static void test_experiment_run__divergence_is_infinite_regret(void)
 
 static void test_experiment_run__stops_when_asked(void)
 {
-    const struct tally_job_spec spec = spec_of(0, 1);
+    const struct tally_job_spec spec = spec_of(&TALLY_MINIBATCH_SGD, 1);
     double f_star;
     atomic_bool stop = true;
     struct tally_run run = {0};

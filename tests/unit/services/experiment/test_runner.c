@@ -25,7 +25,8 @@ static void run_all(unsigned threads, struct tally_run runs[N_ITEMS])
     struct tally_runner *runner = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     for (size_t i = 0; i < N_ITEMS; i++) {
-        const struct tally_preset *preset = &TALLY_PRESETS[i < N_SEEDS ? 0 : 8];
+        const struct tally_preset *preset =
+            tally_preset_get(LOUD.kind, i < N_SEEDS ? &TALLY_MINIBATCH_SGD : &TALLY_CEAL, "paper");
         items[i] = (struct tally_runner_item){preset, &LOUD, tally_preset_step_size(preset),
                                               (2 * i) % N_SEEDS, &runs[i]};
     }
@@ -77,7 +78,7 @@ static void test_experiment_runner__missing_files_name_who_gets_them(void)
 static void test_experiment_runner__names_the_run_that_is_not_possible(void)
 {
     const struct tally_runner_config config = config_of(1);
-    struct tally_preset preset = TALLY_PRESETS[8];
+    struct tally_preset preset = *tally_preset_get(LOUD.kind, &TALLY_CEAL, "paper");
     preset.params.ceal.gamma0 = 1e-12; /* a grid too fine for 31 bits */
     struct tally_run run = {0};
     struct tally_runner_item item = {&preset, &LOUD, 2, 0, &run};
@@ -85,7 +86,7 @@ static void test_experiment_runner__names_the_run_that_is_not_possible(void)
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_runner_new(&config, 1, &runner, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_runner_run(runner, &item, 1, "test", &err), TALLY_OUT_OF_RANGE, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "synthetic-loud-ceal"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "synthetic-ceal-paper"));
     tally_runner_free(runner);
 }
 

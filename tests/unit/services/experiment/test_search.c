@@ -37,7 +37,7 @@ static struct tally_search search_of(struct tally_step_range range)
     struct tally_runner *runner = NULL;
     struct tally_search search = {0};
     struct tally_error err = TALLY_ERROR_INIT;
-    preset = TALLY_PRESETS[0]; /* Minibatch-SGD, whose best is near 2.4 here */
+    preset = *tally_preset_get(QUIET.kind, &TALLY_MINIBATCH_SGD, "paper"); /* best near 2.4 */
     preset.grid = range;
     TALLY_ASSERT_STATUS(tally_runner_new(&config, 1, &runner, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_search_run(runner, &QUIET, presets, 1, 2, &search, &err), TALLY_OK,
@@ -82,7 +82,7 @@ static void test_experiment_search__grid_grows_towards_the_optimum(void)
 
 static void test_experiment_search__steps_are_the_papers_times_powers(void)
 {
-    const struct tally_preset *preset = &TALLY_PRESETS[1]; /* FedAvg, 0.1 */
+    const struct tally_preset *preset = tally_preset_get(QUIET.kind, &TALLY_FEDAVG, "paper");
     CU_ASSERT_DOUBLE_EQUAL(tally_search_step_size(preset, 0), 0.1, 0);
     CU_ASSERT_DOUBLE_EQUAL(tally_search_step_size(preset, 2), 0.1 * 1.25 * 1.25, 1e-15);
     CU_ASSERT_DOUBLE_EQUAL(tally_search_step_size(preset, -1), 0.08, 1e-15);
