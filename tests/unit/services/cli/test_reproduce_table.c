@@ -21,12 +21,15 @@ static struct tally_campaign make_campaign(void)
         ceal_runs[seed] = (struct tally_run){
             .regret = 7, .uplink = {131.65, 200, 150.5}, .downlink = {144.3 * 2, 300, 260}};
     }
-    rows[0] = (struct tally_campaign_row){&TALLY_PRESETS[1], 0.1, true, fedavg_runs};
-    rows[1] = (struct tally_campaign_row){&TALLY_PRESETS[2], 9, false, fedpaq_runs};
-    rows[2] = (struct tally_campaign_row){&TALLY_PRESETS[9], 2, false, ceal_runs};
+    const enum tally_problem_kind loud = TALLY_PROBLEM_LOUD;
+    const struct tally_preset *fedavg = tally_preset_get(loud, &TALLY_FEDAVG, "paper");
+    rows[0] = (struct tally_campaign_row){fedavg, 0.1, true, fedavg_runs};
+    rows[1] = (struct tally_campaign_row){tally_preset_get(loud, &TALLY_FEDPAQ, "paper"), 9, false,
+                                          fedpaq_runs};
+    rows[2] = (struct tally_campaign_row){tally_preset_get(loud, &TALLY_CEAL, "paper_bits"), 2,
+                                          false, ceal_runs};
     trials[2].regret.mean = INFINITY;
-    search = (struct tally_search){
-        .preset = &TALLY_PRESETS[1], .trials = trials, .n_trials = 3, .best = 1};
+    search = (struct tally_search){.preset = fedavg, .trials = trials, .n_trials = 3, .best = 1};
     return (struct tally_campaign){
         .config = {.runner = {.kind = TALLY_PROBLEM_LOUD, .first_seed = 101, .n_seeds = 2},
                    .problem = {TALLY_PROBLEM_LOUD, 2}},
@@ -52,23 +55,26 @@ static void test_cli_reproduce_table__has_bits_and_ratios(void)
     expect(tally_reproduce_table_render(&campaign, &text), &text,
            "synthetic, loud reading, start radius 2, seeds 101-102\n"
            "\n"
-           "                                           regret          formula bits       "
-           "  payload bits         entropy (est.)         paper         formula/paper\n"
-           "algorithm  preset      step size  tuned      mean  +- std            up   "
-           "down            up   down              up   down     up   down             up "
-           "  down\n"
-           "fedavg     tuned             0.1  yes        12.0     2.8         19200  "
-           "19200         19200  19200           19200  19200  19200  19200          "
-           "1.000  1.000\n"
-           "fedpaq     paper               9  no     diverged       -             0      "
-           "0             0      0               0      0   2440  19200          0.000  "
-           "0.000\n"
-           "ceal       paper_bits          2  no          7.0     0.0         131.7  "
-           "288.6           200    300           150.5    260  263.3  288.6          "
-           "0.500  1.000\n"
+           "                                    regret          formula bits         "
+           "paper         ratio\n"
+           "algorithm  preset      step size      mean  +- std            up   down     "
+           "up   down     up   down\n"
+           "fedavg     tuned             0.1      12.0     2.8         19200  19200  "
+           "19200  19200  1.000  1.000\n"
+           "fedpaq     paper               9  diverged       -             0      0   "
+           "2440  19200  0.000  0.000\n"
+           "ceal       paper_bits          2       7.0     0.0         131.7  288.6  "
+           "263.3  288.6  0.500  1.000\n"
+           "\n"
+           "                       payload bits         entropy (est.)\n"
+           "algorithm  preset                up   down              up   down\n"
+           "fedavg     tuned              19200  19200           19200  19200\n"
+           "fedpaq     paper                  0      0               0      0\n"
+           "ceal       paper_bits           200    300           150.5    260\n"
            "\n"
            "Bits are per client up and per broadcast down, over a whole job; means over "
            "the runs.\n"
+           "ratio: formula bits to the paper's.\n"
            "entropy (est.): zero-order entropy of each message's levels, an estimate of "
            "the best coder.\n");
 }
@@ -85,8 +91,8 @@ static void test_cli_reproduce_table__grids_tell_the_best_and_edges(void)
     expect(tally_reproduce_grids_render(&campaign, &text), &text,
            "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
            "  fedavg\n"
-           "    0.08: 30, *0.1: 20*, 0.125: diverged  (grid extended upwards: the best was at its "
-           "edge)\n");
+           "    0.08: 30, *0.1: 20*, 0.125: diverged\n"
+           "    (grid extended upwards: the best was at its edge)\n");
     campaign.n_searches = 0;
     expect(tally_reproduce_grids_render(&campaign, &text), &text, "");
 }
