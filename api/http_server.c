@@ -9,6 +9,9 @@
  *   all is sent, or  completed() frees the request: the only place that does
  *   the peer is gone
  *
+ * A stream is a response whose body MHD asks for piece by piece, with read_stream(). When there is
+ * nothing to give, the connection is suspended there, and resumed by the next write.
+ *
  * MHD does not watch a suspended connection, so the server has an epoll set of its own with the
  * suspended sockets. It asks only for the hang-up: a peer that has closed its side has given up
  * waiting, as a killed worker does. (A client that shuts down its sending side and then waits for a
@@ -25,6 +28,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +54,13 @@ enum {
     CONNECTION_MEMORY_BYTES = 16 * 1024,
     /* A chunked body that is too long is read on so far, so that its sender sees the 413. */
     MAX_DISCARDED_BYTES = 1024 * 1024,
-    HANGUP_EVENTS = 64
+    HANGUP_EVENTS = 64,
+    /* What the kernel may hold for the reader of a stream; by itself it would go up to 4 MiB. */
+    STREAM_SOCKET_BYTES = 64 * 1024,
+    /* MHD's own buffer of a body that is not chunked. */
+    STREAM_BLOCK_BYTES = 4 * 1024,
+    /* A drained stream keeps a buffer so large; the memory of a larger one goes back. */
+    STREAM_KEPT_BYTES = 4 * 1024
 };
 
 struct tally_http_server {
@@ -58,8 +69,10 @@ struct tally_http_server {
     int listen_fd; /* -1 once MHD or nobody has it */
     int watch_fd;  /* epoll: MHD's own epoll set, and the suspended connections' hang-ups */
     uint16_t port;
+    unsigned idle_timeout_s;
     struct tally_http_request *suspended; /* doubly linked */
     bool has_resumed; /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool is_ending;   /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
 struct tally_http_request {
@@ -70,13 +83,23 @@ struct tally_http_request {
     struct tally_buffer body;
     uint64_t discarded_bytes;
     void *user;
-    struct MHD_Response *response; /* waits to be queued */
+    struct MHD_Response *response;    /* waits to be queued */
+    struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */
     int status;
     bool too_large;    /* of a chunked body */
     bool was_handed;   /* on_request has been called */
     bool is_answered;  /* tally_http_respond has been called */
     bool is_suspended; /* in server->suspended */
     bool is_gone;      /* the peer hung up */
+};
+
+/* Lives as long as its request. */
+struct tally_http_stream {
+    struct tally_http_request *request;
+    struct tally_http_stream_config config;
+    struct tally_buffer buffer;
+    size_t n_taken; /* of the buffer: what MHD has already */
+    bool has_ended; /* tally_http_stream_end has been called */
 };
 
 /* ---- Requests ---- */
@@ -101,6 +124,10 @@ static void request_free(struct tally_http_request *request)
 {
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
+    }
+    if (request->stream != NULL) {
+        tally_buffer_fini(&request->stream->buffer);
+        free(request->stream);
     }
     tally_buffer_fini(&request->body);
     free(request);
@@ -229,6 +256,19 @@ static uint64_t add_header(struct MHD_Response *response, const char *name, cons
     return strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
 }
 
+/* Adds the caller's headers and returns their length. */
+static uint64_t add_headers(struct MHD_Response *made, const struct tally_http_response *response)
+{
+    uint64_t bytes = 0;
+    if (response->content_type != NULL) {
+        bytes += add_header(made, "Content-Type", response->content_type);
+    }
+    for (int i = 0; i < TALLY_HTTP_MAX_EXTRA_HEADERS && response->headers[i].name != NULL; i++) {
+        bytes += add_header(made, response->headers[i].name, response->headers[i].value);
+    }
+    return bytes;
+}
+
 /* Whether a comma-separated list holds a token, as MHD compares them. */
 static bool has_token(const char *list, const char *token)
 {
@@ -354,19 +394,136 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     if (request->response != NULL) {
         bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                 (sends_body(request, response->status) ? n_body : 0);
-        if (response->content_type != NULL) {
-            bytes += add_header(request->response, "Content-Type", response->content_type);
-        }
-        for (int i = 0; i < TALLY_HTTP_MAX_EXTRA_HEADERS && response->headers[i].name != NULL;
-             i++) {
-            bytes += add_header(request->response, response->headers[i].name,
-                                response->headers[i].value);
-        }
+        bytes += add_headers(request->response, response);
     }
     if (request->is_suspended) {
         resume(request);
     }
     return bytes;
+}
+
+/* ---- Streams ---- */
+
+size_t tally_http_stream_pending(const struct tally_http_stream *stream)
+{
+    return stream->buffer.size - stream->n_taken;
+}
+
+/* Moves what has been taken out of the buffer. */
+static void compact(struct tally_http_stream *stream)
+{
+    struct tally_buffer *buffer = &stream->buffer;
+    buffer->size -= stream->n_taken;
+    if (buffer->size > 0) {
+        memmove(buffer->data, buffer->data + stream->n_taken, buffer->size);
+    } else if (buffer->capacity > STREAM_KEPT_BYTES) {
+        tally_buffer_fini(buffer); /* many streams sleep: 500 buffers of 64 KiB would add up */
+    }
+    stream->n_taken = 0;
+}
+
+static void wake(struct tally_http_stream *stream)
+{
+    if (stream->request->is_suspended) {
+        resume(stream->request);
+    }
+}
+
+enum tally_status tally_http_stream_write(struct tally_http_stream *stream, const void *bytes,
+                                          size_t n)
+{
+    assert(!stream->has_ended);
+    if (n > stream->config.max_pending_bytes - tally_http_stream_pending(stream)) {
+        return TALLY_TOO_LARGE;
+    }
+    if (n == 0) {
+        return TALLY_OK;
+    }
+    compact(stream);
+    enum tally_status status = tally_buffer_append(&stream->buffer, bytes, n);
+    if (status == TALLY_OK) {
+        wake(stream);
+    }
+    return status;
+}
+
+void tally_http_stream_end(struct tally_http_stream *stream)
+{
+    stream->has_ended = true;
+    wake(stream);
+}
+
+/* MHD asks for the next bytes of the body. */
+static ssize_t read_stream(void *context, uint64_t position, char *out, size_t n_max)
+{
+    (void)position;
+    struct tally_http_stream *stream = context;
+    struct tally_http_request *request = stream->request;
+    if (request->is_gone || request->server->is_ending) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (tally_http_stream_pending(stream) == 0 && !stream->has_ended &&
+        stream->config.on_drained != NULL) {
+        stream->config.on_drained(stream->config.context, stream);
+    }
+    size_t n = tally_http_stream_pending(stream);
+    if (n == 0 && stream->has_ended) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    if (n == 0) {
+        suspend(request);
+        return 0;
+    }
+    n = n < n_max ? n : n_max;
+    memcpy(out, stream->buffer.data + stream->n_taken, n);
+    stream->n_taken += n;
+    if (stream->n_taken == stream->buffer.size) {
+        compact(stream);
+    }
+    return (ssize_t)n;
+}
+
+/* A reader that stays away must not make the kernel collect megabytes, nor hold the connection for
+ * the quarter of an hour that TCP would try. Refusals do no harm. */
+static void bound_socket(const struct tally_http_request *request)
+{
+    const int fd = connection_fd(request);
+    const int bytes = STREAM_SOCKET_BYTES;
+    const unsigned timeout_ms = request->server->idle_timeout_s * 1000U;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+}
+
+enum tally_status tally_http_respond_stream(struct tally_http_request *request,
+                                            const struct tally_http_response *response,
+                                            const struct tally_http_stream_config *config,
+                                            struct tally_http_stream **ret_stream)
+{
+    assert(!request->is_answered && config->max_pending_bytes > 0 && config->on_closed != NULL);
+    assert(response->body == NULL && response->n_static_body == 0);
+    assert(response->status >= 200 && response->status <= 599 &&
+           response->status != MHD_HTTP_NO_CONTENT && response->status != MHD_HTTP_NOT_MODIFIED);
+    struct tally_http_stream *stream = calloc(1, sizeof *stream);
+    struct MHD_Response *made = stream == NULL
+                                    ? NULL
+                                    : MHD_create_response_from_callback(
+                                          MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, stream,
+                                          NULL /* the stream goes with its request */);
+    if (made == NULL) {
+        free(stream);
+        return TALLY_NO_MEMORY;
+    }
+    stream->request = request;
+    stream->config = *config;
+    (void)add_headers(made, response);
+    request->stream = stream;
+    request->response = made;
+    request->status = response->status;
+    request->is_answered = true;
+    bound_socket(request);
+    wake(stream);
+    *ret_stream = stream;
+    return TALLY_OK;
 }
 
 /* ---- MHD's callbacks ---- */
@@ -500,7 +657,9 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
         return;
     }
     assert(!request->is_suspended);
-    if (request->was_handed && !request->is_answered) {
+    if (request->stream != NULL) {
+        request->stream->config.on_closed(request->stream->config.context, request->stream);
+    } else if (request->was_handed && !request->is_answered) {
         server->config.on_abandoned(server->config.context, request);
     }
     request_free(request);
@@ -595,13 +754,14 @@ static enum tally_status start_daemon(struct tally_http_server *server, struct t
     const struct tally_http_server_config *config = &server->config;
     unsigned connections = connection_limit(
         config->max_connections != 0 ? config->max_connections : (unsigned)DEFAULT_MAX_CONNECTIONS);
-    unsigned idle_s =
+    server->idle_timeout_s =
         config->idle_timeout_s != 0 ? config->idle_timeout_s : (unsigned)DEFAULT_IDLE_TIMEOUT_S;
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
         MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
-        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        server->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+        MHD_OPTION_END);
     if (server->daemon == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "libmicrohttpd does not start");
     }
@@ -646,6 +806,7 @@ void tally_http_server_free(struct tally_http_server *server)
     if (server == NULL) {
         return;
     }
+    server->is_ending = true;
     while (server->suspended != NULL) {
         resume(server->suspended); /* MHD does not stop with suspended connections */
     }

@@ -8,7 +8,10 @@
  * polls.
  *
  * Every handled request must be answered exactly once, except those reported by `on_abandoned`: its
- * peer has closed the connection, or only its sending side, while the answer was outstanding. */
+ * peer has closed the connection, or only its sending side, while the answer was outstanding.
+ *
+ * An answer may also be a stream, whose body its owner makes piece by piece for as long as it likes
+ * (tally_http_respond_stream). One that has nothing to send sleeps like a request that waits. */
 #ifndef TALLY_API_HTTP_SERVER_H
 #define TALLY_API_HTTP_SERVER_H
 
@@ -26,7 +29,8 @@ struct tally_http_server_config {
     const char *listen;       /* "127.0.0.1:8080", "[::1]:8080"; port 0 = any free one */
     size_t max_body_bytes;    /* a longer body is answered with 413 before it is read */
     unsigned max_connections; /* 0 = 20,000, or what the file descriptor limit allows */
-    unsigned idle_timeout_s;  /* a connection that is silent so long is closed; 0 = 60 */
+    unsigned idle_timeout_s;  /* a connection that is silent so long, or takes nothing of what is
+                               * to be sent, is closed; 0 = 60 */
     /* A complete request has come. `request` lives until it is answered or abandoned. */
     void (*on_request)(void *context, struct tally_http_request *request);
     /* The connection of an unanswered request is gone; `request` dies with this call. */
@@ -66,7 +70,7 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);
 void tally_http_set_user(struct tally_http_request *request, void *user);
 void *tally_http_user(const struct tally_http_request *request);
 
-enum { TALLY_HTTP_MAX_EXTRA_HEADERS = 6 };
+enum { TALLY_HTTP_MAX_EXTRA_HEADERS = 12 };
 
 struct tally_http_response {
     int status;
@@ -86,5 +90,52 @@ struct tally_http_response {
  * in [200, 599]. */
 uint64_t tally_http_respond(struct tally_http_request *request,
                             const struct tally_http_response *response);
+
+/* ---- Streams ----
+ *
+ * A stream belongs to the server; its owner holds a borrowed pointer from tally_http_respond_stream
+ * until `on_closed` returns. That comes exactly once for each stream, from within a step or
+ * tally_http_server_free: all has been sent after tally_http_stream_end, the peer is gone (noticed
+ * also while the stream sleeps; half-closed is gone), the peer took nothing for idle_timeout_s
+ * while bytes waited for it, or the server ends. Nothing else takes the stream from its owner, and
+ * the owner cannot free it: it calls tally_http_stream_end and waits.
+ *
+ * What is written goes to a buffer of at most max_pending_bytes and from there to the socket as the
+ * peer takes it, so a slow reader costs that much memory and what the kernel holds (kept small as
+ * well). A stream with an empty buffer is a suspended connection: no thread, no polling, and it is
+ * not idle in the sense of idle_timeout_s, however long that lasts.
+ *
+ * The body is chunked for HTTP/1.1 and ends with the connection for HTTP/1.0. HEAD gets the headers
+ * alone and is closed at once. */
+struct tally_http_stream;
+
+struct tally_http_stream_config {
+    size_t max_pending_bytes; /* > 0 */
+    /* All that was written is with the kernel, and the stream is about to sleep; it may be written
+     * to or ended here. Also called once when the headers are out and nothing was written yet. NULL
+     * = not wanted. */
+    void (*on_drained)(void *context, struct tally_http_stream *stream);
+    /* The stream is over and dies with this call; nothing may be called on it. */
+    void (*on_closed)(void *context, struct tally_http_stream *stream);
+    void *context;
+};
+
+/* Answers with a stream. Of `response` the status (not 204 or 304), the content type and the
+ * headers are used; it has no body. Like tally_http_respond it ends the caller's hold on
+ * `request`. Errors: NO_MEMORY, and then the request is still to be answered. */
+enum tally_status tally_http_respond_stream(struct tally_http_request *request,
+                                            const struct tally_http_response *response,
+                                            const struct tally_http_stream_config *config,
+                                            struct tally_http_stream **ret_stream);
+/* Appends `n` bytes, all or none. What is written to a peer that has just gone is lost without an
+ * error; on_closed follows. Errors: TOO_LARGE (past max_pending_bytes), NO_MEMORY. Precondition:
+ * not ended. */
+enum tally_status tally_http_stream_write(struct tally_http_stream *stream, const void *bytes,
+                                          size_t n);
+/* Bytes written that the kernel has not taken yet. */
+size_t tally_http_stream_pending(const struct tally_http_stream *stream);
+/* No more will be written: what is pending is sent, then the stream is closed. May be called again.
+ */
+void tally_http_stream_end(struct tally_http_stream *stream);
 
 #endif
