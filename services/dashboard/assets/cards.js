@@ -1,0 +1,138 @@
+// cards: a chart with its title, legend, buttons and a summary in words.
+
+import {PlotView, seriesColor} from "./charts.js";
+import {announce, h, setAttribute, setText, syncChildren} from "./dom.js";
+import {saveBlob, saveCsv} from "./download.js";
+
+const SWATCH = () => h("span", {class: "swatch", "aria-hidden": "true"});
+
+// Buttons that switch lines on and off; `hidden` is the set of keys of those that are off.
+export class Legend {
+  constructor(hidden, onChange) {
+    this.element = h("div", {class: "legend", role: "group", "aria-label": "Lines"});
+    this.hidden = hidden;
+    this.onChange = onChange;
+  }
+
+  draw(lines) {
+    syncChildren(this.element, lines.map(({key}) => key), (key) => h("button",
+      {type: "button", class: "legend-item", onclick: () => this.toggle(key)}, SWATCH(), h("span", {})));
+    lines.forEach((line, index) => {
+      const button = this.element.children[index];
+      setAttribute(button, "aria-pressed", !this.hidden.has(line.key));
+      setText(button.lastChild, line.label, line.label);
+      button.firstChild.style.borderTopColor = seriesColor(line.color);
+      button.firstChild.style.borderTopStyle = line.dash > 0 ? "dashed" : "solid";
+    });
+  }
+
+  toggle(key) {
+    if (!this.hidden.delete(key)) {
+      this.hidden.add(key);
+    }
+    this.onChange();
+  }
+}
+
+export class ChartCard {
+  // {title, xTitle, yTitle, kind, file: stem of file names, log: {x, y}, hidden: keys of lines that
+  // a legend elsewhere has switched off}
+  constructor(settings) {
+    this.settings = settings;
+    this.hidden = settings.hidden ?? new Set();
+    this.legend = settings.hidden === undefined ? new Legend(this.hidden, () => this.draw(false)) : null;
+    this.title = h("h2", {}, settings.title);
+    this.canvas = h("canvas", {tabindex: "0", role: "img", "aria-label": settings.title});
+    this.summary = h("p", {class: "summary"}, "\u00a0");
+    this.element = h("section", {class: "card chart"},
+      h("header", {}, this.title, h("div", {class: "chart-tools"},
+        this.logButton("x"), this.logButton("y"),
+        h("button", {type: "button", class: "small", "data-save": "csv", title: "Download the values shown as CSV",
+          onclick: () => this.saveValues()}, "CSV"),
+        h("button", {type: "button", class: "small", "data-save": "png", title: "Download the chart as a picture",
+          onclick: () => this.savePicture()}, "PNG"))),
+      this.legend?.element, h("div", {class: "plot"}, this.canvas), this.summary);
+    this.canvas.addEventListener("keydown", (event) => this.onKey(event));
+    this.canvas.addEventListener("blur", () => this.view?.cursor >= 0 && this.view.clearCursor());
+    this.restyle = () => this.view && this.draw(true);
+    window.addEventListener("tally-theme", this.restyle);
+  }
+
+  // Once the card is in the document.
+  open() {
+    this.view = new PlotView(this.canvas, this.settings);
+    this.view.scale = {x: false, y: false, ...this.settings.log};
+    this.view.restyle();
+  }
+
+  close() {
+    window.removeEventListener("tally-theme", this.restyle);
+    this.view?.destroy();
+    this.view = null;
+  }
+
+  logButton(name) {
+    const button = h("button", {type: "button", class: "small toggle", "data-log": name, title: `Logarithmic ${name} axis`,
+      "aria-pressed": String(this.settings.log?.[name] ?? false)}, `log ${name}`);
+    button.addEventListener("click", () => {
+      const on = button.getAttribute("aria-pressed") !== "true";
+      setAttribute(button, "aria-pressed", on);
+      this.view.setLog(name, on);
+    });
+    return button;
+  }
+
+  // lines as PlotView.set() wants them, each with a `key` beside
+  set(lines, summary, titles = {}) {
+    this.lines = lines;
+    if (titles.title !== undefined) {
+      this.settings.title = titles.title;
+      setText(this.title, titles.title);
+    }
+    if (titles.yTitle !== undefined && titles.yTitle !== this.view.options.yTitle) {
+      this.view.options.yTitle = titles.yTitle;
+      this.view.chart.options = this.view.chartOptions();
+    }
+    if (titles.xTitle !== undefined && titles.xTitle !== this.view.options.xTitle) {
+      this.view.options.xTitle = titles.xTitle;
+      this.view.chart.options = this.view.chartOptions();
+    }
+    setText(this.summary, summary === "" ? "\u00a0" : summary);
+    setAttribute(this.canvas, "aria-label", `${this.settings.title}. ${summary} Arrow keys read the values.`);
+    this.draw(false);
+  }
+
+  draw(isRestyled) {
+    this.legend?.draw(this.lines ?? []);
+    if (isRestyled) {
+      this.view.lines = this.shown();
+      this.view.restyle();
+    } else {
+      this.view.set(this.shown());
+    }
+  }
+
+  shown() {
+    return (this.lines ?? []).map((line) => ({...line, hidden: this.hidden.has(line.key)}));
+  }
+
+  onKey(event) {
+    const steps = {ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity};
+    if (event.key in steps) {
+      event.preventDefault();
+      announce(this.view.moveCursor(steps[event.key]));
+    } else if (event.key === "Escape") {
+      this.view.clearCursor();
+    }
+  }
+
+  saveValues() {
+    const rows = this.shown().filter((line) => !line.hidden)
+      .flatMap((line) => line.points.map((point) => [line.key, line.label, point.x, point.y]));
+    saveCsv(["series", "label", this.view.options.xTitle, this.view.options.yTitle], rows, `${this.settings.file}.csv`);
+  }
+
+  async savePicture() {
+    saveBlob(await this.view.picture(this.settings.title), `${this.settings.file}.png`);
+  }
+}

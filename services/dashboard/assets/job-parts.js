@@ -1,0 +1,190 @@
+// job-parts: what the pages show of a job.
+
+import {ApiError, ConnectionError, jobPath, post} from "./api.js";
+import {confirmAction} from "./dialogs.js";
+import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
+import {NOTHING, age, duration, integer, moment, plural, ranges, real, short, tenths} from "./format.js";
+
+export function statusBadge() {
+  return h("span", {class: "badge"}, NOTHING);
+}
+
+export function setStatus(badge, status) {
+  setText(badge, status);
+  setAttribute(badge, "data-status", status);
+}
+
+export function progressBar() {
+  return h("progress", {max: "1", value: "0", "aria-label": "Progress"});
+}
+
+export function setProgress(bar, job) {
+  setAttribute(bar, "max", job.horizon);
+  setAttribute(bar, "value", job.time_step);
+}
+
+// How long a job has been there, or was at work.
+export function jobAge(job) {
+  return job.created_ms === null ? NOTHING : age(Date.now() - job.created_ms);
+}
+
+const ACTIONS = [
+  {name: "pause", title: "Pause", of: ["queued", "running"], text: "The open round stays open; workers wait until the job is resumed."},
+  {name: "resume", title: "Resume", of: ["paused"], text: "Workers go on where the job was paused."},
+  {name: "cancel", title: "Cancel", of: ["queued", "running", "paused"], danger: true,
+    text: "The job ends for good. Its rounds, its counters and its model stay."},
+];
+
+// Buttons for what can be done with the job. `onDone(job)` gets the new detail.
+export function actionButtons(getJob, onDone) {
+  const error = h("p", {class: "error", role: "alert", hidden: true});
+  const buttons = ACTIONS.map((action) => h("button", {type: "button", class: action.danger ? "danger" : null,
+    "data-action": action.name, disabled: true, onclick: () => act(action)}, action.title));
+  const box = h("div", {class: "actions"}, ...buttons);
+
+  async function act(action) {
+    const job = getJob();
+    const asked = await confirmAction(`${action.title} this job?`, `${job.name} (${job.id}). ${action.text}`,
+      `${action.title} job`, action.danger);
+    if (!asked) {
+      return;
+    }
+    setHidden(error, true);
+    try {
+      onDone(await post(jobPath(job.id, `/${action.name}`), undefined, {}));
+      announce(`${action.title}: done`);
+    } catch (problem) {
+      if (!(problem instanceof ApiError || problem instanceof ConnectionError)) {
+        throw problem;
+      }
+      setText(error, `${action.title}: ${problem.message}`);
+      setHidden(error, false);
+    }
+  }
+
+  function update() {
+    ACTIONS.forEach((action, index) => {
+      buttons[index].disabled = !action.of.includes(getJob().status);
+    });
+  }
+  return {box, error, update};
+}
+
+// Label and value pairs: tiles(["Regret", "Round"]) -> {element, set(index, text, title)}
+export function tiles(labels) {
+  const values = labels.map(() => h("dd", {}, NOTHING));
+  const element = h("dl", {class: "tiles"}, labels.map((label, i) => h("div", {}, h("dt", {}, label), values[i])));
+  const set = (index, text, title) => setText(values[index], text, title ?? text);
+  const setLabel = (index, text, title) => setText(element.children[index].firstChild, text, title);
+  return {element, set, setLabel};
+}
+
+export function table(caption, heads, props = {}) {
+  const body = h("tbody", {});
+  const element = h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption, ...props},
+    h("table", {}, h("caption", {class: "unseen"}, caption),
+      h("thead", {}, h("tr", {}, heads.map((head) => h("th", {scope: "col", class: head.num ? "num" : null}, head.text)))),
+      body));
+  const makeRow = () => h("tr", {}, heads.map((head, i) => h(i === 0 ? "th" : "td",
+    {scope: i === 0 ? "row" : null, class: head.num ? "num" : null})));
+  // rows: [{key, cells: [text or {text, title}]}]
+  const set = (rows) => {
+    syncChildren(body, rows.map(({key}) => key), makeRow);
+    rows.forEach((row, index) => row.cells.forEach((cell, i) => {
+      const target = body.children[index].children[i];
+      setText(target, cell?.text ?? cell, cell?.title);
+    }));
+  };
+  return {element, set};
+}
+
+// Formula, payload and wire side by side.
+export function bitsTable() {
+  const view = table("Bits by formula, payload and wire", [{text: "Bits"}, {text: "Formula", num: true},
+    {text: "Payload", num: true}, {text: "Wire", num: true}, {text: "Messages", num: true}, {text: "Clipped", num: true}]);
+  const update = (job) => {
+    const {uplink, downlink, uplink_per_client: each, wire_bytes: wire} = job.bits;
+    const wireBits = (bytes) => ({text: integer(8 * bytes), title: `${integer(bytes)} bytes`});
+    view.set([
+      {key: "up", cells: ["Up, all clients", integer(uplink.formula), integer(uplink.payload), wireBits(wire.in), integer(uplink.messages), integer(uplink.clipped)]},
+      {key: "each", cells: ["Up per client", tenths(each.formula), tenths(each.payload), {text: tenths((8 * wire.in) / job.clients), title: ""}, tenths(uplink.messages / job.clients), ""]},
+      {key: "down", cells: ["Down, broadcast", integer(downlink.formula), integer(downlink.payload), "", integer(downlink.messages), integer(downlink.clipped)]},
+      {key: "delivered", cells: ["Down, delivered", "", integer(downlink.delivered_payload), wireBits(wire.out), "", ""]},
+      {key: "recovery", cells: ["Recovery", "", integer(job.bits.recovery), "", "", ""]},
+      {key: "control", cells: ["Control", "", integer(job.bits.control), "", "", ""]},
+      {key: "telemetry", cells: ["Telemetry", "", integer(job.bits.telemetry), "", "", ""]},
+    ]);
+  };
+  return {element: view.element, update};
+}
+
+const describe = (object, leaveOut = []) => Object.entries(object ?? {})
+  .filter(([key]) => !leaveOut.includes(key))
+  .map(([key, value]) => (value !== null && typeof value === "object" ? describe(value) : `${key} ${value}`)).join(", ");
+
+export function facts() {
+  const names = ["Algorithm", "Parameters", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point",
+    "f(x*)", "x checksum", "Created", "Started", "Ended", "Took"];
+  const values = names.map(() => h("dd", {}, NOTHING));
+  const element = h("dl", {class: "facts"}, names.map((name, i) => [h("dt", {}, name), values[i]]));
+  const update = (job) => {
+    const end = job.finished_ms ?? (job.status === "running" || job.status === "paused" ? Date.now() : null);
+    const texts = [
+      job.algorithm.type, describe(job.algorithm, ["type"]),
+      `${job.objective.type}: ${describe(job.objective, ["type"])}`,
+      integer(job.clients), integer(job.minibatch), job.encoding ?? NOTHING, String(job.seed), describe(job.initial_point),
+      real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
+      job.started_ms !== null && end !== null ? duration(Math.max(0, end - job.started_ms)) : NOTHING,
+    ];
+    texts.forEach((text, i) => setText(values[i], text, names[i] === "f(x*)" ? job.f_star ?? "" : undefined));
+  };
+  return {element, update};
+}
+
+// Who plays the job's clients: one row per worker, and one for those whom nobody plays.
+export function clientsTable() {
+  const view = table("Clients and the workers that play them", [{text: "Worker"}, {text: "Clients"},
+    {text: "State"}, {text: "Last contact", num: true}], {class: "scroll clients"});
+  const note = h("p", {class: "summary"}, "\u00a0");
+  const update = (job, answer) => {
+    const taken = new Set();
+    const rows = [];
+    answer.workers.forEach((worker, index) => {
+      const clients = worker.assignments.filter((each) => each.job === job.id).map((each) => each.client);
+      if (clients.length > 0) {
+        clients.forEach((client) => taken.add(client));
+        rows.push({key: `${index} ${worker.name}`, cells: [{text: worker.name, title: worker.name}, ranges(clients), worker.state,
+          `${age(worker.last_contact_age_ms)} ago`]});
+      }
+    });
+    const vacant = [];
+    for (let client = 0; client < job.clients; client++) {
+      if (!taken.has(client)) {
+        vacant.push(client);
+      }
+    }
+    const isLive = ["queued", "running", "paused"].includes(job.status);
+    if (isLive && vacant.length > 0) {
+      rows.push({key: "vacant", cells: ["nobody", ranges(vacant), "vacant", NOTHING]});
+    }
+    view.set(rows);
+    setHidden(view.element, !isLive);
+    setText(note, isLive
+      ? `${integer(taken.size)} of ${integer(job.clients)} clients are played; ${integer(answer.slots_free)} slots are free.`
+      : `The job is ${job.status}: no worker plays its ${plural(job.clients, "client")} any more.`);
+  };
+  return {element: h("div", {}, note, view.element), update};
+}
+
+const flag = (value) => (value ? "yes" : "no");
+
+// The last rounds, newest first.
+export function roundsTable() {
+  const view = table("Latest rounds", [{text: "Round", num: true}, {text: "t", num: true}, {text: "Iterate", num: true}, {text: "Stage", num: true},
+    {text: "Samples", num: true}, {text: "Regret", num: true}, {text: "Norm", num: true}, {text: "Loss", num: true}, {text: "Passed"}],
+    {class: "scroll rounds"});
+  const exact = (value) => ({text: short(value), title: value ?? ""});
+  const update = (points) => view.set([...points].reverse().map((p) => ({key: p.round, cells: [integer(p.round), integer(p.timeStep),
+    integer(p.iterate), integer(p.stage), integer(p.samples), {text: real(p.regret), title: p.regret ?? ""}, exact(p.norm), exact(p.loss), flag(p.passed)]})));
+  return {element: view.element, update};
+}

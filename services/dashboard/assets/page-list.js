@@ -1,0 +1,130 @@
+// page-list: all jobs, page by page, newest first.
+
+import {getJson, repeat} from "./api.js";
+import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
+import {integer, plural, real, tenths} from "./format.js";
+import {jobAge, progressBar, setProgress, setStatus, statusBadge} from "./job-parts.js";
+
+const PAGE = 25;
+const POLL_MS = 2000;
+export const MAX_COMPARED = 8;
+const STATUSES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
+const HEADS = [["", "Compare"], ["Job"], ["Status"], ["Progress"], ["Regret"], ["Bits up per client"], ["Bits down"], ["Age"]];
+const NUMBERS = [4, 5, 6, 7];
+
+const chosen = new Set(); // jobs to compare; outlives the page, so that it can span pages
+
+function makeRow(id, onChosen) {
+  const box = h("input", {type: "checkbox", "aria-label": `Compare ${id}`, onchange: (event) => {
+    if (event.target.checked) {
+      chosen.add(id);
+    } else {
+      chosen.delete(id);
+    }
+    onChosen();
+  }});
+  const cells = HEADS.map((head, i) => h("td", {role: "cell", class: NUMBERS.includes(i) ? "num" : null, "data-label": head[0]}));
+  cells[0].append(h("label", {class: "pick"}, box));
+  cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id));
+  cells[2].append(statusBadge());
+  cells[3].append(progressBar(), h("span", {class: "steps"}));
+  return h("tr", {role: "row"}, cells);
+}
+
+function fillRow(row, job) {
+  const [pick, name, status, progress, regret, up, down, age] = row.children;
+  const box = pick.querySelector("input");
+  box.checked = chosen.has(job.id);
+  box.disabled = !box.checked && chosen.size >= MAX_COMPARED;
+  setText(name.firstChild, job.name || job.id, job.name);
+  setStatus(status.firstChild, job.status);
+  setAttribute(status, "title", job.reason ?? "");
+  setProgress(progress.firstChild, job);
+  setText(progress.lastChild, `${integer(job.time_step)} / ${integer(job.horizon)}`);
+  setText(regret, real(job.cumulative_regret), job.cumulative_regret ?? "");
+  const {uplink_per_client: each, downlink} = job.bits;
+  setText(up, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
+  setText(down, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
+  setText(age, jobAge(job));
+}
+
+export function mount(main, {signal, onError}) {
+  let cursors = [null]; // of the pages up to this one
+  let status = "";
+  let jobs = [];
+  let next = null;
+  let isLoaded = false;
+  let turn = new AbortController(); // of what is asked for the page that is shown
+
+  const body = h("tbody", {role: "rowgroup"});
+  const empty = h("p", {class: "empty", hidden: true});
+  const compare = h("a", {class: "button", role: "link"}, "Compare");
+  const clear = h("button", {type: "button", class: "quiet", onclick: () => { chosen.clear(); show(); }}, "Clear");
+  const filter = h("select", {id: "status-filter", onchange: (event) => { status = event.target.value; go([null]); }},
+    h("option", {value: ""}, "all"), STATUSES.map((name) => h("option", {value: name}, name)));
+  const newer = h("button", {type: "button", disabled: true, onclick: () => go(cursors.slice(0, -1))}, "Newer");
+  const older = h("button", {type: "button", disabled: true, onclick: () => go([...cursors, next])}, "Older");
+  const place = h("span", {class: "place", "aria-live": "polite"}, "\u00a0");
+  main.append(
+    h("div", {class: "page-head"}, h("h1", {}, "Jobs"),
+      h("div", {class: "page-tools"},
+        h("label", {for: "status-filter"}, "Status "), filter, compare, clear,
+        h("a", {class: "button primary", href: "#/submit"}, "Submit a job"))),
+    h("div", {class: "card list"},
+      h("table", {role: "table", class: "jobs"},
+        h("caption", {class: "unseen"}, "Jobs, newest first"),
+        h("thead", {role: "rowgroup"}, h("tr", {role: "row"}, HEADS.map(([text, unseen], i) => h("th",
+          {role: "columnheader", scope: "col", class: NUMBERS.includes(i) ? "num" : null}, unseen ? h("span", {class: "unseen"}, unseen) : text)))),
+        body),
+      empty),
+    h("nav", {class: "pager", "aria-label": "Pages of the list"}, newer, place, older));
+
+  function show() {
+    syncChildren(body, jobs.map(({id}) => id), (id) => makeRow(id, show));
+    jobs.forEach((job, index) => fillRow(body.children[index], job));
+    newer.disabled = cursors.length === 1;
+    older.disabled = next === null;
+    setText(place, !isLoaded ? "\u00a0" : `Page ${cursors.length}, ${plural(jobs.length, "job")}`);
+    setText(empty, status === "" ? "No job yet. Submit one to see its regret and bits." : `No job is ${status}.`);
+    setHidden(empty, jobs.length > 0 || !isLoaded);
+    setText(compare, chosen.size === 0 ? "Compare" : `Compare (${chosen.size})`);
+    if (chosen.size >= 2) {
+      compare.setAttribute("href", `#/compare/${[...chosen].map(encodeURIComponent).join(",")}`);
+      compare.removeAttribute("aria-disabled");
+    } else {
+      compare.removeAttribute("href");
+      compare.setAttribute("aria-disabled", "true");
+    }
+    compare.title = chosen.size >= 2 ? "" : `Tick 2 to ${MAX_COMPARED} jobs to compare them`;
+    clear.disabled = chosen.size === 0;
+  }
+
+  show();
+
+  async function load(mine) {
+    const query = new URLSearchParams({limit: String(PAGE)});
+    if (cursors.at(-1) !== null) {
+      query.set("cursor", cursors.at(-1));
+    }
+    if (status !== "") {
+      query.set("status", status);
+    }
+    const answer = await getJson(`/v1/jobs?${query}`, mine);
+    if (!mine.aborted && !document.hidden) {
+      isLoaded = true;
+      jobs = answer.jobs;
+      next = answer.next_cursor;
+      show();
+    }
+  }
+
+  function go(where) {
+    cursors = where;
+    turn.abort();
+    turn = new AbortController();
+    const mine = turn.signal;
+    repeat(() => load(mine), POLL_MS, mine, onError);
+  }
+  signal.addEventListener("abort", () => turn.abort(), {once: true});
+  go([null]);
+}

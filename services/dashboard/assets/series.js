@@ -1,0 +1,80 @@
+// series: a job's rounds as points of charts.
+//
+// A point: {round, timeStep, iterate, stage, samples, norm, passed, cut, loss, regret,
+//           uplink: {formula, payload}, downlink: {formula, payload}}
+// where regret and the bits are the job's totals after that round; the uplink is the sum of all clients.
+
+const MAX_POINTS = 4000; // of one job in the page; beyond it, thinned to half
+
+// Of GET /v1/jobs/{id}/series.
+export function pointsOfSeries(answer) {
+  const at = Object.fromEntries(answer.columns.map((name, index) => [name, index]));
+  return answer.rows.map((row) => pointOf((name) => row[at[name]]));
+}
+
+// Of the event `round` of GET /v1/jobs/{id}/events; or of GET /rounds, which has no totals but regret.
+export function pointOfRound(record) {
+  const own = {
+    round: record.round, time_step: record.t, iterate: record.k, stage: record.j, samples: record.samples,
+    norm: record.norm, passed: record.passed, cut: record.cut, loss: record.loss,
+    cumulative_regret: record.regret,
+  };
+  return pointOf((name) => own[name] ?? record.totals?.[name]);
+}
+
+function pointOf(get) {
+  return {
+    round: get("round"), timeStep: get("time_step"), iterate: get("iterate"), stage: get("stage"),
+    samples: get("samples"), norm: get("norm"), passed: get("passed"), cut: get("cut"), loss: get("loss"),
+    regret: get("cumulative_regret"),
+    uplink: {formula: get("uplink_formula"), payload: get("uplink_payload")},
+    downlink: {formula: get("downlink_formula"), payload: get("downlink_payload")},
+  };
+}
+
+// Thins the points in place if they are too many. Of each bucket stay the last point (totals are
+// exact there) and those with the least and greatest norm and loss.
+export function thin(points, max = MAX_POINTS) {
+  if (points.length <= max) {
+    return false;
+  }
+  const nBuckets = Math.floor(max / 10);
+  const keep = new Set([0, points.length - 1]);
+  for (let b = 0; b < nBuckets; b++) {
+    const from = Math.floor((b * points.length) / nBuckets);
+    const to = Math.floor(((b + 1) * points.length) / nBuckets);
+    for (const name of ["norm", "loss"]) {
+      let least = from;
+      let greatest = from;
+      for (let i = from; i < to; i++) {
+        least = points[i][name] < points[least][name] ? i : least;
+        greatest = points[i][name] > points[greatest][name] ? i : greatest;
+      }
+      keep.add(least).add(greatest);
+    }
+    keep.add(to - 1);
+  }
+  const kept = points.filter((_, index) => keep.has(index));
+  points.length = 0;
+  for (const point of kept) {
+    points.push(point);
+  }
+  return true;
+}
+
+// Epoch length: the time steps spent at each iterate, [{x: iterate, y: time steps}]. Where rounds in
+// between were thinned out, the mean over the iterates that passed, at the last of them.
+export function epochs(points) {
+  const result = [];
+  let end = {iterate: null, timeStep: 0}; // of the epoch before
+  for (let i = 0; i < points.length; i++) {
+    const point = points[i];
+    if (i + 1 < points.length && points[i + 1].iterate === point.iterate) {
+      continue;
+    }
+    const passed = end.iterate === null ? 1 : Math.max(1, point.iterate - end.iterate);
+    result.push({x: point.iterate, y: (point.timeStep - end.timeStep) / passed});
+    end = point;
+  }
+  return result;
+}
