@@ -31,6 +31,7 @@ void answer_error(struct call *call, const struct tally_error *err)
     const struct tally_status_info *info = tally_status_info(err->status);
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
     call->answered = true;
+    call->error = *err;
     call->body.size = 0;
     if (is_worker) {
         call->status = info->connect_http_status;
@@ -58,33 +59,83 @@ static void count_wire(struct tally_coordinator *coordinator, const char *job_id
     }
 }
 
+static void add_header(struct tally_http_response *response, const char *name, const char *value)
+{
+    size_t n = 0;
+    while (response->headers[n].name != NULL) {
+        n++;
+    }
+    response->headers[n].name = name;
+    response->headers[n].value = value;
+}
+
+/* Headers of the handler, and those that follow from the status. */
+static void add_headers(const struct call *call, struct tally_http_response *response)
+{
+    const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
+    for (size_t i = 0; i < MAX_CALL_HEADERS && call->headers[i].name != NULL; i++) {
+        add_header(response, call->headers[i].name, call->headers[i].value);
+    }
+    if (call->location[0] != '\0') {
+        add_header(response, "Location", call->location);
+    }
+    if (call->status == 405) {
+        add_header(response, "Allow", call->allow);
+    }
+    if (call->status == 401) {
+        add_header(response, "WWW-Authenticate", "Bearer");
+    }
+    if (call->status == 415 && call->route != NULL) {
+        add_header(response, "Accept-Post", is_worker ? "application/proto" : "application/json");
+    }
+    if (!is_worker && (call->status == 429 || call->status == 503)) {
+        add_header(response, "Retry-After", "1"); /* a commit, or a job, has ended by then or not */
+    }
+    if (!is_worker || call->status >= 400 || call->request_id_told) { /* else bytes for nothing */
+        add_header(response, "X-Request-Id", call->request_id);
+    }
+}
+
+enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
+                               struct tally_http_stream **ret_stream, struct tally_error *err)
+{
+    struct tally_http_response response = {.status = 200, .content_type = call->content_type};
+    call->status = response.status;
+    add_headers(call, &response);
+    begin_access(call);
+    enum tally_status status =
+        tally_http_respond_stream(call->request, &response, config, ret_stream);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the stream");
+    }
+    call->answered = true;
+    call->streaming = true;
+    return TALLY_OK;
+}
+
+/* Gives the request its answer. Returns the length of the answer on the wire. */
+static uint64_t respond(struct call *call)
+{
+    struct tally_http_response response = {.status = call->status,
+                                           .content_type = call->content_type,
+                                           .body = call->static_body == NULL ? &call->body : NULL,
+                                           .static_body = call->static_body,
+                                           .n_static_body = call->n_static_body};
+    add_headers(call, &response);
+    return tally_http_respond(call->request, &response);
+}
+
 void send_answer(struct tally_coordinator *coordinator, struct call *call)
 {
-    if (call->request != NULL) {
-        struct tally_http_response response = {
-            .status = call->status, .content_type = call->content_type, .body = &call->body};
-        size_t n = 0;
-        if (call->location[0] != '\0') {
-            response.headers[n].name = "Location";
-            response.headers[n++].value = call->location;
-        }
-        if (call->status == 405) {
-            response.headers[n].name = "Allow";
-            response.headers[n++].value = call->allow;
-        }
-        if (call->status == 401) {
-            response.headers[n].name = "WWW-Authenticate";
-            response.headers[n++].value = "Bearer";
-        }
-        if (call->status == 415 && call->route != NULL) {
-            response.headers[n].name = "Accept-Post";
-            response.headers[n++].value =
-                call->route->kind == ROUTE_WORKER ? "application/proto" : "application/json";
-        }
+    if (call->request == NULL) {
+        call->access.status = 499; /* nobody waits for it any more */
+    } else if (!call->streaming) {
+        begin_access(call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
-        const uint64_t out = tally_http_respond(call->request, &response);
-        count_wire(coordinator, call->job_id, in, out);
+        call->access.bytes = respond(call);
+        count_wire(coordinator, call->job_id, in, call->access.bytes);
     }
+    end_access(coordinator, call);
     tally_buffer_fini(&call->body);
     free(call);
 }
@@ -92,7 +143,11 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body)
 {
     const struct tally_http_response response = {
-        .status = 200, .content_type = "application/proto", .body = body};
+        .status = 200,
+        .content_type = "application/proto",
+        .headers = {{told_request_id(request) != NULL ? "X-Request-Id" : NULL,
+                     told_request_id(request)}},
+        .body = body};
     return tally_http_respond(request, &response);
 }
 

@@ -117,6 +117,9 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     if (status == TALLY_OK) {
         status = load_jobs(coordinator, err);
     }
+    if (status == TALLY_OK) {
+        status = metrics_init(coordinator, err); /* after those that cannot be loaded have ended */
+    }
     if (status != TALLY_OK) {
         coordinator->store = NULL; /* stays the caller's */
         tally_coordinator_free(coordinator);
@@ -152,6 +155,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
     preparer_free(coordinator->preparer);
+    metrics_fini(&coordinator->metrics);
+    free_series_cache(coordinator);
     /* wake_fd stays open: a solve under way may still write to it. */
     if (coordinator->store != NULL) {
         coordinator->store->ops->close(coordinator->store);
@@ -206,6 +211,7 @@ static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **
 {
     struct hosted_job *job = *at;
     session_release_job(&coordinator->sessions, job);
+    events_forget_job(job);
     *at = job->next;
     if (*at == NULL) {
         coordinator->last_job = at;
@@ -246,11 +252,16 @@ static bool commit(struct tally_coordinator *coordinator)
     if (coordinator->transaction_failed) {
         store->ops->rollback(store);
     } else {
+        const int64_t began_ns = tally_monotonic_ns();
         ok = store->ops->commit(store, &err) == TALLY_OK;
         coordinator->store_error = err; /* OK again, or the reason of this failure */
+        metrics_count_commit(&coordinator->metrics,
+                             (double)(tally_monotonic_ns() - began_ns) / 1e9);
+        coordinator->metrics.store_errors[STORE_COMMIT] += !ok;
     }
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;
+    coordinator->metrics.requests_in_commit = 0;
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         job->needs_reload = job->needs_reload || (job->touched && !ok);
         job->touched = false;
@@ -308,6 +319,7 @@ static void retire_jobs(struct tally_coordinator *coordinator)
             write_failed(coordinator, status, &err);
         }
         mark_job_ready(coordinator, job);
+        metrics_end_job(&coordinator->metrics, &job->row);
         drop_job(coordinator, at);
     }
 }
@@ -359,6 +371,7 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
             tally_log(TALLY_LOG_WARN, tally_log_event("worker is silent"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));
+            coordinator->metrics.workers_lost++;
             end_session(coordinator, session);
         }
         session = next;
@@ -392,7 +405,8 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     coordinator->begin_failed = false;
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);
-    if (coordinator->assignment_changed) { /* jobs ended: others may start at once */
+    const bool more_events = serve_events(coordinator, tally_monotonic_ms());
+    if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
     }
     int64_t wait = coordinator->next_tick_ms - tally_monotonic_ms();
@@ -411,5 +425,6 @@ void tally_coordinator_drain(struct tally_coordinator *coordinator)
         mark_ready(coordinator, s);
     }
     coordinator->next_tick_ms = 0;
-    coordinator->n_ticks = 0; /* the next tick stores the wire counters */
+    coordinator->next_events_ms = 0; /* the next turn ends the streams */
+    coordinator->n_ticks = 0;        /* the next tick stores the wire counters */
 }

@@ -27,9 +27,13 @@ struct tally_coordinator_config {
     struct tally_store *store;  /* taken */
     const char *admin_token;    /* NULL = none needed; borrowed */
     const char *worker_token;   /* likewise */
+    const char *metrics_token;  /* likewise; the admin token opens /metrics as well */
     const char *data_dir;       /* where the files of job documents are, for f(x*); borrowed */
     int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
     int64_t max_jobs;           /* queued, running and paused at once */
+    int64_t max_streams;        /* of events, at once */
+    int64_t heartbeat_ms;       /* silence of an event stream after which a comment is sent */
+    int64_t metrics_keep_ms;    /* how long a job that ended stays in /metrics */
 };
 
 /* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the store

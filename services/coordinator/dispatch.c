@@ -63,20 +63,32 @@ static bool equal_tokens(const char *given, const char *wanted)
 static enum tally_status authorize(const struct tally_coordinator *coordinator,
                                    const struct call *call, struct tally_error *err)
 {
-    const char *wanted = NULL;
-    if (call->route->kind == ROUTE_ADMIN) {
-        wanted = coordinator->config.admin_token;
-    } else if (call->route->kind == ROUTE_WORKER) {
-        wanted = coordinator->config.worker_token;
+    const struct tally_coordinator_config *config = &coordinator->config;
+    const char *wanted = NULL, *also = NULL; /* either will do; none needed if both are NULL */
+    switch (call->route->kind) {
+    case ROUTE_PUBLIC:
+        break;
+    case ROUTE_ADMIN:
+        wanted = config->admin_token;
+        break;
+    case ROUTE_WORKER:
+        wanted = config->worker_token;
+        break;
+    case ROUTE_METRICS:
+        wanted = config->admin_token;
+        also = config->metrics_token;
+        break;
     }
-    if (wanted == NULL) {
+    if (wanted == NULL && also == NULL) {
         return TALLY_OK;
     }
     const char *header = tally_http_header(call->request, "Authorization");
     if (header == NULL || strncasecmp(header, "Bearer ", 7) != 0) {
         return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "a bearer token is needed");
     }
-    return equal_tokens(header + 7, wanted)
+    const bool is_wanted = wanted != NULL && equal_tokens(header + 7, wanted);
+    const bool is_other = also != NULL && equal_tokens(header + 7, also);
+    return is_wanted || is_other
                ? TALLY_OK
                : tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
 }
@@ -97,17 +109,34 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
+/* The caller's own id, so that it finds its request in our log, or a new one. */
+static void name_request(struct tally_coordinator *coordinator, struct call *call)
+{
+    const char *told = told_request_id(call->request);
+    call->request_id_told = told != NULL;
+    if (told != NULL) {
+        memcpy(call->request_id, told, strlen(told) + 1);
+    } else {
+        draw_request_id(coordinator, call->request_id);
+    }
+}
+
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;
     struct call *call = calloc(1, sizeof *call);
     coordinator->n_requests++;
     if (call == NULL) {
-        const struct tally_http_response response = {.status = 503};
+        char id[REQUEST_ID_CAPACITY];
+        draw_request_id(coordinator, id);
+        const struct tally_http_response response = {.status = 503,
+                                                     .headers = {{"X-Request-Id", id}}};
         tally_http_respond(request, &response);
         return;
     }
     call->request = request;
+    call->arrived_ns = tally_monotonic_ns();
+    name_request(coordinator, call);
     tally_http_set_user(request, call);
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status =
@@ -124,6 +153,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         run(coordinator, call);
         call->in_transaction = coordinator->in_transaction;
         if (call->request != NULL && call->answered) {
+            coordinator->metrics.requests_in_commit += call->in_transaction;
             push(&coordinator->written, call);
         } else {
             free(call); /* a long poll: the session holds the request */

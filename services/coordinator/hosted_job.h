@@ -35,6 +35,7 @@ struct hosted_job {
     bool needs_reload;                /* a commit failed: the engine is ahead of the store */
     bool deadline_noted;              /* the log has said that the open round waits too long */
     int64_t round_opened_ms;
+    struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */
 };

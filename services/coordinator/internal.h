@@ -5,12 +5,20 @@
 #include "api/json.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/hosted_job.h"
+#include "services/coordinator/metrics.h"
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
 
-enum { MAX_PATH_PARAMS = 1 };
+enum { MAX_PATH_PARAMS = 1, MAX_CALL_HEADERS = 6, REQUEST_ID_CAPACITY = 65 };
 
 struct route;
+
+/* What is said of a request when it has been answered, and is itself gone. */
+struct access {
+    char method[16], path[256]; /* cut; "" if the peer had gone before */
+    int status;
+    uint64_t bytes; /* of the answer on the wire; 0 for a stream, which has only begun */
+};
 
 /* A request from its arrival to its answer. */
 struct call {
@@ -23,6 +31,19 @@ struct call {
     int status;
     const char *content_type;
     struct tally_buffer body;
+    const char *static_body; /* instead of body: lives for ever */
+    size_t n_static_body;
+    struct {
+        const char *name, *value; /* both live for ever */
+    } headers[MAX_CALL_HEADERS];  /* beside those that follow from the status; ended by NULL */
+    char request_id[REQUEST_ID_CAPACITY]; /* told by the caller or drawn */
+    bool request_id_told;
+    int64_t arrived_ns; /* monotonic */
+    struct access access;
+    struct tally_error error;       /* that the answer tells; OK = none */
+    bool repeated, reports_failure; /* of an update, for the metrics */
+    int n_rounds;                   /* that it closed */
+    bool streaming;                 /* the handler has begun a stream: nothing is left to be sent */
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
@@ -36,7 +57,7 @@ struct call_queue {
 typedef enum tally_status handler_fn(struct tally_coordinator *coordinator, struct call *call,
                                      struct tally_error *err);
 
-enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER };
+enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER, ROUTE_METRICS };
 
 struct route {
     const char *method;
@@ -70,6 +91,15 @@ struct tally_coordinator {
     uint64_t n_ticks;
     uint64_t n_requests;
     struct tally_error store_error; /* of the last failed commit or write; OK = none */
+    int64_t n_streams;              /* event streams that are open */
+    struct event_stream *first_stream, *last_stream;
+    struct event_feed *feeds; /* one for each job that has streams */
+    int64_t next_events_ms;
+    bool streams_hungry;               /* some have taken all they were given and lack more */
+    struct series_cache *series_cache; /* NULL until it is needed */
+    struct metrics metrics;
+    uint32_t request_id_prefix; /* random; drawn with the first id */
+    uint64_t n_request_ids;
 };
 
 /* Jobs (jobs.c). */
@@ -111,6 +141,23 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 /* Ends a session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);
 
+/* Event streams (events.c). */
+
+/* Fills the streams from the store, after the commit; true if the next turn is to go on with it. */
+bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
+/* The job is taken out of the live ones. */
+void events_forget_job(struct hosted_job *job);
+
+/* Series (rest_series.c). */
+
+struct series;
+/* All rounds of a job that the store holds, kept for the next time. Borrowed until the next call.
+ * Errors: STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status read_series(struct tally_coordinator *coordinator,
+                              const struct tally_store_job *row, const struct series **ret_series,
+                              struct tally_error *err);
+void free_series_cache(struct tally_coordinator *coordinator);
+
 /* Runs the reads that waited for the commit (dispatch.c). */
 void run_reads(struct tally_coordinator *coordinator);
 
@@ -120,10 +167,25 @@ void run_reads(struct tally_coordinator *coordinator);
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err);
 void answer_error(struct call *call, const struct tally_error *err);
+/* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
+enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
+                               struct tally_http_stream **ret_stream, struct tally_error *err);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
-/* A protobuf answer to a request that has no call any more (a long poll). Returns wire bytes. */
+/* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id
+ * if it has one. Returns wire bytes. */
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body);
+
+/* Requests and the log (access.c). */
+
+/* The X-Request-Id of the request if it is one that we repeat, else NULL. */
+const char *told_request_id(const struct tally_http_request *request);
+void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
+
+/* Before the answer is sent, fills call->access. */
+void begin_access(struct call *call);
+/* After it: counts the request and writes its line into the log, at a level that fits. */
+void end_access(struct tally_coordinator *coordinator, const struct call *call);
 
 /* Request body as text. */
 enum tally_status read_body(struct call *call, const char *content_type, const uint8_t **ret_body,
@@ -137,6 +199,10 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
 handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job; /* rest_jobs.c */
 handler_fn get_rounds, get_rounds_csv, get_model;                           /* rest_results.c */
 handler_fn get_workers, get_healthz, get_readyz;                            /* rest_service.c */
+handler_fn get_series;                                                      /* rest_series.c */
+handler_fn get_events;                                                      /* events.c */
+handler_fn get_metrics;                                                     /* metrics.c */
+handler_fn get_asset;                                                       /* rest_dashboard.c */
 handler_fn worker_join, worker_poll, worker_update, worker_leave;           /* worker_calls.c */
 
 #endif

@@ -69,6 +69,7 @@ enum tally_status begin_write(struct tally_coordinator *coordinator, struct tall
     enum tally_status status = coordinator->store->ops->begin(coordinator->store, err);
     coordinator->in_transaction = status == TALLY_OK;
     coordinator->begin_failed = status != TALLY_OK;
+    coordinator->metrics.store_errors[STORE_BEGIN] += status != TALLY_OK;
     if (status != TALLY_OK && err != NULL) {
         coordinator->store_error = *err;
     }
@@ -80,6 +81,7 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
 {
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
+        coordinator->metrics.store_errors[STORE_WRITE]++;
         tally_error_clear(&coordinator->store_error);
         tally_fail(&coordinator->store_error, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);

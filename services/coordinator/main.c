@@ -29,13 +29,19 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"admin-token-file", "FILE", NULL, "bearer token of the REST interface", "Access"},
     {"worker-token-file", "FILE", NULL, "bearer token of the workers", "Access"},
+    {"metrics-token-file", "FILE", NULL,
+     "bearer token that opens /metrics alone, as the admin token does too", "Access"},
     {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
     {"max-jobs", "N", "1000", "jobs queued, running or paused at once", "Limits"},
+    {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
      "silence after which a worker's clients are given to others", "Limits"},
+    {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
+     "Limits"},
+    {"metrics-keep-s", "N", "600", "seconds that a job which ended stays in /metrics", "Limits"},
     {0},
 };
 
@@ -54,6 +60,7 @@ struct settings {
     struct tally_store_options store;
     char admin_token[TALLY_TOKEN_CAPACITY];
     char worker_token[TALLY_TOKEN_CAPACITY];
+    char metrics_token[TALLY_TOKEN_CAPACITY];
 };
 
 static bool is_loopback(const char *listen)
@@ -64,7 +71,7 @@ static bool is_loopback(const char *listen)
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
 {
-    int64_t body, connections, idle;
+    int64_t body, connections, idle, keep_s;
     struct tally_coordinator_config *config = &settings->coordinator;
     enum tally_status status =
         tally_options_integer(options, "max-body-bytes", 1024, INT64_C(1) << 32, &body, err);
@@ -78,13 +85,25 @@ static enum tally_status read_limits(const struct tally_options *options, struct
         status = tally_options_integer(options, "max-jobs", 1, 1000000, &config->max_jobs, err);
     }
     if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-streams", 0, 1000000, &config->max_streams, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "heartbeat-ms", 100, 86400000,
+                                       &config->heartbeat_ms, err);
+    }
+    if (status == TALLY_OK) {
         status = tally_options_integer(options, "session-timeout-ms", 100, 86400000,
                                        &config->session_timeout_ms, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "metrics-keep-s", 0, 31536000, &keep_s, err);
     }
     if (status == TALLY_OK) {
         settings->server.max_body_bytes = (size_t)body;
         settings->server.max_connections = (unsigned)connections;
         settings->server.idle_timeout_s = (unsigned)idle;
+        config->metrics_keep_ms = keep_s * 1000;
     }
     return status;
 }
@@ -118,6 +137,10 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status == TALLY_OK) {
         status = read_token(options, "worker-token-file", settings->worker_token,
                             &settings->coordinator.worker_token, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_token(options, "metrics-token-file", settings->metrics_token,
+                            &settings->coordinator.metrics_token, err);
     }
     if (status != TALLY_OK) {
         return status;

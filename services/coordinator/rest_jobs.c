@@ -265,8 +265,7 @@ static enum tally_status change_job(struct tally_coordinator *coordinator, struc
     struct hosted_job *job = find_job(coordinator, call->params[0]);
     if (job == NULL) {
         struct tally_store_job row;
-        enum tally_status found =
-            coordinator->store->ops->job_get(coordinator->store, call->params[0], &row, err);
+        enum tally_status found = read_row(coordinator, call->params[0], &row, err);
         return found != TALLY_OK
                    ? found
                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",

@@ -132,8 +132,8 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* Answers. */
 
-static void finish_poll(struct session *session, const struct tally_poll_response *response,
-                        struct hosted_job *job)
+static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
+                        const struct tally_poll_response *response, struct hosted_job *job)
 {
     struct tally_buffer body = {0};
     if (tally_poll_response_encode(response, &body) != TALLY_OK) {
@@ -147,6 +147,8 @@ static void finish_poll(struct session *session, const struct tally_poll_respons
     session->last_contact_ms = tally_monotonic_ms();
     const uint64_t in = tally_http_wire_in_bytes(request);
     const uint64_t out = send_protobuf(request, &body);
+    metrics_count_poll(&coordinator->metrics, response->kind,
+                       (double)(tally_monotonic_ns() - session->poll.arrived_ns) / 1e9);
     if (job != NULL) {
         job->wire_in_bytes += in;
         job->wire_out_bytes += out;
@@ -169,7 +171,7 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 {
     const struct tally_poll_response response = {
         .kind = TALLY_POLL_IDLE, .jobs_pending = count_pending(coordinator, session)};
-    finish_poll(session, &response, NULL);
+    finish_poll(coordinator, session, &response, NULL);
 }
 
 /* Clients of the session that the job's open round still waits for. */
@@ -279,8 +281,8 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     return left > 0 ? (uint32_t)left : 1;
 }
 
-static void answer_task(struct session *session, struct hosted_job *job, uint32_t *clients,
-                        size_t n_clients, int64_t now_ms)
+static void answer_task(struct tally_coordinator *coordinator, struct session *session,
+                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_poll_response response = {.kind = TALLY_POLL_TASK};
@@ -309,7 +311,7 @@ static void answer_task(struct session *session, struct hosted_job *job, uint32_
     for (size_t i = 0; i < n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
-    finish_poll(session, &response, job);
+    finish_poll(coordinator, session, &response, job);
 }
 
 /* A job for which the worker holds a point that it needs no more. */
@@ -325,15 +327,21 @@ static const char *find_released(const struct tally_coordinator *coordinator,
     return NULL;
 }
 
-static void refuse_poll(struct session *session)
+static void refuse_poll(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     tally_fail(&err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     struct tally_buffer body = {0};
     tally_connect_error_encode(&err, &body);
+    char drawn[REQUEST_ID_CAPACITY];
+    const char *told = told_request_id(session->poll.request);
+    if (told == NULL) {
+        draw_request_id(coordinator, drawn);
+    }
     const struct tally_http_response response = {
         .status = tally_status_info(err.status)->connect_http_status,
         .content_type = "application/json",
+        .headers = {{"X-Request-Id", told != NULL ? told : drawn}},
         .body = &body};
     tally_http_respond(session->poll.request, &response);
     session->poll.request = NULL;
@@ -344,20 +352,20 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
                        uint32_t *clients, int64_t now_ms)
 {
     if (coordinator->draining) {
-        refuse_poll(session);
+        refuse_poll(coordinator, session);
         return;
     }
     const char *released = find_released(coordinator, session);
     if (released != NULL) {
         struct tally_poll_response response = {.kind = TALLY_POLL_RELEASED};
         snprintf(response.released_job_id, sizeof response.released_job_id, "%s", released);
-        finish_poll(session, &response, NULL);
+        finish_poll(coordinator, session, &response, NULL);
         return;
     }
     size_t n_clients;
     struct hosted_job *job = find_work(session, clients, &n_clients);
     if (job != NULL) {
-        answer_task(session, job, clients, n_clients, now_ms);
+        answer_task(coordinator, session, job, clients, n_clients, now_ms);
     } else if (now_ms >= session->poll.until_ms) {
         answer_idle(coordinator, session);
     }

@@ -30,6 +30,7 @@ struct session {
         struct tally_http_request *request;
         struct tally_poll_request *message;
         int64_t until_ms;
+        int64_t arrived_ns; /* monotonic */
     } poll;
     bool is_ready; /* stands in the coordinator's list of sessions to look at */
     struct session *next_ready;

@@ -117,6 +117,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         session->joined_ms = tally_realtime_ms();
         take_held(coordinator, session, &join);
         coordinator->assignment_changed = true;
+        coordinator->metrics.workers_joined++;
         tally_log(TALLY_LOG_INFO, tally_log_event("worker joined"),
                   tally_log_text("worker", session->name),
                   tally_log_integer("slots", session->n_slots));
@@ -173,6 +174,7 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     }
     *session->poll.message = message;
     session->poll.request = call->request;
+    session->poll.arrived_ns = call->arrived_ns;
     session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
     mark_ready(coordinator, session);
     tally_http_set_user(call->request, NULL);
@@ -342,6 +344,9 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         return status;
     }
     memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    call->repeated = outcome.duplicate;
+    call->reports_failure = update.failure[0] != '\0' && job != NULL;
+    call->n_rounds = outcome.n_records;
     const struct tally_update_response response = {.formula_bits = outcome.bits.formula_bits,
                                                    .payload_bits = outcome.bits.payload_bits};
     return answer_protobuf(call, tally_update_response_encode(&response, &call->body), err);

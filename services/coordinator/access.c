@@ -1,0 +1,72 @@
+/* access: a name for every request, and the line of the log that says what became of it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "services/coordinator/internal.h"
+#include "services/program/log.h"
+#include "services/program/time.h"
+
+void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
+{
+    if (coordinator->n_request_ids++ == 0 &&
+        getrandom(&coordinator->request_id_prefix, sizeof coordinator->request_id_prefix, 0) < 0) {
+        coordinator->request_id_prefix = (uint32_t)tally_realtime_ms();
+    }
+    snprintf(ret_id, REQUEST_ID_CAPACITY, "%08" PRIx32 "-%" PRIx64, coordinator->request_id_prefix,
+             coordinator->n_request_ids);
+}
+
+const char *told_request_id(const struct tally_http_request *request)
+{
+    static const char ALLOWED[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                  "0123456789._-";
+    const char *told = tally_http_header(request, "X-Request-Id");
+    const size_t n = told != NULL ? strspn(told, ALLOWED) : 0;
+    return n > 0 && n < REQUEST_ID_CAPACITY && told[n] == '\0' ? told : NULL;
+}
+
+/* Worker calls are many and alike; who changes something leaves a trace. */
+static enum tally_log_level level_of(const struct call *call, int status)
+{
+    if (status >= 500) {
+        return TALLY_LOG_WARN;
+    }
+    const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
+    const bool is_write = call->route != NULL && call->route->writes;
+    const bool is_noteworthy = is_worker ? status == 401 : is_write || status >= 400;
+    return is_noteworthy ? TALLY_LOG_INFO : TALLY_LOG_DEBUG;
+}
+
+void begin_access(struct call *call)
+{
+    struct access *access = &call->access;
+    snprintf(access->method, sizeof access->method, "%s", tally_http_method(call->request));
+    snprintf(access->path, sizeof access->path, "%s", tally_http_path(call->request));
+    access->status = call->status;
+}
+
+void end_access(struct tally_coordinator *coordinator, const struct call *call)
+{
+    const struct access *access = &call->access;
+    const double seconds = (double)(tally_monotonic_ns() - call->arrived_ns) / 1e9;
+    metrics_count_call(&coordinator->metrics, call, access->status, seconds);
+    const enum tally_log_level level = level_of(call, access->status);
+    if (!tally_log_is_on(level)) {
+        return;
+    }
+    const struct tally_log_pair pairs[] = {
+        tally_log_event("request"),
+        tally_log_text("request_id", call->request_id),
+        tally_log_text("method", access->method),
+        tally_log_text("route", call->route != NULL ? call->route->path : "unmatched"),
+        tally_log_integer("status", access->status),
+        tally_log_real("duration_ms", (double)(int64_t)(seconds * 1e6) / 1e3),
+        tally_log_unsigned("bytes", access->bytes),
+        tally_log_text("path", access->path),
+        tally_log_problem(&call->error), /* last, and only if there is one */
+    };
+    const size_t n = sizeof pairs / sizeof pairs[0];
+    tally_log_write(level, pairs, call->error.status != TALLY_OK ? n : n - 1);
+}

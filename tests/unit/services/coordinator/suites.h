@@ -1,0 +1,10 @@
+/* suites: all of tally-test-coordinator. */
+#ifndef TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SUITES_H
+#define TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SUITES_H
+
+#include "tests/harness.h"
+
+extern const struct tally_suite coordinator_exposition_suite;
+extern const struct tally_suite coordinator_series_suite;
+
+#endif
