@@ -17,6 +17,7 @@ import {Code, ConnectError, createClient} from "@connectrpc/connect";
 import {createConnectTransport} from "@connectrpc/connect-node";
 
 import {PostUpdateRequestSchema, WorkerService} from "./gen/tally/v1/worker_pb.js";
+import {validator} from "./validate.mjs";
 
 const BIN = process.env.TALLY_BIN;
 const HANG_MS = 120_000; // a guard, far above what anything takes
@@ -37,7 +38,7 @@ const JOB = {
   initial_point: {type: "random_sphere", radius: 1.0}, reference: {type: "solve"},
 };
 
-let folder, url, coordinator, client;
+let folder, url, coordinator, client, check; // what REST answers must match api/openapi.yaml
 const processes = [];
 
 function start(program, ...args) {
@@ -87,20 +88,19 @@ async function until(what, condition) {
 }
 
 async function getJson(where) {
-  const response = await fetch(url + where);
-  assert.equal(response.status, 200, where);
-  return response.json();
+  const {status, text} = await check.fetch(url + where);
+  assert.equal(status, 200, where);
+  return JSON.parse(text);
 }
 
 async function submit(document) {
-  const response = await fetch(`${url}/v1/jobs`, {
+  const {status, text} = await check.fetch(`${url}/v1/jobs`, {
     method: "POST",
     headers: {"Content-Type": "application/json"},
     body: JSON.stringify(document),
   });
-  const answer = await response.json();
-  assert.equal(response.status, 201, JSON.stringify(answer));
-  return answer.id;
+  assert.equal(status, 201, text);
+  return JSON.parse(text).id;
 }
 
 const ended = async (id) => {
@@ -136,6 +136,7 @@ const fails = (code, call) =>
   });
 
 before(async () => {
+  check = await validator();
   folder = await mkdtemp(path.join(tmpdir(), "tally-e2e-"));
   const port = await freePort();
   url = `http://127.0.0.1:${port}`;

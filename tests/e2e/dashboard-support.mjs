@@ -1,0 +1,244 @@
+// What the tests of the dashboard share: programs, a browser, and a watch over what it must not do.
+import assert from "node:assert/strict";
+import {spawn} from "node:child_process";
+import {once} from "node:events";
+import {mkdir, mkdtemp, rm} from "node:fs/promises";
+import {createServer} from "node:net";
+import {tmpdir} from "node:os";
+import path from "node:path";
+import {setTimeout as pause} from "node:timers/promises";
+import {fileURLToPath} from "node:url";
+
+import {chromium} from "playwright-core";
+
+import {validator} from "./validate.mjs";
+
+const BIN = process.env.TALLY_BIN;
+const HANG_MS = 300_000; // a guard, far above what anything takes
+export const SCREENSHOTS = process.env.TALLY_SCREENSHOTS ??
+  path.join(path.dirname(fileURLToPath(import.meta.url)), "screenshots");
+
+// Below the range from which the kernel takes source ports.
+async function freePort() {
+  for (;;) {
+    const port = 20000 + Math.floor(Math.random() * 10000);
+    const probe = createServer();
+    const free = await new Promise((resolve) => {
+      probe.once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (free) {
+      await new Promise((resolve) => probe.close(resolve));
+      return port;
+    }
+  }
+}
+
+export async function until(what, condition) {
+  const limit = Date.now() + HANG_MS;
+  for (;;) {
+    const value = await condition();
+    if (value) {
+      return value;
+    }
+    assert.ok(Date.now() < limit, `waited too long for ${what}`);
+    await pause(30);
+  }
+}
+
+// A coordinator with its folder and workers.
+export class Stage {
+  processes = [];
+
+  static async open(...options) {
+    const stage = new Stage();
+    stage.folder = await mkdtemp(path.join(tmpdir(), "tally-dashboard-"));
+    stage.port = await freePort();
+    stage.url = `http://127.0.0.1:${stage.port}`;
+    stage.options = options;
+    await stage.startCoordinator();
+    return stage;
+  }
+
+  start(program, ...args) {
+    const child = spawn(path.join(BIN, program), args, {cwd: this.folder, stdio: ["ignore", "pipe", "pipe"]});
+    child.log = "";
+    child.stdout.on("data", (text) => (child.log += text));
+    child.stderr.on("data", (text) => (child.log += text));
+    this.processes.push(child);
+    return child;
+  }
+
+  async startCoordinator() {
+    this.coordinator = this.start("tally-coordinator", "--listen", `127.0.0.1:${this.port}`,
+      "--store", "sqlite:tally.db", ...this.options);
+    await until("the coordinator", async () => {
+      assert.equal(this.coordinator.exitCode, null, this.coordinator.log);
+      return fetch(`${this.url}/readyz`).then((response) => response.ok, () => false);
+    });
+  }
+
+  startWorker(name, clients) {
+    return this.start("tally-worker", "--coordinator", this.url, "--name", name, "--clients", String(clients));
+  }
+
+  async end(child, signal = "SIGTERM") {
+    if (child.exitCode === null && child.signalCode === null) {
+      const ended = once(child, "exit");
+      child.kill(signal);
+      await ended;
+    }
+  }
+
+  async close() {
+    for (const child of [...this.processes].reverse()) {
+      await this.end(child, "SIGKILL");
+    }
+    await rm(this.folder, {recursive: true, force: true});
+  }
+
+  async get(where) {
+    const response = await fetch(this.url + where);
+    assert.equal(response.status, 200, where);
+    return response.json();
+  }
+
+  async submit(document) {
+    const response = await fetch(`${this.url}/v1/jobs`, {
+      method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(document),
+    });
+    const answer = await response.json();
+    assert.equal(response.status, 201, JSON.stringify(answer));
+    return answer.id;
+  }
+
+  async ended(id) {
+    return until(`job ${id} to end`, async () => {
+      const job = await this.get(`/v1/jobs/${id}`);
+      return ["completed", "failed", "cancelled"].includes(job.status) ? job : null;
+    });
+  }
+}
+
+export function launch() {
+  return chromium.launch({
+    executablePath: process.env.TALLY_CHROMIUM ?? "/usr/bin/chromium",
+    args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+  });
+}
+
+// Runs in the page before anything else.
+function observe() {
+  window.observed = {violations: [], shift: 0};
+  document.addEventListener("securitypolicyviolation", (event) => {
+    window.observed.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+  });
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      window.observed.shift += entry.hadRecentInput ? 0 : entry.value;
+    }
+  }).observe({type: "layout-shift", buffered: true});
+}
+
+const checkAnswer = await validator();
+
+// A browser window whose misdeeds are collected, as are answers that api/openapi.yaml does not
+// allow: `faults` must stay empty.
+export class Window {
+  faults = [];
+  checks = []; // of answers, not all done yet
+  nChecked = 0;
+  expected = []; // texts of console errors that a test provokes
+
+  static async open(browser, stage, options = {}) {
+    const window = new Window();
+    window.stage = stage;
+    window.context = await browser.newContext({viewport: {width: 1280, height: 900}, acceptDownloads: true, ...options});
+    window.page = await window.context.newPage();
+    await window.page.addInitScript(observe);
+    window.page.on("request", (request) => {
+      if (!request.url().startsWith(`${stage.url}/`) && !request.url().startsWith("blob:") && !request.url().startsWith("data:")) {
+        window.faults.push(`request to ${request.url()}`);
+      }
+    });
+    window.page.on("response", (response) => window.checks.push(window.check(response)));
+    window.page.on("pageerror", (error) => window.faults.push(`exception: ${error.stack}`));
+    window.page.on("dialog", (dialog) => {
+      window.faults.push(`dialog: ${dialog.message()}`);
+      dialog.dismiss();
+    });
+    window.page.on("console", (message) => {
+      if (["error", "warning"].includes(message.type()) && !window.expected.some((text) => message.text().includes(text))) {
+        window.faults.push(`console: ${message.text()}`);
+      }
+    });
+    return window;
+  }
+
+  async check(response) {
+    const url = response.url();
+    const isStream = url.includes("/events");
+    if (!url.startsWith(`${this.stage.url}/`) || (isStream && response.status() === 501)) {
+      return; // of no coordinator: made by the browser or by a test
+    }
+    let headers, body;
+    try {
+      headers = await response.allHeaders();
+      if (response.status() === 200 && headers["content-type"] === undefined) {
+        return; // a 304 that the browser shows as a 200 out of its memory
+      }
+      body = isStream || response.status() === 304 ? undefined : await response.body();
+    } catch {
+      return; // it broke off, or the page has gone
+    }
+    try {
+      checkAnswer({method: response.request().method(), path: url, status: response.status(), headers, body});
+      this.nChecked++;
+    } catch (error) {
+      this.faults.push(error.message);
+    }
+  }
+
+  // A new address of the page that is there; the first time, a load.
+  async go(hash) {
+    if (this.page.url().startsWith(`${this.stage.url}/`)) {
+      await this.page.evaluate((where) => { location.hash = where; }, hash);
+    } else {
+      await this.page.goto(`${this.stage.url}/${hash}`);
+    }
+  }
+
+  async text(selector) {
+    return (await this.page.locator(selector).first().textContent()).trim();
+  }
+
+  // What chart number n draws: [[{x, y}, ...] per line].
+  lines(n) {
+    return this.page.evaluate((index) => {
+      const canvas = document.querySelectorAll("canvas")[index];
+      return canvas === undefined ? [] : Chart.getChart(canvas).data.datasets.map((set) => set.data.map(({x, y}) => ({x, y})));
+    }, n);
+  }
+
+  shift() {
+    return this.page.evaluate(() => window.observed.shift);
+  }
+
+  async picture(name) {
+    await mkdir(SCREENSHOTS, {recursive: true});
+    await this.page.screenshot({path: path.join(SCREENSHOTS, `${name}.png`), fullPage: true});
+  }
+
+  async assertNoOverflow(what) {
+    const [content, room] = await this.page.evaluate(() => [document.scrollingElement.scrollWidth, window.innerWidth]);
+    assert.ok(content <= room, `${what}: ${content} px wide, the window has ${room}`);
+  }
+
+  async close() {
+    const violations = await this.page.evaluate(() => window.observed?.violations ?? []);
+    await Promise.race([Promise.all(this.checks), pause(5000)]); // a stream has no end of its own
+    await this.context.close();
+    assert.ok(this.nChecked > 0, "no answer was checked");
+    assert.deepEqual([...this.faults, ...violations], []);
+  }
+}

@@ -1,0 +1,759 @@
+// api/openapi.yaml is true: it passes a linter, its paths are those of routes.c, its examples are
+// replayed, and every limit in it is tried on the schema and on the server, one step inside and one
+// step outside, so that neither can move without the other.
+//
+// tests/run copies this file to build/e2e, beside node_modules.
+import assert from "node:assert/strict";
+import {spawn} from "node:child_process";
+import {once} from "node:events";
+import {mkdtemp, readFile, readdir, rm, writeFile} from "node:fs/promises";
+import http from "node:http";
+import {tmpdir} from "node:os";
+import path from "node:path";
+import {after, before, test} from "node:test";
+import {setTimeout as pause} from "node:timers/promises";
+
+import {createConfig, lint} from "@redocly/openapi-core";
+
+import {OPENAPI, readEvents, validator} from "./validate.mjs";
+
+const BIN = process.env.TALLY_BIN;
+const SOURCE = path.resolve(path.dirname(OPENAPI), "..");
+const HANG_MS = 120_000; // a guard, far above what anything takes
+const NOBODY = "000000000000";
+const TOKEN = "open-sesame";
+const METRICS_TOKEN = "open-barley";
+
+let folder, check, open, guarded, finished; // the last is a job that is completed
+const processes = [];
+
+function start(program, ...args) {
+  const child = spawn(path.join(BIN, program), args, {cwd: folder, stdio: ["ignore", "pipe", "pipe"]});
+  child.log = "";
+  child.stdout.on("data", (text) => (child.log += text));
+  child.stderr.on("data", (text) => (child.log += text));
+  processes.push(child);
+  return child;
+}
+
+async function stop(child) {
+  if (child.exitCode === null && child.signalCode === null) {
+    const ended = once(child, "exit");
+    child.kill("SIGTERM");
+    await ended;
+  }
+  return child.exitCode;
+}
+
+async function until(what, condition) {
+  const limit = Date.now() + HANG_MS;
+  for (;;) {
+    const value = await condition();
+    if (value) {
+      return value;
+    }
+    assert.ok(Date.now() < limit, `waited too long for ${what}\n${processes.map(({log}) => log).join("\n")}`);
+    await pause(20);
+  }
+}
+
+// A coordinator that keeps nothing; returns its address.
+async function coordinate(...options) {
+  const child = start("tally-coordinator", "--listen", "127.0.0.1:0", "--store", "memory:", ...options);
+  const port = await until("the coordinator", () => {
+    assert.equal(child.exitCode, null, child.log);
+    return /event=listening .*\bport=(\d+)/.exec(child.log)?.[1];
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+const examplesOf = (owner) => Object.entries(owner.examples ?? {})
+  .map(([name, example]) => ({name, value: check.resolve(example).value}));
+const requestExamples = () => Object.fromEntries(
+  examplesOf(check.document.paths["/v1/jobs"].post.requestBody.content["application/json"])
+    .map(({name, value}) => [name, value]));
+
+// An example of a good answer, which the caller compares with a real one.
+const replayed = new Set();
+function example(template, name, {method = "get", status = 200, type = "application/json"} = {}) {
+  const {content} = check.resolve(check.document.paths[template][method].responses[status]);
+  replayed.add(`${method} ${template} ${status} ${type} ${name}`);
+  return check.resolve(content[type].examples[name]).value;
+}
+
+const post = (where, body, headers = {}) => check.fetch(where, {
+  method: "POST",
+  headers: {"Content-Type": "application/json", ...headers},
+  body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
+});
+
+async function submit(base, document) {
+  const answer = await post(`${base}/v1/jobs`, document);
+  assert.equal(answer.status, 201, answer.text);
+  return JSON.parse(answer.text);
+}
+
+// Sends what fetch() would not: a header section alone. Checks the answer.
+async function sendHead(base, method, where, headers) {
+  const {hostname, port} = new URL(base);
+  const request = http.request({hostname, port, method, path: where, headers});
+  request.on("error", () => {}); // the server closes the connection after its answer
+  request.flushHeaders();
+  const [response] = await once(request, "response");
+  const chunks = [];
+  for await (const chunk of response) {
+    chunks.push(chunk);
+  }
+  request.destroy();
+  const body = Buffer.concat(chunks);
+  check({method, path: where, status: response.statusCode, headers: response.headers, body});
+  return {status: response.statusCode, text: body.toString()};
+}
+
+// Every operation of the document: {method, template, item, operation}.
+function operations() {
+  const all = [];
+  for (const [template, item] of Object.entries(check.document.paths)) {
+    for (const method of ["get", "post"]) {
+      if (item[method]) {
+        all.push({method: method.toUpperCase(), template, item, operation: item[method]});
+      }
+    }
+  }
+  return all;
+}
+const parametersOf = ({item, operation}) =>
+  [...(item.parameters ?? []), ...(operation.parameters ?? [])].map(check.resolve);
+const isGuarded = ({operation}) => (operation.security ?? check.document.security).length > 0;
+const pathFor = (template, id) => template.replace("{id}", id).replace("{name}", "nothing");
+
+before(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "tally-openapi-"));
+  await writeFile(path.join(folder, "token"), `${TOKEN}\n`, {mode: 0o600});
+  await writeFile(path.join(folder, "metrics-token"), `${METRICS_TOKEN}\n`, {mode: 0o600});
+  check = await validator();
+  open = await coordinate("--max-jobs", "1000000");
+  guarded = await coordinate("--admin-token-file", "token", "--metrics-token-file", "metrics-token",
+    "--max-jobs", "1", "--max-streams", "1");
+});
+
+after(async () => {
+  for (const child of processes.reverse()) {
+    await stop(child);
+  }
+  await rm(folder, {recursive: true, force: true});
+});
+
+test("a linter has nothing to say", async () => {
+  const config = await createConfig({extends: ["recommended-strict"]});
+  const problems = await lint({ref: OPENAPI, config});
+  assert.deepEqual(problems.map(({ruleId, message, location}) =>
+    `${ruleId}: ${message} at ${location[0].pointer}`), []);
+});
+
+test("its paths, methods and tokens are those of routes.c", async () => {
+  const routes = await readFile(path.join(SOURCE, "services/coordinator/routes.c"), "utf8");
+  const inCode = [...routes.matchAll(/^ *\{"([A-Z]+)", *"([^"]+)", *(ROUTE_[A-Z]+),/gm)]
+    .filter(([, , , kind]) => kind !== "ROUTE_WORKER")
+    .map(([, method, where, kind]) => `${method} ${where.replace(/\{[^}]*\}/g, "{}")} ${kind}`);
+  assert.ok(inCode.length >= 18, "routes.c was not understood");
+  const documented = operations().map(({method, template, operation}) => {
+    const security = operation.security ?? check.document.security;
+    const kind = security.length === 0 ? "ROUTE_PUBLIC"
+      : security.some((each) => each.metricsToken) ? "ROUTE_METRICS" : "ROUTE_ADMIN";
+    return `${method} ${template.replace(/\{[^}]*\}/g, "{}")} ${kind}`;
+  });
+  assert.deepEqual(documented.sort(), inCode.sort());
+  const program = start("tally-coordinator", "--version");
+  await once(program, "close");
+  assert.ok(program.log.split(/\s/).includes(check.document.info.version), program.log);
+});
+
+// ---- Examples ----
+
+test("request examples are valid and accepted, and so are the documents in deploy/jobs", async () => {
+  const documents = Object.entries(requestExamples());
+  for (const file of await readdir(path.join(SOURCE, "deploy/jobs"))) {
+    documents.push([file, JSON.parse(await readFile(path.join(SOURCE, "deploy/jobs", file), "utf8"))]);
+  }
+  assert.ok(documents.length > 10);
+  for (const [name, document] of documents) {
+    assert.deepEqual(check.schema("JobDocument")(document), [], name);
+    const answer = await post(`${open}/v1/jobs`, document);
+    assert.equal(answer.status, 201, `${name}: ${answer.text}`);
+    const detail = JSON.parse(answer.text);
+    assert.equal(answer.headers.get("location"), `/v1/jobs/${detail.id}`);
+    for (const [key, value] of Object.entries(document)) {
+      if (typeof value !== "object") {
+        assert.equal(detail[key], value, `${name}: ${key}`);
+      }
+    }
+    await post(`${open}/v1/jobs/${detail.id}/cancel`);
+  }
+});
+
+test("defaults are those of the server", async () => {
+  const {resolve} = check;
+  const compare = (schema, given, stored, where) => {
+    for (const [key, member] of Object.entries(resolve(schema).properties)) {
+      const fallback = resolve(member).default;
+      if (fallback !== undefined && !(key in given)) {
+        assert.deepEqual(stored[key], fallback, `${where}${key}`);
+      }
+    }
+  };
+  const schemas = check.document.components.schemas;
+  const document = {
+    algorithm: {type: "ceal", step_size: 1, sigma: 1},
+    objective: {type: "least_squares", data: {type: "synthetic_linear", dim: 3, points: 20}},
+    clients: 2, horizon: 10,
+  };
+  const ceal = await submit(open, document);
+  compare(schemas.JobDocument, document, ceal, "");
+  compare(schemas.Ceal, document.algorithm, ceal.algorithm, "ceal.");
+  compare(schemas.SyntheticLinear, document.objective.data, ceal.objective.data, "data.");
+  compare(schemas.InitialPoint, {type: ""}, ceal.initial_point, "initial_point.");
+  assert.equal(ceal.initial_point.type, "zeros");
+  assert.deepEqual(ceal.reference, {type: "solve"});
+  assert.equal(ceal.quorum, 2);
+  const {fedcom, images} = requestExamples();
+  const stored = await submit(open, {...fedcom, algorithm: {...fedcom.algorithm, server_step_size: undefined}});
+  compare(schemas.FedCom, {}, stored.algorithm, "fedcom.");
+  const softmax = await submit(open, {...images, objective: {...images.objective, l2: undefined}});
+  compare(schemas.SoftmaxRegression, {}, softmax.objective, "softmax_regression.");
+});
+
+// Integers of a run are the same everywhere; reals may differ in their last digits with the
+// mathematics library; identities, times, traffic and what a worker does just now are its own.
+const OWN = new Set(["id", "job_id", "job", "x_checksum", "created_ms", "started_ms", "finished_ms",
+  "joined_ms", "last_contact_age_ms", "state", "in", "out"]);
+function assertLike(actual, expected, where = "") {
+  const key = where.split(".").pop();
+  if (Array.isArray(expected) || (expected !== null && typeof expected === "object")) {
+    assert.deepEqual(Object.keys(actual).sort(), Object.keys(expected).sort(), where);
+    for (const [name, value] of Object.entries(expected)) {
+      assertLike(actual[name], value, `${where}.${name}`);
+    }
+  } else if (OWN.has(key)) {
+    assert.equal(typeof actual, typeof expected, where);
+  } else if (typeof expected === "number" && !Number.isInteger(expected)) {
+    assert.ok(Math.abs(actual - expected) <= 1e-9 * Math.abs(expected), `${where}: ${actual}, not ${expected}`);
+  } else {
+    assert.equal(actual, expected, where);
+  }
+}
+
+test("the example job runs and answers as its examples say", async () => {
+  const queued = await submit(open, requestExamples().ceal);
+  assertLike(queued, example("/v1/jobs", "queued", {method: "post", status: 201}));
+  const where = `${open}/v1/jobs/${queued.id}`;
+
+  const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "2", "--job", queued.id);
+  const stream = await check.fetch(`${where}/events?after=0`);
+  assert.equal(stream.status, 200);
+  const detail = JSON.parse((await check.fetch(where)).text);
+  assert.equal(await stop(worker), 0, worker.log);
+  finished = detail;
+  assertLike(detail, example("/v1/jobs/{id}", "completed"));
+
+  const {rounds} = JSON.parse((await check.fetch(`${where}/rounds`)).text);
+  const page = JSON.parse((await check.fetch(`${where}/rounds?after=0&limit=1`)).text);
+  assertLike(page, example("/v1/jobs/{id}/rounds", "page"));
+  const csv = (await check.fetch(`${where}/rounds.csv`)).text;
+  const [header, line] = csv.split("\n");
+  const [exampleHeader, exampleLine] = example("/v1/jobs/{id}/rounds.csv", "one_round",
+    {type: "text/csv; charset=utf-8"}).split("\n");
+  assert.equal(header, exampleHeader);
+  assertLike(line.split(",").map(Number), exampleLine.split(",").map(Number));
+  const model = JSON.parse((await check.fetch(`${where}/model`)).text);
+  assertLike(model, example("/v1/jobs/{id}/model", "three_coordinates"));
+  const npy = await check.fetch(`${where}/model`, {headers: {Accept: "application/x-npy"}});
+  assert.equal(npy.headers.get("content-type"), "application/x-npy");
+  assert.equal(npy.body.readDoubleLE(npy.body.length - 8), model.x.at(-1));
+
+  // Events: the detail first and last, every round once, with the totals of the series.
+  const events = readEvents(stream.text);
+  assert.equal(events[0].event, "job");
+  assert.equal(events.at(-1).event, "job");
+  assert.deepEqual(events.at(-1).data, detail);
+  const ofRounds = events.filter(({event}) => event === "round");
+  assert.deepEqual(ofRounds.map(({id}) => Number(id)), rounds.map(({round}) => round));
+  const series = JSON.parse((await check.fetch(`${where}/series`)).text);
+  assert.equal(series.rounds, rounds.length);
+  ofRounds.forEach(({data: {totals, ...record}}, index) => {
+    assert.deepEqual(record, rounds[index]);
+    const row = Object.fromEntries(series.columns.map((name, at) => [name, series.rows[index][at]]));
+    for (const [name, value] of Object.entries(totals)) {
+      assert.equal(row[name], value, name);
+    }
+  });
+  const two = example("/v1/jobs/{id}/series", "two_rounds");
+  assert.deepEqual(series.columns, two.columns);
+  assertLike(series.rows.slice(0, 2), two.rows);
+  const last = {headers: {"Last-Event-ID": String(detail.round)}};
+  assert.equal((await check.fetch(`${where}/events`, last)).status, 204);
+});
+
+test("workers, health, metrics and pages answer as documented", async () => {
+  // It plays two clients of a job that takes for ever, as the example's does.
+  const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "3");
+  const {ceal} = requestExamples();
+  const job = await submit(open, {...ceal, horizon: 2_000_000_000});
+  const shown = await until("its clients", async () => {
+    const all = JSON.parse((await check.fetch(`${open}/v1/workers`)).text);
+    return all.workers[0]?.assignments.filter((each) => each.job === job.id).length === 2 && all;
+  });
+  assertLike(shown, example("/v1/workers", "one_worker"));
+  const none = JSON.parse((await check.fetch(`${open}/v1/jobs?status=paused`)).text);
+  assert.deepEqual(none, example("/v1/jobs", "empty"));
+  for (const [where, name] of [["/healthz", "ok"], ["/readyz", "ready"]]) {
+    assert.deepEqual(JSON.parse((await check.fetch(open + where)).text), example(where, name));
+  }
+  for (const where of ["/v1/jobs", "/v1/jobs?limit=1", "/v1/jobs?status=running", "/healthz", "/readyz",
+    `/v1/jobs/${job.id}/series?points=10`, "/metrics", "/", "/openapi.yaml"]) {
+    const answer = await check.fetch(open + where);
+    assert.equal(answer.status, 200, `${where} ${answer.text}`);
+    const head = await check.fetch(open + where, {method: "HEAD"});
+    assert.equal(head.status, 200, where);
+  }
+  for (const [verb, status] of [["pause", "paused"], ["resume", "running"], ["cancel", "cancelled"]]) {
+    const changed = await post(`${open}/v1/jobs/${job.id}/${verb}`);
+    assert.equal(changed.status, 200, changed.text);
+    assert.equal(JSON.parse(changed.text).status, status);
+  }
+  assert.equal(await stop(worker), 0, worker.log);
+});
+
+test("/openapi.yaml is this very file", async () => {
+  const answer = await check.fetch(`${open}/openapi.yaml`);
+  assert.equal(answer.status, 200);
+  const again = await check.fetch(`${open}/openapi.yaml`, {headers: {"If-None-Match": answer.headers.get("etag")}});
+  assert.equal(again.status, 304);
+  assert.ok(answer.body.equals(await readFile(OPENAPI)), "the coordinator was built with another one");
+});
+
+test("the dashboard's files answer as documented, and are sent once", async () => {
+  // Every file that the page or one of its files names, until nothing new is named.
+  const names = [""];
+  const seenTypes = new Set();
+  for (const name of names) {
+    const where = `${open}/${name}`;
+    const answer = await check.fetch(where);
+    assert.equal(answer.status, 200, where);
+    seenTypes.add(answer.headers.get("content-type"));
+    const again = await check.fetch(where, {headers: {"If-None-Match": answer.headers.get("etag")}});
+    assert.equal(again.status, 304, where);
+    assert.equal((await check.fetch(where, {headers: {"If-None-Match": '"other"'}})).status, 200);
+    if (/html|javascript/.test(answer.headers.get("content-type"))) {
+      for (const [, file] of answer.text.matchAll(/(?:\/assets\/|["']\.\/)([\w-]+\.[a-z]+)/g)) {
+        if (!names.includes(`assets/${file}`)) {
+          names.push(`assets/${file}`);
+        }
+      }
+    } else if (name === "assets/jobs.json") {
+      names.push(...JSON.parse(answer.text).documents.map((file) => file.path.slice(1)));
+    }
+  }
+  assert.ok(names.length > 20, `the page names ${names}`);
+  const types = check.document.paths["/assets/{name}"].get.responses[200].content;
+  for (const type of Object.keys(types)) {
+    assert.ok(seenTypes.has(type), `no file is ${type}`);
+  }
+});
+
+// ---- Errors ----
+
+// How to provoke the problem of each example, by name of response and example.
+async function provocations() {
+  const {ceal} = requestExamples();
+  const job = await submit(open, ceal);
+  await post(`${open}/v1/jobs/${job.id}/cancel`);
+  const jobs = `${open}/v1/jobs`;
+  const bad = (algorithm) => ({...ceal, algorithm});
+  const {step_size: _, ...noStep} = ceal.algorithm;
+  const token = {Authorization: `Bearer ${TOKEN}`};
+  return {
+    "BadDocument out_of_range": () => post(jobs, {clients: 0}),
+    "BadDocument unknown_member": () => post(jobs, bad({...ceal.algorithm, eta: 1})),
+    "BadDocument missing_member": () => post(jobs, bad(noStep)),
+    "BadDocument malformed": () => post(jobs, '{"clients":'),
+    "BadDocument empty_key": () => post(jobs, ceal, {"Idempotency-Key": ""}),
+    "BadQuery bad_limit": () => check.fetch(`${jobs}?limit=0`),
+    "BadQuery bad_status": () => check.fetch(`${jobs}?status=asleep`),
+    "Unauthorized no_token": () => check.fetch(`${guarded}/v1/jobs`),
+    "Unauthorized wrong_token": () => check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: "Bearer x"}}),
+    "NotFound no_job": () => check.fetch(`${jobs}/${NOBODY}`),
+    "NotFound nothing_there": () => check.fetch(`${open}/v2/jobs`),
+    "MethodNotAllowed put": () => check.fetch(jobs, {method: "PUT"}),
+    "NotAcceptable picture": () => check.fetch(`${jobs}/${job.id}/model`, {headers: {Accept: "image/png"}}),
+    "KeyConflict other_document": async () => {
+      const first = await post(jobs, ceal, {"Idempotency-Key": "key"});
+      const again = await post(jobs, ceal, {"Idempotency-Key": "key"});
+      assert.equal(JSON.parse(again.text).id, JSON.parse(first.text).id);
+      return post(jobs, {...ceal, seed: 2}, {"Idempotency-Key": "key"});
+    },
+    "StateConflict cancelled": () => post(`${jobs}/${job.id}/cancel`),
+    "TooLarge body": () => sendHead(open, "POST", "/v1/jobs",
+      {"Content-Type": "application/json", "Content-Length": 67108865}),
+    "UnsupportedMediaType text": () => post(jobs, "hello", {"Content-Type": "text/plain"}),
+    "TooManyJobs full": async () => {
+      const first = await post(`${guarded}/v1/jobs`, ceal, token);
+      assert.equal(first.status, 201, first.text);
+      return post(`${guarded}/v1/jobs`, ceal, token);
+    },
+    "TooManyStreams full": async () => {
+      const {id} = JSON.parse((await check.fetch(`${guarded}/v1/jobs`, {headers: token})).text).jobs[0];
+      const where = `${guarded}/v1/jobs/${id}/events`;
+      const ended = new AbortController();
+      const first = await fetch(where, {headers: token, signal: ended.signal});
+      const second = await check.fetch(where, {headers: token});
+      ended.abort();
+      assert.equal(first.status, 200);
+      return second;
+    },
+    "NotImplemented gzip": () => sendHead(open, "POST", "/v1/jobs", {"Transfer-Encoding": "gzip"}),
+  };
+}
+// They need a full disk, a damaged file or a moment during shutdown.
+const NOT_PROVOKED = ["InternalError damaged", "Unavailable draining", "Unavailable store"];
+
+test("the examples of problems are what the server says", async () => {
+  const replay = await provocations();
+  const documented = [];
+  for (const [name, response] of Object.entries(check.document.components.responses)) {
+    const media = response.content?.["application/problem+json"];
+    for (const example of media ? examplesOf(media) : []) {
+      documented.push(`${name} ${example.name}`);
+      const provoke = replay[`${name} ${example.name}`];
+      if (provoke) {
+        const {status, text} = await provoke();
+        const withoutId = (problem) => ({...problem, detail: problem.detail.replace(/job [0-9a-f]{12}$/, "job ID")});
+        assert.deepEqual(withoutId(JSON.parse(text)), withoutId(example.value));
+        assert.equal(status, example.value.status);
+      }
+    }
+  }
+  assert.deepEqual(documented.sort(), [...Object.keys(replay), ...NOT_PROVOKED].sort());
+});
+
+test("every operation refuses as documented", async () => {
+  const {ceal} = requestExamples();
+  const {id} = await submit(open, ceal);
+  for (const each of operations()) {
+    const {method, template} = each;
+    const what = `${method} ${template}`;
+    const where = pathFor(template, id);
+    if (isGuarded(each)) {
+      const ofOthers = template === "/metrics" ? "Bearer " : `Bearer ${METRICS_TOKEN}`;
+      for (const authorization of [undefined, "Bearer wrong", `Basic ${TOKEN}`, ofOthers]) {
+        const headers = authorization ? {Authorization: authorization} : {};
+        assert.equal((await check.fetch(guarded + where, {method, headers})).status, 401, what);
+      }
+    }
+    for (const token of template === "/metrics" ? [METRICS_TOKEN, TOKEN] : [TOKEN]) {
+      const welcome = await check.fetch(guarded + pathFor(template, NOBODY),
+        {method, headers: {Authorization: `Bearer ${token}`}});
+      assert.notEqual(welcome.status, 401, what);
+    }
+    if (template.includes("{")) {
+      const missing = await check.fetch(open + pathFor(template, NOBODY), {method});
+      assert.equal(missing.status, 404, what);
+    }
+    const methods = Object.keys(each.item).filter((key) => key === "get" || key === "post");
+    const allowed = methods.includes("get") ? (methods.includes("post") ? "GET, HEAD, POST" : "GET, HEAD") : "POST";
+    for (const wrong of ["PUT", "DELETE", "PATCH", "OPTIONS", ...(methods.includes("post") ? [] : ["POST"]),
+      ...(methods.includes("get") ? [] : ["GET"])]) {
+      const refused = await check.fetch(open + where, {method: wrong});
+      assert.equal(refused.status, 405, `${wrong} ${where}`);
+      assert.equal(refused.headers.get("allow"), allowed);
+    }
+    if (method === "POST") {
+      const large = await sendHead(open, method, where, {"Content-Length": 67108865});
+      assert.equal(large.status, 413, what);
+      assert.equal((await sendHead(open, method, where, {"Transfer-Encoding": "gzip"})).status, 501, what);
+    }
+  }
+  await post(`${open}/v1/jobs/${id}/cancel`);
+  for (const verb of ["cancel", "pause", "resume"]) {
+    assert.equal((await post(`${open}/v1/jobs/${id}/${verb}`)).status, 409);
+  }
+});
+
+test("request ids come back, or are drawn", async () => {
+  const {schema} = check.document.components.parameters.RequestId;
+  const valid = (text) => check.schema("RequestId")(text).length === 0;
+  assert.ok(schema);
+  const seen = new Set();
+  for (const id of ["a", "x".repeat(64), "A-z.0_9", "x".repeat(65), "a b", "a/b", "\u00e9", undefined]) {
+    for (const where of ["/healthz", "/v1/jobs/nobody", "/nothing", "/v1/jobs?limit=0"]) {
+      const headers = id === undefined ? {} : {"X-Request-Id": id};
+      const answer = (await check.fetch(open + where, {headers})).headers.get("x-request-id");
+      if (id !== undefined && valid(id)) {
+        assert.equal(answer, id);
+      } else {
+        assert.ok(!seen.has(answer), "drawn twice");
+        seen.add(answer);
+      }
+    }
+  }
+});
+
+// ---- Limits ----
+
+const clone = (value) => structuredClone(value);
+function setAt(document, at, value) {
+  const copy = clone(document);
+  const parent = at.slice(0, -1).reduce((object, key) => object[key], copy);
+  if (value === undefined) {
+    delete parent[at.at(-1)];
+  } else {
+    parent[at.at(-1)] = value;
+  }
+  return copy;
+}
+
+// The neighbour of a double in the direction of `sign`.
+function neighbour(value, sign) {
+  if (value === 0) {
+    return sign * Number.MIN_VALUE;
+  }
+  const bits = new BigInt64Array(new Float64Array([value]).buffer);
+  bits[0] += BigInt(value > 0 ? sign : -sign);
+  return new Float64Array(bits.buffer)[0];
+}
+
+// Values to try in the place of a member, all that the schema's own words suggest: [value, is good].
+function trials(schema) {
+  const bad = (...values) => values.map((value) => [value, false]);
+  const good = (...values) => values.map((value) => [value, true]);
+  if (schema.const !== undefined || schema.enum) {
+    return [...good(...(schema.enum ?? [])), ...bad("zzz", "", 5, null)];
+  }
+  switch (schema.type) {
+  case "integer":
+    return [...good(schema.minimum, schema.maximum), ...bad(schema.minimum - 1, schema.maximum + 1,
+      schema.minimum + 0.5, "1", true, null, [])];
+  case "number": {
+    const all = bad("1", false, null, {});
+    if (schema.exclusiveMinimum !== undefined) {
+      all.push([schema.exclusiveMinimum, false], [-1, false], [schema.exclusiveMinimum + 1e-3, true]);
+    } else {
+      all.push([neighbour(schema.minimum, -1), false], [schema.minimum, true]);
+    }
+    if (schema.exclusiveMaximum !== undefined) {
+      all.push([schema.exclusiveMaximum, false], [neighbour(schema.exclusiveMaximum, -1), true]);
+    } else {
+      all.push([neighbour(schema.maximum, 1), false], [schema.maximum, true]);
+    }
+    return all;
+  }
+  case "string":
+    return [...good("x".repeat(schema.maxLength), "", "\u00a0\u{1F600}<img src=x>"),
+      ...bad("x".repeat(schema.maxLength + 1), "\u0001", "\u001f", "\u007f", "\u0080", "a\u009f", 5, null)];
+  case "boolean":
+    return [...good(true, false), ...bad(1, "true", null)];
+  default:
+    assert.equal(schema.type, "object");
+    return bad("text", 5, null, []);
+  }
+}
+
+// Every mutation of `value`, an object at `at` in a document, that `schema` has an opinion on.
+function* mutations(schema, value, at) {
+  let object = check.resolve(schema);
+  if (object.discriminator) {
+    const types = object.discriminator.mapping;
+    yield {at: [...at, "type"], value: "magic", good: false};
+    yield {at: [...at, "type"], value: 5, good: false};
+    object = check.resolve({$ref: types[value.type]});
+  }
+  assert.equal(object.additionalProperties, false, at.join("."));
+  yield {at: [...at, "surprise"], value: 1, good: false};
+  for (const [name, member] of Object.entries(object.properties)) {
+    const inside = [...at, name];
+    const target = check.resolve(member);
+    if (object.required.includes(name)) {
+      yield {at: inside, value: undefined, good: false};
+    } else if (name in value) {
+      yield {at: inside, value: undefined, good: true};
+    }
+    for (const [trial, good] of trials(target)) {
+      yield {at: inside, value: trial, good};
+    }
+    if (target.type === "object" && value[name] !== undefined) {
+      yield* mutations(target, value[name], inside);
+    }
+  }
+}
+
+// The member that an error of ajv is about, as the server writes it.
+function fieldOf({instancePath, keyword, params}) {
+  const at = instancePath.split("/").slice(1);
+  if (keyword === "required") {
+    at.push(params.missingProperty);
+  } else if (keyword === "additionalProperties") {
+    at.push(params.additionalProperty);
+  } else if (keyword === "discriminator") {
+    at.push(params.tag);
+  }
+  return at.join(".");
+}
+
+// Extremes that break a rule between members, which no schema can say; with these beside them they
+// are good.
+const COMPANY = {
+  "clients 100000": {"objective.data.points": 100000, "objective.data.points_per_class": 10000},
+  "objective.data.dim 10000000": {"objective.data.points": 13},
+  "objective.data.points 1": {clients: 1},
+  "objective.data.points 100000000": {"objective.data.dim": 1},
+  "objective.data.features 1000000": {"objective.data.classes": 2, "objective.data.points_per_class": 500},
+  "objective.data.points_per_class 1": {clients: 1},
+  "objective.data.points_per_class 10000000": {"objective.data.classes": 2, "objective.data.features": 1},
+  "algorithm.sigma 0.001": {"algorithm.gamma0": 1000},
+  "algorithm.sigma 1000000000": {},
+  "algorithm.gradient_bound 1000000000": {"algorithm.sigma": 1e9},
+  "algorithm.gradient_bound 0.001": {},
+};
+
+function withCompany(document, at, value) {
+  let changed = setAt(document, at, value);
+  for (const [where, other] of Object.entries(COMPANY[`${at.join(".")} ${value}`] ?? {})) {
+    const keys = where.split(".");
+    const parent = keys.slice(0, -1).reduce((object, key) => object?.[key], changed);
+    if (parent && keys.at(-1) in parent) {
+      changed = setAt(changed, keys, other);
+    }
+  }
+  return changed;
+}
+
+test("schema and server draw the same limits around a document", async (context) => {
+  let tried = 0;
+  const done = new Set();
+  for (const [name, example] of Object.entries(requestExamples())) {
+    // f(x*) is given, so that nothing is solved; quorum follows the clients.
+    const base = {name: "x", seed: 1, ...clone(example), reference: {type: "value", value: 1}};
+    delete base.quorum;
+    for (const {at, value, good} of mutations({$ref: "#/components/schemas/JobDocument"}, base, [])) {
+      const own = at[0] === "algorithm" ? base.algorithm.type : at[0] === "objective" ? base.objective.type : "";
+      const shown = typeof value === "string" && value.length > 40 ? `${value.length} letters` : JSON.stringify(value);
+      const what = `${own} ${at.join(".")} = ${shown}`;
+      if (done.has(what)) {
+        continue;
+      }
+      done.add(what);
+      let document = good ? withCompany(base, at, value) : setAt(base, at, value);
+      if (good && at[0] === "quorum") {
+        document = {...document, clients: value, objective: {...document.objective,
+          data: {...document.objective.data, points: 100000}}};
+      }
+      const errors = check.schema("JobDocument")(document);
+      const answer = await post(`${open}/v1/jobs`, document);
+      tried++;
+      const told = `${name}: ${what}: ${answer.status} ${answer.text.slice(0, 300)}`;
+      if (good) {
+        assert.deepEqual(errors, [], told);
+        assert.equal(answer.status, 201, told);
+        const {id} = JSON.parse(answer.text);
+        assert.equal((await post(`${open}/v1/jobs/${id}/cancel`)).status, 200);
+      } else {
+        assert.equal(answer.status, 400, told);
+        assert.deepEqual([...new Set(errors.map(fieldOf))], [at.join(".")], told);
+        assert.equal(JSON.parse(answer.text).field, at.join("."), told);
+      }
+    }
+  }
+  assert.ok(tried > 400, `only ${tried} mutations`);
+  context.diagnostic(`${tried} documents`);
+});
+
+// What the description of submitJob and of the numbers says in words: the schema lets it pass.
+test("rules that no schema can say are the server's, and named", async () => {
+  const {ceal, images} = requestExamples();
+  const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
+  for (const [document, field] of [
+    [{...ceal, quorum: 1}, "quorum"],
+    [inData(ceal, {points: 1}), "objective.data.points"],
+    [inData(ceal, {points: 100000, dim: 10000}), "objective.data.points"],
+    [inData(images, {points_per_class: 10000000}), "objective.data.points_per_class"],
+    [inData(images, {points_per_class: 1, classes: 2}), "objective.data.points_per_class"],
+    [inData(images, {features: 100000, classes: 256, points_per_class: 1}), "objective.data.features"],
+    [{...ceal, algorithm: {...ceal.algorithm, sigma: 1e-9}}, "algorithm"],
+    [{...ceal, name: "\u00e9".repeat(65)}, "name"],
+  ]) {
+    assert.deepEqual(check.schema("JobDocument")(document), [], field);
+    const answer = await post(`${open}/v1/jobs`, document);
+    assert.equal(answer.status, 400, `${field}: ${answer.text}`);
+    assert.equal(JSON.parse(answer.text).field, field);
+  }
+  const real = JSON.stringify(ceal).replace('"clients":2', '"clients":2.0');
+  const answer = await post(`${open}/v1/jobs`, real);
+  assert.equal(JSON.parse(answer.text).field, "clients");
+  // Data of another kind: the schema finds more to say, the server the heart of it.
+  const mixed = {...ceal, objective: {...images.objective, type: "least_squares", l2: undefined}};
+  const refused = JSON.parse((await post(`${open}/v1/jobs`, mixed)).text);
+  assert.equal(refused.field, "objective.data.type");
+  assert.ok(check.schema("JobDocument")(JSON.parse(JSON.stringify(mixed))).map(fieldOf).includes(refused.field));
+});
+
+test("schema and server draw the same limits around parameters", async (context) => {
+  const {ceal} = requestExamples();
+  const {id} = finished; // so that its events end
+  const big = "9223372036854775807"; // INT64_MAX, more than a number of JavaScript can say
+  let tried = 0;
+  for (const each of operations()) {
+    for (const parameter of parametersOf(each)
+      .filter(({name, in: place}) => place !== "path" && !["X-Request-Id", "If-None-Match"].includes(name))) {
+      const schema = check.resolve(parameter.schema);
+      const tries = [];
+      if (schema.enum) {
+        tries.push(...schema.enum.map((value) => [value, true]), ["zzz", false], ["", false]);
+      } else if (schema.type === "string") {
+        tries.push(["x".repeat(schema.minLength), true], ["x".repeat(schema.maxLength), true],
+          ["x".repeat(schema.minLength - 1), false], ["x".repeat(schema.maxLength + 1), false]);
+      } else {
+        assert.equal(schema.type, "integer", parameter.name);
+        // Events know the last round; other limits that are not in the schema are those of 64 bits.
+        const isLimited = each.template.endsWith("/events");
+        const most = schema.maximum ?? (isLimited ? finished.round : big);
+        const tooMuch = most === big ? "9223372036854775808" : most + 1;
+        tries.push([schema.minimum, true], [schema.minimum - 1, false], ["x", false], ["", false], ["1e1", false],
+          [most, true], [tooMuch, false]);
+      }
+      tries.push([parameter.example, true]);
+      for (const [value, good] of tries) {
+        const where = open + pathFor(each.template, id);
+        const inHeader = parameter.in === "header";
+        const headers = inHeader ? {[parameter.name]: String(value)} : {};
+        const target = inHeader ? where : `${where}?${parameter.name}=${encodeURIComponent(value)}`;
+        const answer = each.method === "POST" ? await post(target, ceal, headers) : await check.fetch(target, {headers});
+        tried++;
+        const told = `${each.method} ${target} ${JSON.stringify(headers)}: ${answer.status} ${answer.text.slice(0, 300)}`;
+        if (good) {
+          assert.ok(answer.status < 300, told);
+        } else {
+          assert.equal(answer.status, 400, told);
+          assert.equal(JSON.parse(answer.text).field, parameter.name, told);
+        }
+      }
+    }
+  }
+  context.diagnostic(`${tried} parameters`);
+});
+
+// The last test: what the others have seen.
+test("every documented answer was seen, every example replayed", () => {
+  const rare = new Set(["500", "503"]); // see NOT_PROVOKED
+  const missing = operations().flatMap(({method, template, operation}) => Object.keys(operation.responses)
+    .filter((status) => !rare.has(status))
+    .map((status) => `${method} ${template} ${status}`)
+    .filter((key) => !check.used.has(key)));
+  assert.deepEqual(missing, []);
+  const examples = operations().flatMap(({method, template, operation}) =>
+    Object.entries(operation.responses).flatMap(([status, response]) =>
+      Object.entries(check.resolve(response).content ?? {})
+        .filter(([type]) => type !== "application/problem+json")
+        .flatMap(([type, media]) => examplesOf(media)
+          .map(({name}) => `${method.toLowerCase()} ${template} ${status} ${type} ${name}`))));
+  assert.deepEqual([...replayed].sort(), examples.sort());
+});
