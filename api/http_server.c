@@ -516,6 +516,11 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     stream->request = request;
     stream->config = *config;
     (void)add_headers(made, response);
+    if (strcmp(request->method, MHD_HTTP_METHOD_HEAD) == 0) {
+        /* Not chunked: MHD would send the end of the body that it leaves out, and a client that
+         * keeps the connection takes it for the begin of the next answer. */
+        (void)MHD_set_response_options(made, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+    }
     request->stream = stream;
     request->response = made;
     request->status = response->status;
