@@ -75,6 +75,7 @@ struct event_stream {
     struct series_totals totals; /* after the cursor */
     uint64_t job_event;          /* newest one written */
     bool job_event_is_last;      /* no round came after it */
+    bool is_full; /* what comes next did not fit: nothing is made for it until it has drained */
     bool ended;
     int64_t written_ms;
     struct event_stream *previous, *next;
@@ -212,6 +213,7 @@ static enum tally_status make_detail(struct tally_coordinator *coordinator, stru
 static bool write_text(struct event_stream *stream, const struct tally_buffer *text, int64_t now_ms)
 {
     if (tally_http_stream_write(stream->stream, text->data, text->size) != TALLY_OK) {
+        stream->is_full = tally_http_stream_pending(stream->stream) > 0;
         return false;
     }
     stream->written_ms = now_ms;
@@ -245,6 +247,9 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
 static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
 {
     const struct event_feed *feed = stream->feed;
+    if (stream->is_full) {
+        return true;
+    }
     while (stream->cursor < feed->row.progress.round) {
         const struct event_chunk *chunk;
         struct tally_error err = TALLY_ERROR_INIT;
@@ -290,6 +295,7 @@ static void on_drained(void *context, struct tally_http_stream *http)
 {
     (void)http;
     struct event_stream *stream = context;
+    stream->is_full = false;
     if (stream->cursor < stream->feed->row.progress.round ||
         stream->job_event != stream->feed->job_event) {
         stream->coordinator->streams_hungry = true;

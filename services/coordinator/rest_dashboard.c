@@ -29,13 +29,13 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
     call->headers[n].name = "Referrer-Policy";
     call->headers[n].value = "no-referrer";
     call->answered = true;
+    call->static_body = asset->bytes; /* of 304 only the length is sent: it is that of 200 */
+    call->n_static_body = asset->n_bytes;
     if (tally_asset_is_known(asset, tally_http_header(call->request, "If-None-Match"))) {
         call->status = 304;
         return TALLY_OK;
     }
     call->status = 200;
     call->content_type = asset->content_type;
-    call->static_body = asset->bytes;
-    call->n_static_body = asset->n_bytes;
     return TALLY_OK;
 }

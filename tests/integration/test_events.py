@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import math
+import os
 import random
 import socket
 import sqlite3
@@ -122,6 +123,11 @@ class Stream:
 def threads_of(process):
     with open(f"/proc/{process.pid}/status") as status:
         return int(next(line for line in status if line.startswith("Threads:")).split()[1])
+
+
+def cpu_seconds(process):
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class EventsTestCase(TallyTestCase):
@@ -345,6 +351,25 @@ class Events(EventsTestCase):
                     received += piece
             self.assertLess(len(received), text_bytes // 2)
             self.assertNotIn(b"\r\n0\r\n\r\n", received, "it was cut, not ended")
+
+    def test_full_readers_cost_no_time(self):
+        """More of them, each elsewhere, than a turn makes texts for."""
+        self.start()
+        job_id = self.client.submit(job_document(LONG_JOB, horizon=3000))
+        self.client.wait_status(job_id, "completed")
+        for after in range(24):
+            connection = socket.socket()
+            self.addCleanup(connection.close)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", self.coordinator.port))
+            connection.sendall(f"GET /v1/jobs/{job_id}/events?after={after} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+
+        def share():
+            before, started = cpu_seconds(self.coordinator), time.monotonic()
+            time.sleep(0.5)
+            return (cpu_seconds(self.coordinator) - before) / (time.monotonic() - started)
+
+        wait_until(lambda: share() < 0.05, "the coordinator to rest", timeout_s=30)
 
     def test_five_hundred_streams(self):
         self.start("--heartbeat-ms", "500", workers=False)
