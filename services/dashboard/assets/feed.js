@@ -147,7 +147,10 @@ export class JobFeed {
     this.catching ??= pause(CATCH_UP_MS, this.signal).then(async () => {
       this.catching = null;
       if (!this.signal.aborted && this.lastRound > this.job.round) {
-        this.takeJob(await getJson(jobPath(this.id), this.signal));
+        const job = await getJson(jobPath(this.id), this.signal);
+        if (job.round > this.job.round) { // else the stream was faster, and may know a newer status
+          this.takeJob(job);
+        }
       }
     }).catch(() => {}); // whoever reads the stream will notice too
   }
