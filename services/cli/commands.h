@@ -18,6 +18,7 @@ struct tally_command {
 
 int tally_cli_cancel(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
+int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
 int tally_cli_reproduce(struct tally_cli *cli);
@@ -29,6 +30,7 @@ int tally_cli_watch(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
+extern const struct tally_option TALLY_CLI_HEALTH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
 extern const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];

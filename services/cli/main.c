@@ -36,6 +36,11 @@ static const struct tally_command COMMANDS[] = {
     {"export", "ID [OPTION]...", "save round records or the model to a file",
      "Saves what a job has left to a file, which appears whole or not at all.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
+    {"health", "[OPTION]...", "ask whether the coordinator is ready",
+     "Asks the coordinator whether it is ready to serve, which needs no token: its store works and "
+     "it is not shutting down.\n\n"
+     "Exit codes: 0 it is, 1 it is not or is away, 2 usage, 3 no answer in time.",
+     TALLY_CLI_HEALTH_OPTIONS, 0, 0, true, tally_cli_health},
     {"simulate", "FILE|- [OPTION]...", "run a job document here, without coordinator and workers",
      "Runs the job document in FILE in this process, on the engine of the service: the same "
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "

@@ -247,6 +247,28 @@ class Usage(CliCase):
                 self.assertIn(b"No space left", done.stderr)
 
 
+class Health(CliCase):
+    def test_ready_is_exit_code_0(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"status": "ready"}))
+        self.assertEqual(self.expect(0, "health"), ("ready\n", ""))
+        self.assertEqual(coordinator.requests[0][:2], ("GET", "/readyz"))
+
+    def test_not_ready_or_away_is_exit_code_1(self):
+        coordinator = self.serve(lambda *_: problem(503, "unavailable", "disk full"))
+        self.assertEqual(self.expect(1, "health"), ("", "tally: disk full\n"))
+        coordinator.close()
+        self.assertTrue(self.expect(1, "health")[1].startswith("tally: "))
+
+    def test_no_answer_in_time_is_exit_code_3(self):
+        asked = threading.Event()
+        self.addCleanup(asked.set)
+        self.serve(lambda *_: asked.wait(PATIENCE_S) and Answer(200, {}))
+        self.assertTrue(self.expect(3, "health", "--timeout-ms", "50")[1])
+
+    def test_a_wrong_limit_is_exit_code_2(self):
+        self.assertIn("timeout-ms", self.expect(2, "health", "--timeout-ms", "0")[1])
+
+
 class Submit(CliCase):
     def test_prints_the_id_and_a_hint(self):
         coordinator = self.serve(lambda *_: Answer(201, detail(), Location="/v1/jobs/ab12"))
