@@ -186,6 +186,10 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll may be silent for minutes */
+    /* A connection is kept, so names are seldom asked for; but when it broke, the server may have
+     * come back at another address, as containers do. libcurl would knock at the old one for a
+     * minute. */
+    curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->curl_message);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
