@@ -1,0 +1,67 @@
+# Images of the coordinator and of the worker, on Debian 12. deploy/compose.yaml builds and runs them.
+#
+#   docker build --target coordinator -t tally-coordinator .
+#   docker build --target worker -t tally-worker .
+#
+# Nothing here needs BuildKit: Debian's docker.io builds it as well.
+
+# What the compiler needs. deploy/install-deps holds the list.
+FROM debian:bookworm-slim AS packages
+COPY deploy/install-deps /src/deploy/
+RUN /src/deploy/install-deps build unit
+
+# The programs, with all tests of the parts passed. The images copy from here, so there is none without.
+FROM packages AS build
+COPY . /src
+WORKDIR /src
+RUN cmake --preset release -DBUILD_TESTING=ON && cmake --build --preset release
+RUN ctest --test-dir build/release --output-on-failure --no-tests=error --timeout 900 -j "$(nproc)" \
+        -E '^tally-test-(contract|statistical)'
+RUN DESTDIR=/install cmake --install build/release --component programs --strip
+
+# The system below the programs: Debian with their libraries, without what a finished image has no use
+# for: package managers, their perl and C++, LAPACK (OpenBLAS alone is called). The list of installed
+# packages stays, for scanners. One stage later it becomes a single layer, since what a layer removes
+# from an earlier one still takes room.
+FROM debian:bookworm-slim AS system
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates libcurl4 libjansson4 libmicrohttpd12 libopenblas0-pthread libsqlite3-0 \
+    && dpkg --purge --force-depends --force-remove-essential tzdata e2fsprogs libext2fs2 \
+    && dpkg --purge --force-depends --force-remove-essential --force-remove-protected \
+        apt libapt-pkg6.0 libstdc++6 perl-base \
+    && rm -rf /usr/lib/*/openblas-pthread/liblapack.so.* /var/lib/apt /var/cache/* /var/log/* /tmp/* \
+    && useradd --system --uid 10001 --user-group --no-create-home --home-dir /var/lib/tally tally \
+    && install -d -o tally -g tally -m 700 /var/lib/tally \
+    && install -d -m 755 /data
+
+FROM scratch AS runtime
+COPY --from=system / /
+ENV PATH=/usr/local/bin:/usr/bin:/bin TALLY_DATA_DIR=/data
+WORKDIR /var/lib/tally
+# A number, so that whoever starts it can see that it is not root.
+USER 10001:10001
+ARG VERSION=0.4.0
+LABEL org.opencontainers.image.version=$VERSION \
+    org.opencontainers.image.licenses=Apache-2.0 \
+    org.opencontainers.image.vendor=Tally
+
+FROM runtime AS coordinator
+LABEL org.opencontainers.image.title=tally-coordinator \
+    org.opencontainers.image.description="Coordinates communication-efficient federated optimisation"
+COPY --from=build /install/usr/local/bin/tally-coordinator /install/usr/local/bin/tally /usr/local/bin/
+COPY --from=build /install/usr/local/share/tally/jobs /usr/local/share/tally/jobs
+# Reachable from outside the container; without tokens the coordinator refuses to start there.
+ENV TALLY_LISTEN=0.0.0.0:8080
+VOLUME /var/lib/tally
+EXPOSE 8080
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["tally", "health"]
+ENTRYPOINT ["tally-coordinator"]
+
+FROM runtime AS worker
+LABEL org.opencontainers.image.title=tally-worker \
+    org.opencontainers.image.description="Plays clients of federated optimisation jobs"
+COPY --from=build /install/usr/local/bin/tally-worker /install/usr/local/bin/tally /usr/local/bin/
+# A worker serves nobody; it is well when it reaches a coordinator that is ready.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 CMD ["tally", "health"]
+ENTRYPOINT ["tally-worker"]
