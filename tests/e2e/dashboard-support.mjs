@@ -1,9 +1,6 @@
 // What the tests of the dashboard share: programs, a browser, and a watch over what it must not do.
 import assert from "node:assert/strict";
-import {spawn} from "node:child_process";
-import {once} from "node:events";
 import {mkdir, mkdtemp, rm} from "node:fs/promises";
-import {createServer} from "node:net";
 import {tmpdir} from "node:os";
 import path from "node:path";
 import {setTimeout as pause} from "node:timers/promises";
@@ -11,40 +8,11 @@ import {fileURLToPath} from "node:url";
 
 import {chromium} from "playwright-core";
 
+import {freePort, start, stop, until} from "./programs.mjs";
 import {validator} from "./validate.mjs";
 
-const BIN = process.env.TALLY_BIN;
-const HANG_MS = 300_000; // a guard, far above what anything takes
 export const SCREENSHOTS = process.env.TALLY_SCREENSHOTS ??
   path.join(path.dirname(fileURLToPath(import.meta.url)), "screenshots");
-
-// Below the range from which the kernel takes source ports.
-async function freePort() {
-  for (;;) {
-    const port = 20000 + Math.floor(Math.random() * 10000);
-    const probe = createServer();
-    const free = await new Promise((resolve) => {
-      probe.once("error", () => resolve(false));
-      probe.listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (free) {
-      await new Promise((resolve) => probe.close(resolve));
-      return port;
-    }
-  }
-}
-
-export async function until(what, condition) {
-  const limit = Date.now() + HANG_MS;
-  for (;;) {
-    const value = await condition();
-    if (value) {
-      return value;
-    }
-    assert.ok(Date.now() < limit, `waited too long for ${what}`);
-    await pause(30);
-  }
-}
 
 // A coordinator with its folder and workers.
 export class Stage {
@@ -61,10 +29,7 @@ export class Stage {
   }
 
   start(program, ...args) {
-    const child = spawn(path.join(BIN, program), args, {cwd: this.folder, stdio: ["ignore", "pipe", "pipe"]});
-    child.log = "";
-    child.stdout.on("data", (text) => (child.log += text));
-    child.stderr.on("data", (text) => (child.log += text));
+    const child = start(this.folder, program, ...args);
     this.processes.push(child);
     return child;
   }
@@ -82,12 +47,8 @@ export class Stage {
     return this.start("tally-worker", "--coordinator", this.url, "--name", name, "--clients", String(clients));
   }
 
-  async end(child, signal = "SIGTERM") {
-    if (child.exitCode === null && child.signalCode === null) {
-      const ended = once(child, "exit");
-      child.kill(signal);
-      await ended;
-    }
+  async end(child, signal) {
+    await stop(child, signal);
   }
 
   async close() {

@@ -7,7 +7,8 @@ import {readFile, writeFile} from "node:fs/promises";
 import path from "node:path";
 import {after, afterEach, before, test} from "node:test";
 
-import {Stage, Window, launch, until} from "./dashboard-support.mjs";
+import {Stage, Window, launch} from "./dashboard-support.mjs";
+import {until} from "./programs.mjs";
 
 const MARKUP = "<img src=x onerror=alert(1)>";
 const N_MANY = 100_000;

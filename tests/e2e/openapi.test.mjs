@@ -4,22 +4,19 @@
 //
 // tests/run copies this file to build/e2e, beside node_modules.
 import assert from "node:assert/strict";
-import {spawn} from "node:child_process";
 import {once} from "node:events";
 import {mkdtemp, readFile, readdir, rm, writeFile} from "node:fs/promises";
 import http from "node:http";
 import {tmpdir} from "node:os";
 import path from "node:path";
 import {after, before, test} from "node:test";
-import {setTimeout as pause} from "node:timers/promises";
 
 import {createConfig, lint} from "@redocly/openapi-core";
 
+import * as programs from "./programs.mjs";
 import {OPENAPI, readEvents, validator} from "./validate.mjs";
 
-const BIN = process.env.TALLY_BIN;
 const SOURCE = path.resolve(path.dirname(OPENAPI), "..");
-const HANG_MS = 120_000; // a guard, far above what anything takes
 const NOBODY = "000000000000";
 const TOKEN = "open-sesame";
 const METRICS_TOKEN = "open-barley";
@@ -28,34 +25,12 @@ let folder, check, open, guarded, finished; // the last is a job that is complet
 const processes = [];
 
 function start(program, ...args) {
-  const child = spawn(path.join(BIN, program), args, {cwd: folder, stdio: ["ignore", "pipe", "pipe"]});
-  child.log = "";
-  child.stdout.on("data", (text) => (child.log += text));
-  child.stderr.on("data", (text) => (child.log += text));
+  const child = programs.start(folder, program, ...args);
   processes.push(child);
   return child;
 }
 
-async function stop(child) {
-  if (child.exitCode === null && child.signalCode === null) {
-    const ended = once(child, "exit");
-    child.kill("SIGTERM");
-    await ended;
-  }
-  return child.exitCode;
-}
-
-async function until(what, condition) {
-  const limit = Date.now() + HANG_MS;
-  for (;;) {
-    const value = await condition();
-    if (value) {
-      return value;
-    }
-    assert.ok(Date.now() < limit, `waited too long for ${what}\n${processes.map(({log}) => log).join("\n")}`);
-    await pause(20);
-  }
-}
+const until = (what, condition) => programs.until(what, condition, processes);
 
 // A coordinator that keeps nothing; returns its address.
 async function coordinate(...options) {
@@ -139,7 +114,7 @@ before(async () => {
 
 after(async () => {
   for (const child of processes.reverse()) {
-    await stop(child);
+    await programs.stop(child);
   }
   await rm(folder, {recursive: true, force: true});
 });
@@ -252,7 +227,7 @@ test("the example job runs and answers as its examples say", async () => {
   const stream = await check.fetch(`${where}/events?after=0`);
   assert.equal(stream.status, 200);
   const detail = JSON.parse((await check.fetch(where)).text);
-  assert.equal(await stop(worker), 0, worker.log);
+  assert.equal(await programs.stop(worker), 0, worker.log);
   finished = detail;
   assertLike(detail, example("/v1/jobs/{id}", "completed"));
 
@@ -321,7 +296,7 @@ test("workers, health, metrics and pages answer as documented", async () => {
     assert.equal(changed.status, 200, changed.text);
     assert.equal(JSON.parse(changed.text).status, status);
   }
-  assert.equal(await stop(worker), 0, worker.log);
+  assert.equal(await programs.stop(worker), 0, worker.log);
 });
 
 test("/openapi.yaml is this very file", async () => {

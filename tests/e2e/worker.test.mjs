@@ -3,24 +3,19 @@
 //
 // tests/run copies this file to build/e2e, beside node_modules and the generated gen/.
 import assert from "node:assert/strict";
-import {spawn} from "node:child_process";
-import {once} from "node:events";
 import {mkdtemp, readFile, rm} from "node:fs/promises";
-import {createServer} from "node:net";
 import {tmpdir} from "node:os";
 import path from "node:path";
 import {after, before, test} from "node:test";
-import {setTimeout as pause} from "node:timers/promises";
 
 import {create, toBinary} from "@bufbuild/protobuf";
 import {Code, ConnectError, createClient} from "@connectrpc/connect";
 import {createConnectTransport} from "@connectrpc/connect-node";
 
 import {PostUpdateRequestSchema, WorkerService} from "./gen/tally/v1/worker_pb.js";
+import * as programs from "./programs.mjs";
 import {validator} from "./validate.mjs";
 
-const BIN = process.env.TALLY_BIN;
-const HANG_MS = 120_000; // a guard, far above what anything takes
 
 const DIM = 30;
 const ZEROS = new Uint8Array(Math.ceil(DIM / 8)); // unary: level 0 is one bit 0
@@ -42,50 +37,12 @@ let folder, url, coordinator, client, check; // what REST answers must match api
 const processes = [];
 
 function start(program, ...args) {
-  const child = spawn(path.join(BIN, program), args, {cwd: folder, stdio: ["ignore", "pipe", "pipe"]});
-  child.log = "";
-  child.stdout.on("data", (text) => (child.log += text));
-  child.stderr.on("data", (text) => (child.log += text));
+  const child = programs.start(folder, program, ...args);
   processes.push(child);
   return child;
 }
 
-async function stop(child) {
-  if (child.exitCode === null && child.signalCode === null) {
-    const ended = once(child, "exit");
-    child.kill("SIGTERM");
-    await ended;
-  }
-  return child.exitCode;
-}
-
-// Below the range from which the kernel takes source ports.
-async function freePort() {
-  for (;;) {
-    const port = 20000 + Math.floor(Math.random() * 10000);
-    const probe = createServer();
-    const free = await new Promise((resolve) => {
-      probe.once("error", () => resolve(false));
-      probe.listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (free) {
-      await new Promise((resolve) => probe.close(resolve));
-      return port;
-    }
-  }
-}
-
-async function until(what, condition) {
-  const limit = Date.now() + HANG_MS;
-  for (;;) {
-    const value = await condition();
-    if (value) {
-      return value;
-    }
-    assert.ok(Date.now() < limit, `waited too long for ${what}\n${coordinator.log}`);
-    await pause(20);
-  }
-}
+const until = (what, condition) => programs.until(what, condition, [coordinator]);
 
 async function getJson(where) {
   const {status, text} = await check.fetch(url + where);
@@ -138,7 +95,7 @@ const fails = (code, call) =>
 before(async () => {
   check = await validator();
   folder = await mkdtemp(path.join(tmpdir(), "tally-e2e-"));
-  const port = await freePort();
+  const port = await programs.freePort();
   url = `http://127.0.0.1:${port}`;
   coordinator = start("tally-coordinator", "--listen", `127.0.0.1:${port}`,
     "--store", `sqlite:${folder}/tally.db`);
@@ -152,7 +109,7 @@ before(async () => {
 
 after(async () => {
   for (const child of processes.reverse()) {
-    await stop(child);
+    await programs.stop(child);
   }
   await rm(folder, {recursive: true, force: true});
 });
@@ -229,7 +186,7 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   const job2 = await until("the job's end", () => ended(id));
   assert.equal(job2.status, "completed");
   assert.equal(job2.time_step, JOB.horizon);
-  assert.equal(await stop(worker), 0, worker.log);
+  assert.equal(await programs.stop(worker), 0, worker.log);
 });
 
 test("a whole job played from Node", async () => {
@@ -309,7 +266,7 @@ test("the coordinator drains while a poll waits", async () => {
     (answer) => answer.kind.case, (error) => error.code);
   await until("the poll to wait", async () =>
     (await getJson("/v1/workers")).workers.some(({name, state}) => name === "node last" && state === "waiting"));
-  assert.equal(await stop(coordinator), 0, coordinator.log);
+  assert.equal(await programs.stop(coordinator), 0, coordinator.log);
   assert.ok(["idle", Code.Unavailable, Code.Aborted].includes(await waiting), String(await waiting));
   await fails(Code.Unavailable, () => client.pollTask({session, waitMs: 1}));
 });

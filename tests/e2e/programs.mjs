@@ -1,0 +1,58 @@
+// What the tests share: our programs as processes, a free port, patience.
+import assert from "node:assert/strict";
+import {spawn} from "node:child_process";
+import {once} from "node:events";
+import {createServer} from "node:net";
+import path from "node:path";
+import {setTimeout as pause} from "node:timers/promises";
+
+const BIN = process.env.TALLY_BIN;
+const HANG_MS = 120_000; // a guard, far above what anything takes
+
+// Starts one of our programs; what it says is collected in `log`.
+export function start(cwd, program, ...args) {
+  const child = spawn(path.join(BIN, program), args, {cwd, stdio: ["ignore", "pipe", "pipe"]});
+  child.log = "";
+  child.stdout.on("data", (text) => (child.log += text));
+  child.stderr.on("data", (text) => (child.log += text));
+  return child;
+}
+
+// Ends it if it has not ended; returns its exit status.
+export async function stop(child, signal = "SIGTERM") {
+  if (child.exitCode === null && child.signalCode === null) {
+    const ended = once(child, "exit");
+    child.kill(signal);
+    await ended;
+  }
+  return child.exitCode;
+}
+
+// Below the range from which the kernel takes source ports.
+export async function freePort() {
+  for (;;) {
+    const port = 20000 + Math.floor(Math.random() * 10000);
+    const probe = createServer();
+    const free = await new Promise((resolve) => {
+      probe.once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (free) {
+      await new Promise((resolve) => probe.close(resolve));
+      return port;
+    }
+  }
+}
+
+// Waits for a condition and returns its value; `logs` are the processes to blame if it never holds.
+export async function until(what, condition, logs = []) {
+  const limit = Date.now() + HANG_MS;
+  for (;;) {
+    const value = await condition();
+    if (value) {
+      return value;
+    }
+    assert.ok(Date.now() < limit, `waited too long for ${what}\n${logs.map(({log}) => log).join("\n")}`);
+    await pause(20);
+  }
+}
