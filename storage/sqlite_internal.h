@@ -13,6 +13,7 @@ enum tally_sql {
     TALLY_SQL_BEGIN,
     TALLY_SQL_COMMIT,
     TALLY_SQL_ROLLBACK,
+    TALLY_SQL_JOB_NEXT_KEY,
     TALLY_SQL_JOB_INSERT,
     TALLY_SQL_DOCUMENT_INSERT,
     TALLY_SQL_JOB_UPDATE,
@@ -28,6 +29,11 @@ enum tally_sql {
     TALLY_SQL_STATE_GET,
     TALLY_SQL_UPDATE_LIST,
     TALLY_SQL_ROUND_LIST,
+    TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_maintenance.c */
+    TALLY_SQL_VERIFY_DOCUMENTS,
+    TALLY_SQL_VERIFY_STATES,
+    TALLY_SQL_VERIFY_UPDATES,
+    TALLY_SQL_VERIFY_ROUNDS,
     TALLY_N_SQL
 };
 
@@ -61,6 +67,11 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err);
 void tally_sqlite_fini(struct tally_sqlite *sqlite);
+
+/* Row checksums (sqlite_checksum.c). */
+
+/* Gives the connection the SQL function tally_checksum(value, ...). */
+int tally_sqlite_add_checksum(sqlite3 *db);
 
 /* Schema (sqlite_schema.c). */
 

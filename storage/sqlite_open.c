@@ -122,6 +122,10 @@ static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_err
 /* Settings that live in the connection only; harmless to a database that is not ours. */
 static enum tally_status configure_connection(struct tally_sqlite *sqlite, struct tally_error *err)
 {
+    int rc = tally_sqlite_add_checksum(sqlite->db);
+    if (rc != SQLITE_OK) {
+        return tally_sqlite_fail(sqlite, rc, err);
+    }
     sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     return tally_sqlite_exec(sqlite,

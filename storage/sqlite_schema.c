@@ -9,6 +9,12 @@
 /* "Taly", so that file(1) and a careful operator can tell. */
 #define APPLICATION_ID 0x54616c79
 
+/* As of version 2: the columns that a checksum covers, in their order. */
+#define LEDGER_NAMES_2                                                                             \
+    "uplink_formula_bits, uplink_payload_bits, uplink_messages, uplink_clipped,"                   \
+    "downlink_formula_bits, downlink_payload_bits, downlink_messages, downlink_clipped,"           \
+    "delivered_payload_bits, control_bits, telemetry_bits"
+
 #define LEDGER_COLUMNS                                                                             \
     "uplink_formula_bits INTEGER NOT NULL, uplink_payload_bits INTEGER NOT NULL,"                  \
     "uplink_messages INTEGER NOT NULL, uplink_clipped INTEGER NOT NULL,"                           \
@@ -67,6 +73,25 @@ static const char *const MIGRATIONS[] = {
     "loss ANY, cumulative_regret ANY," LEDGER_COLUMNS ","
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* 1 to 2: row checksums. */
+    "ALTER TABLE jobs ADD COLUMN fixed_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE jobs ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job_documents ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job_states ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE updates ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE jobs SET fixed_checksum = tally_checksum('jobs', job_key, idempotency_key,"
+    " request_digest, id, name, algorithm, created_ms, clients, dim, horizon);"
+    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, status, reason,"
+    " started_ms, finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star,"
+    " has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes,"
+    " wire_out_bytes);"
+    "UPDATE job_documents SET row_checksum = tally_checksum('job_documents', job_key, document);"
+    "UPDATE job_states SET row_checksum = tally_checksum('job_states', job_key, state);"
+    "UPDATE updates SET row_checksum = tally_checksum('updates', job_key, round, client, body);"
+    "UPDATE rounds SET row_checksum = tally_checksum('rounds', job_key, round, time_step, iterate,"
+    " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2 ");",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
