@@ -74,7 +74,8 @@ static const char *const MIGRATIONS[] = {
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
 
-    /* 1 to 2: row checksums. */
+    /* 1 to 2: who did not answer, row checksums. */
+    "ALTER TABLE rounds ADD COLUMN missing TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE jobs ADD COLUMN fixed_checksum INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE jobs ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE job_documents ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
@@ -91,7 +92,8 @@ static const char *const MIGRATIONS[] = {
     "UPDATE job_states SET row_checksum = tally_checksum('job_states', job_key, state);"
     "UPDATE updates SET row_checksum = tally_checksum('updates', job_key, round, client, body);"
     "UPDATE rounds SET row_checksum = tally_checksum('rounds', job_key, round, time_step, iterate,"
-    " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2 ");",
+    " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2
+    ", missing);",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };

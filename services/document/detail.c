@@ -116,6 +116,7 @@ struct tally_json *tally_detail_round(const struct tally_round_record *record)
     ok = ok && tally_json_set_bool(object, "cut", record->cut);
     ok = ok && tally_json_set_real(object, "loss", record->loss);
     ok = ok && tally_json_set_real(object, "regret", record->cumulative_regret);
+    ok = ok && tally_json_set_text(object, "missing", record->missing);
     ok = ok && tally_json_set(object, "bits", ledger_of(&record->bits));
     if (!ok) {
         tally_json_free(object);
@@ -130,7 +131,7 @@ enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)
         out, "round,t,k,j,samples,received,norm,passed,cut,loss,regret,"
              "uplink_formula_bits,uplink_payload_bits,uplink_messages,uplink_clipped,"
              "downlink_formula_bits,downlink_payload_bits,downlink_messages,downlink_clipped,"
-             "delivered_payload_bits,control_bits,telemetry_bits\n");
+             "delivered_payload_bits,control_bits,telemetry_bits,missing\n");
 }
 
 static enum tally_status bits_csv(const struct tally_bits *bits, struct tally_buffer *out)
@@ -158,9 +159,9 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
         status = bits_csv(&bits->downlink, out);
     }
     if (status == TALLY_OK) {
-        status = tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+        status = tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s\n",
                                      bits->delivered_payload_bits, bits->control_bits,
-                                     bits->telemetry_bits);
+                                     bits->telemetry_bits, record->missing);
     }
     return status;
 }

@@ -27,6 +27,7 @@ static const struct tally_round_record RECORD = {
     .stage = 3,
     .samples = 13,
     .received = 10,
+    .missing = "3 17-20",
     .norm = 0.1,
     .passed = true,
     .loss = 1.5,
@@ -103,7 +104,8 @@ static void test_document_detail__round_as_object(void)
 {
     expect_json(tally_detail_round(&RECORD),
                 "{\"round\":2,\"t\":21,\"k\":1,\"j\":3,\"samples\":13,\"received\":10,\"norm\":0.1,"
-                "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"bits\":{"
+                "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"missing\":\"317-"
+                "20\",\"bits\":{"
                 "\"uplink\":{\"formula\":11,\"payload\":12,\"messages\":13,\"clipped\":14},"
                 "\"downlink\":{\"formula\":21,\"payload\":22,\"messages\":23,\"clipped\":24,"
                 "\"delivered_payload\":31},\"control\":32,\"telemetry\":33}}");
@@ -126,11 +128,11 @@ static void test_document_detail__csv_header_and_row_have_the_same_columns(void)
     CU_ASSERT_EQUAL(tally_buffer_append(&header, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&row, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(n_columns((const char *)header.data), n_columns((const char *)row.data));
-    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 22);
+    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 23);
     TALLY_ASSERT_TEXT((const char *)row.data,
                       "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,12.75,11,12,13,14,21,22,23,24,"
-                      "31,32,33\n");
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits\n"));
+                      "31,32,33,3 17-20\n");
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits,missing\n"));
     tally_buffer_fini(&header);
     tally_buffer_fini(&row);
 }
