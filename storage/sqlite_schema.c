@@ -98,6 +98,11 @@ static const char *const MIGRATIONS[] = {
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
 
+int tally_sqlite_newest_version(void)
+{
+    return NEWEST_VERSION;
+}
+
 enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
                                         struct tally_error *err)
 {
@@ -168,10 +173,32 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, const char *sq
     return status;
 }
 
+/* A migration cannot be undone, and an older program refuses what it made. The checksums that it
+ * computes would also make damage look sound, so the structure is checked whatever the size. */
+static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int version,
+                                   struct tally_error *err)
+{
+    enum tally_status status = tally_sqlite_check_structure(sqlite, NULL, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char *path = sqlite3_mprintf("%s.v%d.bak", sqlite->path, version);
+    if (path == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
+    }
+    status = tally_sqlite_copy(sqlite, path, true, NULL, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "cannot keep a copy of schema version %d", version);
+    }
+    sqlite3_free(path);
+    return status;
+}
+
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err)
 {
-    enum tally_status status = TALLY_OK;
+    enum tally_status status =
+        version > 0 && version < NEWEST_VERSION ? keep_copy(sqlite, version, err) : TALLY_OK;
     for (int i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
         status = apply(sqlite, MIGRATIONS[i], i + 1, err);
     }
