@@ -445,6 +445,18 @@ static const struct tally_store_ops SQLITE_OPS = {
     .check = sqlite_check,
 };
 
+static enum tally_status init_snapshot(struct tally_sqlite *sqlite, struct tally_error *err)
+{
+    int version = 0;
+    enum tally_status status = tally_sqlite_init_reader(sqlite, &version, err);
+    if (status == TALLY_OK && version != tally_sqlite_newest_version()) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                            "database \"%s\" has schema version %d, not %d", sqlite->path, version,
+                            tally_sqlite_newest_version());
+    }
+    return status == TALLY_OK ? tally_sqlite_exec(sqlite, "BEGIN", err) : status;
+}
+
 enum tally_status tally_store_sqlite_open(const char *path,
                                           const struct tally_store_options *options,
                                           struct tally_store **ret_store, struct tally_error *err)
@@ -463,7 +475,9 @@ enum tally_status tally_store_sqlite_open(const char *path,
     sqlite->path = copy;
     sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
     enum tally_status status =
-        tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
+        options != NULL && options->read_only
+            ? init_snapshot(sqlite, err)
+            : tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
     if (status != TALLY_OK) {
         sqlite_close(&sqlite->base);
         return status;

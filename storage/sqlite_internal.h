@@ -80,6 +80,10 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
                                            int *ret_version, struct tally_error *err);
 void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
+/* The same for a `sqlite` that is zeroed but for base, path and lock. On failure the caller still
+ * calls fini. */
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
+                                           struct tally_error *err);
 
 /* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed but for base and path. On failure
  * the caller still calls fini. */
