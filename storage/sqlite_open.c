@@ -147,8 +147,8 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
     return status == TALLY_OK ? configure_connection(sqlite, err) : status;
 }
 
-static enum tally_status start_reader(struct tally_sqlite *sqlite, int *ret_version,
-                                      struct tally_error *err)
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
+                                           struct tally_error *err)
 {
     struct stat file;
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
@@ -180,7 +180,7 @@ enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite
     }
     sqlite->path = copy;
     sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
-    enum tally_status status = start_reader(sqlite, ret_version, err);
+    enum tally_status status = tally_sqlite_init_reader(sqlite, ret_version, err);
     if (status != TALLY_OK) {
         tally_sqlite_close_reader(sqlite);
         return status;
