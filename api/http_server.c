@@ -72,6 +72,7 @@ struct tally_http_server {
     unsigned idle_timeout_s;
     struct tally_http_request *suspended; /* doubly linked */
     bool has_resumed; /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    unsigned n_requests; /* that exist: begun, and not yet answered to the last byte */
     bool is_ending;   /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
@@ -110,6 +111,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
 {
     struct tally_http_request *request = calloc(1, sizeof *request);
     if (request != NULL) {
+        server->n_requests++;
         request->server = server;
         request->connection = connection;
         request->method = method;
@@ -122,6 +124,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
 
 static void request_free(struct tally_http_request *request)
 {
+    request->server->n_requests--;
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
@@ -872,6 +875,11 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
     return TALLY_OK;
+}
+
+unsigned tally_http_server_n_requests(const struct tally_http_server *server)
+{
+    return server->n_requests;
 }
 
 void tally_http_server_quiesce(struct tally_http_server *server)

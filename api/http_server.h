@@ -49,6 +49,9 @@ void tally_http_server_free(struct tally_http_server *server);
  * for wake_fd (-1 = none) to be readable, and serves what is ready. */
 enum tally_status tally_http_server_step(struct tally_http_server *server, int timeout_ms,
                                          int wake_fd, struct tally_error *err);
+/* Requests of which the headers have come, and whose answers are not all with the kernel; streams
+ * among them. */
+unsigned tally_http_server_n_requests(const struct tally_http_server *server);
 /* Closes the listening socket; open connections go on. For draining. */
 void tally_http_server_quiesce(struct tally_http_server *server);
 /* The port it listens on. */

@@ -20,13 +20,22 @@ static bool is_named(int fd, const char *path)
            held.st_ino == named.st_ino;
 }
 
+enum { OWNER_CAPACITY = 24 };
+
+/* The process that wrote its number into the file, as digits. */
+static void read_owner(int fd, char ret_owner[OWNER_CAPACITY])
+{
+    ssize_t n = pread(fd, ret_owner, OWNER_CAPACITY - 1, 0);
+    ret_owner[n > 0 ? n : 0] = '\0';
+    ret_owner[strspn(ret_owner, "0123456789")] = '\0';
+}
+
 static enum tally_status fail_in_use(int fd, const char *path, struct tally_error *err)
 {
-    char owner[24] = "unknown";
-    ssize_t n = pread(fd, owner, sizeof owner - 1, 0);
-    if (n > 0) {
-        owner[n] = '\0';
-        owner[strspn(owner, "0123456789")] = '\0';
+    char owner[OWNER_CAPACITY];
+    read_owner(fd, owner);
+    if (owner[0] == '\0') {
+        snprintf(owner, sizeof owner, "unknown");
     }
     return tally_fail(err, TALLY_STORE, NULL,
                       "in use by another coordinator (process %s holds \"%s\")", owner, path);
@@ -81,4 +90,29 @@ void tally_lock_file_close(struct tally_lock_file *lock)
         free(lock->path);
         *lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
     }
+}
+
+enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
+                                        struct tally_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        if (errno != ENOENT) {
+            return tally_fail(err, TALLY_STORE, NULL, "lock file \"%s\": %s", path,
+                              strerror(errno));
+        }
+        *ret_process = 0;
+        return TALLY_OK;
+    }
+    /* Shared, so that two who ask do not see each other; an owner that starts just now is told once
+     * that the file is in use, and no more. */
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
+        *ret_process = 0;
+    } else {
+        char owner[OWNER_CAPACITY];
+        read_owner(fd, owner);
+        *ret_process = owner[0] != '\0' ? strtoll(owner, NULL, 10) : -1;
+    }
+    close(fd);
+    return TALLY_OK;
 }

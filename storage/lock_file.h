@@ -6,6 +6,8 @@
 #ifndef TALLY_STORAGE_LOCK_FILE_H
 #define TALLY_STORAGE_LOCK_FILE_H
 
+#include <stdint.h>
+
 #include "codec/base/error.h"
 
 struct tally_lock_file {
@@ -25,5 +27,9 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
 
 /* Removes the file and lets go; harmless if not held. */
 void tally_lock_file_close(struct tally_lock_file *lock);
+
+/* The process that holds the lock, 0 for none, -1 for one that left no number. Errors: STORE. */
+enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
+                                        struct tally_error *err);
 
 #endif

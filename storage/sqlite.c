@@ -107,6 +107,23 @@ static enum tally_status run_write(struct tally_sql_call *call, int64_t job_key,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
 }
 
+/* The key is told to SQLite, because the row's checksum covers it. */
+static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
+                                  struct tally_error *err)
+{
+    enum tally_status status = require_bracket(sqlite, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_NEXT_KEY);
+    if (tally_sql_walk(&call, &status, err)) {
+        status = tally_sql_read_int64(&call, 0, ret_key, err);
+    }
+    sqlite->is_broken = sqlite->is_broken || status != TALLY_OK;
+    tally_sql_end(&call);
+    return status;
+}
+
 static enum tally_status sqlite_job_insert(struct tally_store *store,
                                            const struct tally_store_job *job, const char *document,
                                            size_t n_document, const char *idempotency_key,
@@ -114,15 +131,20 @@ static enum tally_status sqlite_job_insert(struct tally_store *store,
                                            struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
-    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_INSERT);
-    tally_sql_bind_text(&call, 1, idempotency_key);
-    tally_sql_bind_uint64(&call, 2, request_digest);
-    tally_sql_bind_row(&call, &TALLY_JOB_COLUMNS, job);
-    enum tally_status status = run_write(&call, 0, err);
+    int64_t key = 0;
+    enum tally_status status = next_key(sqlite, &key, err);
     if (status != TALLY_OK) {
         return status;
     }
-    int64_t key = sqlite3_last_insert_rowid(sqlite->db);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_INSERT);
+    tally_sql_bind_int64(&call, 1, key);
+    tally_sql_bind_text(&call, 2, idempotency_key);
+    tally_sql_bind_uint64(&call, 3, request_digest);
+    tally_sql_bind_row(&call, &TALLY_JOB_COLUMNS, job);
+    status = run_write(&call, 0, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     call = tally_sql_call(sqlite, TALLY_SQL_DOCUMENT_INSERT);
     tally_sql_bind_int64(&call, 1, key);
     tally_sql_bind_json(&call, 2, document, n_document);
@@ -423,6 +445,18 @@ static const struct tally_store_ops SQLITE_OPS = {
     .check = sqlite_check,
 };
 
+static enum tally_status init_snapshot(struct tally_sqlite *sqlite, struct tally_error *err)
+{
+    int version = 0;
+    enum tally_status status = tally_sqlite_init_reader(sqlite, &version, err);
+    if (status == TALLY_OK && version != tally_sqlite_newest_version()) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                            "database \"%s\" has schema version %d, not %d", sqlite->path, version,
+                            tally_sqlite_newest_version());
+    }
+    return status == TALLY_OK ? tally_sqlite_exec(sqlite, "BEGIN", err) : status;
+}
+
 enum tally_status tally_store_sqlite_open(const char *path,
                                           const struct tally_store_options *options,
                                           struct tally_store **ret_store, struct tally_error *err)
@@ -441,7 +475,9 @@ enum tally_status tally_store_sqlite_open(const char *path,
     sqlite->path = copy;
     sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
     enum tally_status status =
-        tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
+        options != NULL && options->read_only
+            ? init_snapshot(sqlite, err)
+            : tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
     if (status != TALLY_OK) {
         sqlite_close(&sqlite->base);
         return status;

@@ -13,6 +13,7 @@ enum tally_sql {
     TALLY_SQL_BEGIN,
     TALLY_SQL_COMMIT,
     TALLY_SQL_ROLLBACK,
+    TALLY_SQL_JOB_NEXT_KEY,
     TALLY_SQL_JOB_INSERT,
     TALLY_SQL_DOCUMENT_INSERT,
     TALLY_SQL_JOB_UPDATE,
@@ -28,8 +29,20 @@ enum tally_sql {
     TALLY_SQL_STATE_GET,
     TALLY_SQL_UPDATE_LIST,
     TALLY_SQL_ROUND_LIST,
+    TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_maintenance.c */
+    TALLY_SQL_VERIFY_DOCUMENTS,
+    TALLY_SQL_VERIFY_STATES,
+    TALLY_SQL_VERIFY_UPDATES,
+    TALLY_SQL_VERIFY_ROUNDS,
     TALLY_N_SQL
 };
+
+/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
+ * A status that this program does not know is live, so that start-up stumbles over it. */
+#define TALLY_SQL_NAME_IF_true(name) ", '" name "'"
+#define TALLY_SQL_NAME_IF_false(name)
+#define TALLY_SQL_TERMINAL_NAME(symbol, name, terminal) TALLY_SQL_NAME_IF_##terminal(name)
+#define TALLY_SQL_TERMINAL_NAMES "''" TALLY_JOB_STATUS_TABLE(TALLY_SQL_TERMINAL_NAME)
 
 struct tally_sqlite {
     struct tally_store base;
@@ -56,11 +69,32 @@ enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const cha
 enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const char *sql,
                                      int64_t *ret_value, struct tally_error *err);
 
+/* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets the connection up, and nothing more.
+ * On failure, too, the caller closes sqlite->db. */
+enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
+                                         struct tally_error *err);
+
+/* A connection that takes no lock and changes nothing, beside a coordinator or without one.
+ * *ret_version is 0 for an empty database; the statements are there if it is the newest.
+ * Errors: NOT_FOUND (no file), DATA_LOSS, STORE. */
+enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
+                                           int *ret_version, struct tally_error *err);
+void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
+/* The same for a `sqlite` that is zeroed but for base, path and lock. On failure the caller still
+ * calls fini. */
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
+                                           struct tally_error *err);
+
 /* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed but for base and path. On failure
  * the caller still calls fini. */
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err);
 void tally_sqlite_fini(struct tally_sqlite *sqlite);
+
+/* Row checksums (sqlite_checksum.c). */
+
+/* Gives the connection the SQL function tally_checksum(value, ...). */
+int tally_sqlite_add_checksum(sqlite3 *db);
 
 /* Schema (sqlite_schema.c). */
 
@@ -68,11 +102,32 @@ void tally_sqlite_fini(struct tally_sqlite *sqlite);
  * Errors: DATA_LOSS (not a database, another program's, newer than this program knows). */
 enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
                                         struct tally_error *err);
-/* Applies the migrations after `version`, each in a transaction of its own. */
+/* The version that the migrations lead to. */
+int tally_sqlite_newest_version(void);
+/* Applies the migrations after `version`, each in a transaction of its own. What there was before
+ * is kept in "PATH.v<version>.bak". */
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 /* Rewrites the version that is there: the smallest write that goes through to the medium. */
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
+
+/* Looking through (sqlite_verify.c) and copying (sqlite_copy.c); see sqlite_maintenance.h. */
+
+struct tally_store_progress;
+struct tally_store_report;
+
+/* SQLite's own check of its pages, indexes and references. */
+enum tally_status tally_sqlite_check_structure(const struct tally_sqlite *sqlite,
+                                               const struct tally_store_progress *progress,
+                                               struct tally_error *err);
+enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int version,
+                                           const struct tally_store_progress *progress,
+                                           struct tally_store_report *ret_report,
+                                           struct tally_error *err);
+/* The database that `from` reads, to the file `path`: whole and verified or not at all. */
+enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
+                                    const struct tally_store_progress *progress,
+                                    struct tally_error *err);
 
 /* Statements (sqlite_statement.c). */
 

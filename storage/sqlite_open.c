@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +9,9 @@
 /* How long a statement waits for somebody else's lock. Nobody but an operator's sqlite3 shell can
  * hold one, and a worker's request should not hang longer than its HTTP time-out. */
 enum { BUSY_TIMEOUT_MS = 1000 };
+
+/* Largest database that is looked through when it is opened: some tenths of a second. */
+enum { START_CHECK_BYTES = 64 << 20 };
 
 /* One row per kind of failure; the first that matches, primary codes after extended ones. */
 static enum tally_status status_of(int rc)
@@ -81,28 +85,6 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
     return status;
 }
 
-/* SQLite gives a meaning to "", ":memory:" and "file:..."; "./" in front makes any name a path. */
-static enum tally_status open_database(struct tally_sqlite *sqlite, struct tally_error *err)
-{
-    char *name = sqlite3_mprintf("%s%s", sqlite->path[0] == '/' ? "" : "./", sqlite->path);
-    if (name == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database path");
-    }
-    /* NOMUTEX: a store belongs to one thread at a time, see store.h. */
-    int rc = sqlite3_open_v2(name, &sqlite->db,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                                 SQLITE_OPEN_EXRESCODE,
-                             NULL);
-    sqlite3_free(name);
-    if (rc != SQLITE_OK) {
-        return tally_sqlite_fail(sqlite, rc, err);
-    }
-    if (sqlite3_db_readonly(sqlite->db, "main") != 0) {
-        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is read-only", sqlite->path);
-    }
-    return TALLY_OK;
-}
-
 /* The lock lies beside the file that is really opened, so that a symbolic link to it is no second
  * database. */
 static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_error *err)
@@ -119,9 +101,36 @@ static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_err
     return status;
 }
 
+/* SQLite gives a meaning to "", ":memory:" and "file:..."; "./" in front makes any name a path. */
+static enum tally_status open_database(struct tally_sqlite *sqlite, int flags,
+                                       struct tally_error *err)
+{
+    char *name = sqlite3_mprintf("%s%s", sqlite->path[0] == '/' ? "" : "./", sqlite->path);
+    if (name == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database path");
+    }
+    /* NOMUTEX: a store belongs to one thread at a time, see store.h. */
+    int rc = sqlite3_open_v2(name, &sqlite->db,
+                             flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    sqlite3_free(name);
+    return rc == SQLITE_OK ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
+}
+
+static enum tally_status require_writable(const struct tally_sqlite *sqlite,
+                                          struct tally_error *err)
+{
+    return sqlite3_db_readonly(sqlite->db, "main") != 0
+               ? tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is read-only", sqlite->path)
+               : TALLY_OK;
+}
+
 /* Settings that live in the connection only; harmless to a database that is not ours. */
 static enum tally_status configure_connection(struct tally_sqlite *sqlite, struct tally_error *err)
 {
+    int rc = tally_sqlite_add_checksum(sqlite->db);
+    if (rc != SQLITE_OK) {
+        return tally_sqlite_fail(sqlite, rc, err);
+    }
     sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     return tally_sqlite_exec(sqlite,
@@ -129,6 +138,63 @@ static enum tally_status configure_connection(struct tally_sqlite *sqlite, struc
                              "PRAGMA cell_size_check = ON;"
                              "PRAGMA foreign_keys = ON;",
                              err);
+}
+
+enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
+                                         struct tally_error *err)
+{
+    enum tally_status status = open_database(sqlite, flags, err);
+    return status == TALLY_OK ? configure_connection(sqlite, err) : status;
+}
+
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
+                                           struct tally_error *err)
+{
+    struct stat file;
+    if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
+        return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
+    }
+    /* Writable, because reading beside a log needs shared memory; query_only lets nothing through. */
+    enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
+    if (status == TALLY_OK) {
+        status = tally_sqlite_exec(sqlite, "PRAGMA query_only = ON", err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_sqlite_identify(sqlite, ret_version, err);
+    }
+    if (status == TALLY_OK && *ret_version == tally_sqlite_newest_version()) {
+        status = tally_sqlite_prepare(sqlite, err);
+    }
+    return status;
+}
+
+enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
+                                           int *ret_version, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = calloc(1, sizeof *sqlite);
+    char *copy = strdup(path);
+    if (sqlite == NULL || copy == NULL) {
+        free(sqlite);
+        free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+    }
+    sqlite->path = copy;
+    sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
+    enum tally_status status = tally_sqlite_init_reader(sqlite, ret_version, err);
+    if (status != TALLY_OK) {
+        tally_sqlite_close_reader(sqlite);
+        return status;
+    }
+    *ret_sqlite = sqlite;
+    return TALLY_OK;
+}
+
+void tally_sqlite_close_reader(struct tally_sqlite *sqlite)
+{
+    if (sqlite != NULL) {
+        tally_sqlite_fini(sqlite);
+        free(sqlite);
+    }
 }
 
 /* How writes reach the medium; DESIGN.md says why. */
@@ -195,11 +261,27 @@ static enum tally_status require_whole(const struct tally_sqlite *sqlite, struct
     return status;
 }
 
+/* Damage that hides rows shows in no row's checksum. To look for it takes time in proportion to the
+ * file, which a start does not have for a large one; --check has. */
+static enum tally_status check_if_small(const struct tally_sqlite *sqlite, struct tally_error *err)
+{
+    struct stat file;
+    if (stat(sqlite3_db_filename(sqlite->db, "main"), &file) != 0 ||
+        file.st_size > START_CHECK_BYTES) {
+        return TALLY_OK;
+    }
+    return tally_sqlite_check_structure(sqlite, NULL, err);
+}
+
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err)
 {
     int version = 0;
-    enum tally_status status = open_database(sqlite, err);
+    enum tally_status status =
+        open_database(sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
+    if (status == TALLY_OK) {
+        status = require_writable(sqlite, err);
+    }
     if (status == TALLY_OK) {
         status = take_lock(sqlite, err);
     }
@@ -217,6 +299,9 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
     }
     if (status == TALLY_OK) {
         status = require_whole(sqlite, err);
+    }
+    if (status == TALLY_OK && version > 0) {
+        status = check_if_small(sqlite, err);
     }
     if (status == TALLY_OK) {
         status = tally_sqlite_migrate(sqlite, version, err);

@@ -9,6 +9,12 @@
 /* "Taly", so that file(1) and a careful operator can tell. */
 #define APPLICATION_ID 0x54616c79
 
+/* As of version 2: the columns that a checksum covers, in their order. */
+#define LEDGER_NAMES_2                                                                             \
+    "uplink_formula_bits, uplink_payload_bits, uplink_messages, uplink_clipped,"                   \
+    "downlink_formula_bits, downlink_payload_bits, downlink_messages, downlink_clipped,"           \
+    "delivered_payload_bits, control_bits, telemetry_bits"
+
 #define LEDGER_COLUMNS                                                                             \
     "uplink_formula_bits INTEGER NOT NULL, uplink_payload_bits INTEGER NOT NULL,"                  \
     "uplink_messages INTEGER NOT NULL, uplink_clipped INTEGER NOT NULL,"                           \
@@ -68,10 +74,34 @@ static const char *const MIGRATIONS[] = {
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
 
-    "ALTER TABLE rounds ADD COLUMN missing TEXT NOT NULL DEFAULT '';",
+    /* 1 to 2: who did not answer, row checksums. */
+    "ALTER TABLE rounds ADD COLUMN missing TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE jobs ADD COLUMN fixed_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE jobs ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job_documents ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job_states ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE updates ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE jobs SET fixed_checksum = tally_checksum('jobs', job_key, idempotency_key,"
+    " request_digest, id, name, algorithm, created_ms, clients, dim, horizon);"
+    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, status, reason,"
+    " started_ms, finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star,"
+    " has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes,"
+    " wire_out_bytes);"
+    "UPDATE job_documents SET row_checksum = tally_checksum('job_documents', job_key, document);"
+    "UPDATE job_states SET row_checksum = tally_checksum('job_states', job_key, state);"
+    "UPDATE updates SET row_checksum = tally_checksum('updates', job_key, round, client, body);"
+    "UPDATE rounds SET row_checksum = tally_checksum('rounds', job_key, round, time_step, iterate,"
+    " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2
+    ", missing);",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
+
+int tally_sqlite_newest_version(void)
+{
+    return NEWEST_VERSION;
+}
 
 enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
                                         struct tally_error *err)
@@ -143,10 +173,32 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, const char *sq
     return status;
 }
 
+/* A migration cannot be undone, and an older program refuses what it made. The checksums that it
+ * computes would also make damage look sound, so the structure is checked whatever the size. */
+static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int version,
+                                   struct tally_error *err)
+{
+    enum tally_status status = tally_sqlite_check_structure(sqlite, NULL, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char *path = sqlite3_mprintf("%s.v%d.bak", sqlite->path, version);
+    if (path == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
+    }
+    status = tally_sqlite_copy(sqlite, path, true, NULL, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "cannot keep a copy of schema version %d", version);
+    }
+    sqlite3_free(path);
+    return status;
+}
+
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err)
 {
-    enum tally_status status = TALLY_OK;
+    enum tally_status status =
+        version > 0 && version < NEWEST_VERSION ? keep_copy(sqlite, version, err) : TALLY_OK;
     for (int i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
         status = apply(sqlite, MIGRATIONS[i], i + 1, err);
     }

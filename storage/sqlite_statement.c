@@ -6,77 +6,135 @@
 #include "storage/sqlite_internal.h"
 
 /* Text of a statement. {names}, {values} and {sets} stand for the column list of `columns`, its
- * parameters, and "column = parameter" of those that are not fixed. */
+ * parameters, and "column = parameter" of those that are not fixed; {fixed_names} and so on for the
+ * columns that are fixed, {moving_names} and so on for the others. */
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;
 };
 
-/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
- * A status that this program does not know is live, so that start-up stumbles over it. */
-#define NAME_IF_true(name) ", '" name "'"
-#define NAME_IF_false(name)
-#define TERMINAL_NAME(symbol, name, terminal) NAME_IF_##terminal(name)
-#define TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TERMINAL_NAME)
+/* Whether a row is what was written, by table (sqlite_checksum.c, DESIGN.md). */
+#define JOB_IS_INTACT                                                                              \
+    "(fixed_checksum IS tally_checksum('jobs', job_key, idempotency_key, request_digest,"          \
+    " {fixed_names}) AND row_checksum IS tally_checksum('jobs', fixed_checksum, {moving_names}))"
+#define DOCUMENT_IS_INTACT "(row_checksum IS tally_checksum('job_documents', job_key, document))"
+#define STATE_IS_INTACT    "(row_checksum IS tally_checksum('job_states', job_key, state))"
+#define UPDATE_IS_INTACT                                                                           \
+    "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
+#define ROUND_IS_INTACT "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
+
+/* The table and key of a row, for messages. */
+#define JOB_PLACE      "format('jobs, job_key %d', job_key)"
+#define DOCUMENT_PLACE "format('job_documents, job_key %d', job_key)"
+#define STATE_PLACE    "format('job_states, job_key %d', job_key)"
+#define UPDATE_PLACE   "format('updates, job_key %d, round %d, client %d', job_key, round, client)"
+#define ROUND_PLACE    "format('rounds, job_key %d, round %d', job_key, round)"
+
+/* The last column of every statement that reads rows: NULL, or which damaged row it is. */
+#define DAMAGE(is_intact, place) ", CASE WHEN " is_intact " THEN NULL ELSE " place " END AS damage"
+#define JOB_DAMAGE               DAMAGE(JOB_IS_INTACT, JOB_PLACE)
+
+/* All rows of a table, for a look through the whole database. */
+#define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
 
 static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the bracket. */
     [TALLY_SQL_BEGIN] = {NULL, "BEGIN IMMEDIATE"},
     [TALLY_SQL_COMMIT] = {NULL, "COMMIT"},
     [TALLY_SQL_ROLLBACK] = {NULL, "ROLLBACK"},
-    [TALLY_SQL_JOB_INSERT] = {&TALLY_JOB_COLUMNS,
-                              "INSERT INTO jobs (idempotency_key, request_digest, {names})"
-                              " VALUES (?1, ?2, {values})"},
-    [TALLY_SQL_DOCUMENT_INSERT] = {NULL, "INSERT INTO job_documents (job_key, document)"
-                                         " VALUES (?1, ?2)"},
-    [TALLY_SQL_JOB_UPDATE] = {&TALLY_JOB_COLUMNS, "UPDATE jobs SET {sets} WHERE job_key = ?1"},
-    [TALLY_SQL_STATE_PUT] = {NULL, "INSERT INTO job_states (job_key, state) VALUES (?1, ?2)"
-                                   " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state"},
-    [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body)"
-                                       " VALUES (?1, ?2, ?3, ?4)"},
+    [TALLY_SQL_JOB_NEXT_KEY] = {NULL, "SELECT coalesce(max(job_key), 0) + 1 FROM jobs"},
+    [TALLY_SQL_JOB_INSERT] =
+        {&TALLY_JOB_COLUMNS,
+         "INSERT INTO jobs (job_key, idempotency_key, request_digest, {fixed_names}, {moving_names},"
+         " fixed_checksum, row_checksum)"
+         " SELECT ?1, ?2, ?3, {fixed_values}, {moving_values},"
+         " c, tally_checksum('jobs', c, {moving_values})"
+         " FROM (SELECT tally_checksum('jobs', ?1, ?2, ?3, {fixed_values}) AS c)"},
+    [TALLY_SQL_DOCUMENT_INSERT] = {NULL, "INSERT INTO job_documents (job_key, document, row_checksum)"
+                                         " VALUES (?1, ?2, tally_checksum('job_documents', ?1, ?2))"},
+    [TALLY_SQL_JOB_UPDATE] =
+        {&TALLY_JOB_COLUMNS,
+         "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
+         " {moving_values}) WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_PUT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
+                                   " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"
+                                   " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state,"
+                                   " row_checksum = excluded.row_checksum"},
+    [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
+                                       " row_checksum) VALUES (?1, ?2, ?3, ?4,"
+                                       " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
     [TALLY_SQL_UPDATES_DELETE] = {NULL, "DELETE FROM updates WHERE job_key = ?1 AND round <= ?2"},
-    [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS, "INSERT INTO rounds (job_key, {names})"
-                                                      " VALUES (?1, {values})"},
-    [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS, "SELECT job_key, {names} FROM jobs WHERE id = ?1"},
+    [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS,
+                                "INSERT INTO rounds (job_key, {names}, row_checksum)"
+                                " VALUES (?1, {values}, tally_checksum('rounds', ?1, {values}))"},
+    [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS,
+                           "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs WHERE id = ?1"},
     [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,
-                                          "SELECT job_key, {names}, request_digest FROM jobs"
-                                          " WHERE idempotency_key = ?1"},
+                                          "SELECT job_key, {names}, request_digest" JOB_DAMAGE
+                                          " FROM jobs WHERE idempotency_key = ?1"},
     [TALLY_SQL_JOB_LIST] = {&TALLY_JOB_COLUMNS,
-                            "SELECT job_key, {names} FROM jobs"
+                            "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
                             " WHERE job_key < ?1 AND (?2 IS NULL OR status = ?2)"
                             " ORDER BY job_key DESC LIMIT max(0, ?3)"},
     [TALLY_SQL_JOB_LIST_LIVE] = {&TALLY_JOB_COLUMNS,
-                                 "SELECT job_key, {names} FROM jobs"
-                                 " WHERE status NOT IN (" TERMINAL_NAMES ") ORDER BY job_key"},
-    [TALLY_SQL_DOCUMENT_GET] = {NULL, "SELECT document FROM job_documents WHERE job_key = ?1"},
-    [TALLY_SQL_STATE_GET] = {NULL, "SELECT state FROM job_states WHERE job_key = ?1"},
-    [TALLY_SQL_UPDATE_LIST] = {NULL, "SELECT round, client, body FROM updates"
-                                     " WHERE job_key = ?1 AND round = ?2 ORDER BY client"},
-    [TALLY_SQL_ROUND_LIST] = {&TALLY_ROUND_COLUMNS, "SELECT {names} FROM rounds"
-                                                    " WHERE job_key = ?1 AND round > ?2"
-                                                    " ORDER BY round LIMIT max(0, ?3)"},
+                                 "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
+                                 " WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES ") ORDER BY job_key"},
+    [TALLY_SQL_DOCUMENT_GET] = {NULL,
+                                "SELECT document" DAMAGE(DOCUMENT_IS_INTACT, DOCUMENT_PLACE)
+                                " FROM job_documents WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(STATE_IS_INTACT, STATE_PLACE)
+                                   " FROM job_states WHERE job_key = ?1"},
+    [TALLY_SQL_UPDATE_LIST] = {NULL,
+                               "SELECT round, client, body" DAMAGE(UPDATE_IS_INTACT, UPDATE_PLACE)
+                               " FROM updates WHERE job_key = ?1 AND round = ?2 ORDER BY client"},
+    [TALLY_SQL_ROUND_LIST] = {&TALLY_ROUND_COLUMNS,
+                              "SELECT {names}" DAMAGE(ROUND_IS_INTACT, ROUND_PLACE) " FROM rounds"
+                              " WHERE job_key = ?1 AND round > ?2"
+                              " ORDER BY round LIMIT max(0, ?3)"},
+    [TALLY_SQL_VERIFY_JOBS] = {&TALLY_JOB_COLUMNS, VERIFY("jobs", JOB_IS_INTACT, JOB_PLACE)},
+    [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
+                                    VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
+    [TALLY_SQL_VERIFY_STATES] = {NULL, VERIFY("job_states", STATE_IS_INTACT, STATE_PLACE)},
+    [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
+    [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,
+                                 VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
 };
 
-enum list_kind { LIST_NAMES, LIST_VALUES, LIST_SETS, N_LIST };
+enum list_form { LIST_NAMES, LIST_VALUES, LIST_SETS };
 
-static const char *const LIST_TOKEN[N_LIST] = {"{names}", "{values}", "{sets}"};
+/* What a {...} lists: which columns, in which form. */
+static const struct list_token {
+    const char *text;
+    bool has_fixed, has_moving;
+    enum list_form form;
+} LIST_TOKEN[] = {
+    {"{names}", true, true, LIST_NAMES},
+    {"{values}", true, true, LIST_VALUES},
+    {"{sets}", false, true, LIST_SETS},
+    {"{fixed_names}", true, false, LIST_NAMES},
+    {"{fixed_values}", true, false, LIST_VALUES},
+    {"{moving_names}", false, true, LIST_NAMES},
+    {"{moving_values}", false, true, LIST_VALUES},
+};
+enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
 
 static enum tally_status append_list(struct tally_buffer *out, const struct tally_columns *columns,
-                                     enum list_kind kind)
+                                     const struct list_token *token)
 {
     enum tally_status status = TALLY_OK;
     const char *comma = "";
     for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
         const struct tally_column *column = &columns->column[i];
         int parameter = TALLY_SQL_N_RESERVED + 1 + i;
-        if (kind == LIST_NAMES) {
-            status = tally_buffer_printf(out, "%s%s", comma, column->name);
-        } else if (kind == LIST_VALUES) {
-            status = tally_buffer_printf(out, "%s?%d", comma, parameter);
-        } else if (!column->fixed) {
-            status = tally_buffer_printf(out, "%s%s = ?%d", comma, column->name, parameter);
-        } else {
+        if (column->fixed ? !token->has_fixed : !token->has_moving) {
             continue;
+        }
+        if (token->form == LIST_NAMES) {
+            status = tally_buffer_printf(out, "%s%s", comma, column->name);
+        } else if (token->form == LIST_VALUES) {
+            status = tally_buffer_printf(out, "%s?%d", comma, parameter);
+        } else {
+            status = tally_buffer_printf(out, "%s%s = ?%d", comma, column->name, parameter);
         }
         comma = ", ";
     }
@@ -92,10 +150,10 @@ static enum tally_status expand(struct tally_buffer *out, const struct statement
         size_t n = strcspn(rest, "{");
         status = tally_buffer_append(out, rest, n);
         rest += n;
-        for (int kind = 0; kind < N_LIST && status == TALLY_OK; kind++) {
-            size_t n_token = strlen(LIST_TOKEN[kind]);
-            if (strncmp(rest, LIST_TOKEN[kind], n_token) == 0) {
-                status = append_list(out, text->columns, (enum list_kind)kind);
+        for (int i = 0; i < N_LIST_TOKENS && status == TALLY_OK; i++) {
+            size_t n_token = strlen(LIST_TOKEN[i].text);
+            if (strncmp(rest, LIST_TOKEN[i].text, n_token) == 0) {
+                status = append_list(out, text->columns, &LIST_TOKEN[i]);
                 rest += n_token;
             }
         }
@@ -206,6 +264,20 @@ void tally_sql_end(struct tally_sql_call *call)
     sqlite3_clear_bindings(call->statement);
 }
 
+/* DATA_LOSS if the statement has a column `damage` and that names a row. */
+static enum tally_status require_intact(const struct tally_sql_call *call, struct tally_error *err)
+{
+    int last = sqlite3_column_count(call->statement) - 1;
+    if (strcmp(sqlite3_column_name(call->statement, last), "damage") != 0 ||
+        sqlite3_column_type(call->statement, last) == SQLITE_NULL) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                      "database \"%s\" is damaged: a row does not match its checksum (%s)",
+                      call->sqlite->path,
+                      (const char *)sqlite3_column_text(call->statement, last));
+}
+
 bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status, struct tally_error *err)
 {
     if (*status != TALLY_OK) {
@@ -214,8 +286,10 @@ bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status, stru
     int rc = call->rc == SQLITE_OK ? sqlite3_step(call->statement) : call->rc;
     if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
         *status = tally_sqlite_fail(call->sqlite, rc, err);
+    } else if (rc == SQLITE_ROW) {
+        *status = require_intact(call, err);
     }
-    return rc == SQLITE_ROW;
+    return *status == TALLY_OK && rc == SQLITE_ROW;
 }
 
 enum tally_status tally_sql_run(struct tally_sql_call *call, struct tally_error *err)

@@ -159,11 +159,15 @@ struct tally_store {
 
 struct tally_store_options {
     bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
+    /* One snapshot of an existing store, beside its coordinator or without one: takes no lock, makes
+     * and migrates nothing, and every write fails. */
+    bool read_only;
 };
 
 /* Opens "sqlite:PATH" or "memory:". Creates and migrates what is missing.
  * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
- * the message says which). The caller closes with store->ops->close(store). */
+ * the message says which); read-only also NOT_FOUND (there is none) and FAILED_PRECONDITION (of an
+ * older schema). The caller closes with store->ops->close(store). */
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 

@@ -16,12 +16,14 @@ struct tally_command {
     int (*run)(struct tally_cli *cli); /* returns the exit code; reports its errors itself */
 };
 
+int tally_cli_backup(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
 int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
 int tally_cli_reproduce(struct tally_cli *cli);
+int tally_cli_restore(struct tally_cli *cli); /* backup.c */
 int tally_cli_resume(struct tally_cli *cli);
 int tally_cli_show(struct tally_cli *cli);
 int tally_cli_simulate(struct tally_cli *cli);
@@ -35,6 +37,7 @@ extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
 extern const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];
+extern const struct tally_option TALLY_CLI_STORE_OPTIONS[]; /* backup, restore */
 extern const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_WATCH_OPTIONS[];
 

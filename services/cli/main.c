@@ -41,6 +41,14 @@ static const struct tally_command COMMANDS[] = {
      "it is not shutting down.\n\n"
      "Exit codes: 0 it is, 1 it is not or is away, 2 usage, 3 no answer in time.",
      TALLY_CLI_HEALTH_OPTIONS, 0, 0, true, tally_cli_health},
+    {"backup", "FILE [OPTION]...", "copy the coordinator's database, also while it works",
+     "Copies the database of a coordinator on this machine, as it is at one instant, to FILE. The "
+     "coordinator may work on. FILE appears whole, verified and on the medium, or not at all.",
+     TALLY_CLI_STORE_OPTIONS, 1, 1, false, tally_cli_backup},
+    {"restore", "FILE [OPTION]...", "put a backup in the place of the database",
+     "Verifies the backup in FILE and puts it in the place of the coordinator's database. The "
+     "coordinator must be stopped. Jobs go on from where the backup was made.",
+     TALLY_CLI_STORE_OPTIONS, 1, 1, false, tally_cli_restore},
     {"simulate", "FILE|- [OPTION]...", "run a job document here, without coordinator and workers",
      "Runs the job document in FILE in this process, on the engine of the service: the same "
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "

@@ -39,19 +39,18 @@ static enum tally_status collect_row(void *context, const struct tally_store_job
     return TALLY_OK;
 }
 
-/* A job that cannot be read back ends; the others must not suffer. */
-static enum tally_status bury_job(struct tally_store *store, const struct tally_store_job *stored,
+/* A job that cannot be read back ends; the others must not suffer. `row` is as stored. */
+static enum tally_status bury_job(struct tally_store *store, struct tally_store_job *row,
                                   const struct tally_error *why, struct tally_error *err)
 {
-    struct tally_store_job row = *stored;
-    row.status = TALLY_JOB_FAILED;
-    row.finished_ms = tally_realtime_ms();
-    snprintf(row.reason, sizeof row.reason, "%s", why->message);
+    row->status = TALLY_JOB_FAILED;
+    row->finished_ms = tally_realtime_ms();
+    snprintf(row->reason, sizeof row->reason, "%s", why->message);
     tally_log(TALLY_LOG_ERROR, tally_log_event("stored job is damaged"),
-              tally_log_text("job", row.id), tally_log_problem(why));
+              tally_log_text("job", row->id), tally_log_problem(why));
     enum tally_status status = store->ops->begin(store, err);
     if (status == TALLY_OK) {
-        status = store->ops->job_update(store, &row, err);
+        status = store->ops->job_update(store, row, err);
         if (status != TALLY_OK) {
             store->ops->rollback(store);
             return status;
@@ -62,7 +61,7 @@ static enum tally_status bury_job(struct tally_store *store, const struct tally_
 }
 
 static enum tally_status load_job(struct tally_coordinator *coordinator,
-                                  const struct tally_store_job *row, struct tally_error *err)
+                                  struct tally_store_job *row, struct tally_error *err)
 {
     struct hosted_job *job;
     struct tally_error why = TALLY_ERROR_INIT;
@@ -212,6 +211,7 @@ static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **
     struct hosted_job *job = *at;
     session_release_job(&coordinator->sessions, job);
     events_forget_job(job);
+    preparer_forget(coordinator->preparer, job->row.id);
     *at = job->next;
     if (*at == NULL) {
         coordinator->last_job = at;
@@ -221,6 +221,22 @@ static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **
     hosted_job_free(job);
 }
 
+/* Ends a job whose stored parts cannot be read back. True if that is stored. */
+static bool end_damaged_job(struct tally_coordinator *coordinator, const struct hosted_job *job,
+                            const struct tally_error *why)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    if (coordinator->in_transaction ||
+        store->ops->job_get(store, job->row.id, &row, NULL) != TALLY_OK ||
+        (!tally_job_status_is_terminal(row.status) &&
+         bury_job(store, &row, why, NULL) != TALLY_OK)) {
+        return false;
+    }
+    metrics_end_job(&coordinator->metrics, &row);
+    return true;
+}
+
 /* Brings engines that are ahead of the store back to it, as far as it can be read. */
 static void reload_jobs(struct tally_coordinator *coordinator)
 {
@@ -228,9 +244,14 @@ static void reload_jobs(struct tally_coordinator *coordinator)
     while (*at != NULL) {
         struct hosted_job *job = *at;
         struct tally_error err = TALLY_ERROR_INIT;
-        if (job->needs_reload &&
-            hosted_job_reload(coordinator->store, job, &err) == TALLY_NOT_FOUND) {
-            drop_job(coordinator, at); /* its insertion was rolled back */
+        enum tally_status status = TALLY_OK;
+        if (job->needs_reload) {
+            status = hosted_job_reload(coordinator->store, job, &err);
+            note_damage(coordinator, &err);
+        }
+        if (status == TALLY_NOT_FOUND || /* its insertion was rolled back */
+            (status == TALLY_DATA_LOSS && end_damaged_job(coordinator, job, &err))) {
+            drop_job(coordinator, at);
             continue;
         }
         if (!job->needs_reload) {
@@ -255,6 +276,7 @@ static bool commit(struct tally_coordinator *coordinator)
         const int64_t began_ns = tally_monotonic_ns();
         ok = store->ops->commit(store, &err) == TALLY_OK;
         coordinator->store_error = err; /* OK again, or the reason of this failure */
+        note_damage(coordinator, &err);
         metrics_count_commit(&coordinator->metrics,
                              (double)(tally_monotonic_ns() - began_ns) / 1e9);
         coordinator->metrics.store_errors[STORE_COMMIT] += !ok;

@@ -105,6 +105,7 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
+        note_damage(coordinator, &err);
         answer_error(call, &err);
     }
 }

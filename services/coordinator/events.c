@@ -232,6 +232,7 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
     struct tally_error err = TALLY_ERROR_INIT;
     if (make_detail(stream->coordinator, feed, &err) != TALLY_OK ||
         feed->detail.size > MAX_PENDING_BYTES) {
+        note_damage(stream->coordinator, &err);
         end_stream(stream); /* whoever connects again is told why */
         return false;
     }
@@ -256,6 +257,7 @@ static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
         if (find_chunk(stream, n_left, &chunk, &err) != TALLY_OK) {
             tally_log(TALLY_LOG_WARN, tally_log_event("events cannot be read"),
                       tally_log_text("job", feed->row.id), tally_log_problem(&err));
+            note_damage(stream->coordinator, &err);
             end_stream(stream);
             return true;
         }

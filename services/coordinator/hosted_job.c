@@ -95,6 +95,12 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
         goto out;
     }
     status = store->ops->document_get(store, row->key, &job->document, err);
+    if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
+        status = TALLY_DATA_LOSS;
+        if (err != NULL) {
+            err->status = status;
+        }
+    }
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)job->document.data, job->document.size,
                                       &job->spec, err);

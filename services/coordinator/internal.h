@@ -91,6 +91,7 @@ struct tally_coordinator {
     uint64_t n_ticks;
     uint64_t n_requests;
     struct tally_error store_error; /* of the last failed commit or write; OK = none */
+    struct tally_error damage;      /* the first that the store showed since the start; OK = none */
     int64_t n_streams;              /* event streams that are open */
     struct event_stream *first_stream, *last_stream;
     struct event_feed *feeds; /* one for each job that has streams */
@@ -122,6 +123,8 @@ enum tally_status begin_write(struct tally_coordinator *coordinator, struct tall
 /* Fails the job with the reason in err, in the open transaction. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);
+/* Remembers a DATA_LOSS for /readyz; other errors are passed over. */
+void note_damage(struct tally_coordinator *coordinator, const struct tally_error *err);
 /* If `status` is not OK, notes that the open transaction cannot be committed. Returns `status`. */
 enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally_status status,
                                const struct tally_error *err);

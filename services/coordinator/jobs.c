@@ -76,6 +76,15 @@ enum tally_status begin_write(struct tally_coordinator *coordinator, struct tall
     return status;
 }
 
+void note_damage(struct tally_coordinator *coordinator, const struct tally_error *err)
+{
+    if (err->status == TALLY_DATA_LOSS && coordinator->damage.status == TALLY_OK) {
+        coordinator->damage = *err;
+        tally_log(TALLY_LOG_ERROR, tally_log_event("stored data is damaged"),
+                  tally_log_problem(err));
+    }
+}
+
 enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally_status status,
                                const struct tally_error *err)
 {
@@ -85,6 +94,7 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
         tally_error_clear(&coordinator->store_error);
         tally_fail(&coordinator->store_error, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);
+        note_damage(coordinator, &coordinator->store_error);
     }
     return status;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "api/http_server.h"
+#include "services/coordinator/check.h"
 #include "services/coordinator/coordinator.h"
 #include "services/program/log.h"
 #include "services/program/options.h"
@@ -14,7 +15,8 @@
 #include "services/program/token_file.h"
 #include "storage/store.h"
 
-/* Once asked to stop: how long requests are still served, and what silence ends it earlier. */
+/* Once asked to stop: how long requests are still served, and what silence ends it earlier, once
+ * every answer has been taken. */
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
 static const struct tally_option OPTIONS[] = {
@@ -26,6 +28,10 @@ static const struct tally_option OPTIONS[] = {
     {"power-loss-safe", NULL, NULL,
      "acknowledge an update only when it has reached the medium; without it, it survives kill -9 "
      "but not a power cut",
+     NULL},
+    {"check", NULL, NULL,
+     "start nothing: check options, token files and all of the store, also beside a running "
+     "coordinator, say what was found and exit with 0 if all is sound",
      NULL},
     {"admin-token-file", "FILE", NULL, "bearer token of the REST interface", "Access"},
     {"worker-token-file", "FILE", NULL, "bearer token of the workers", "Access"},
@@ -198,7 +204,8 @@ static enum tally_status serve(struct tally_http_server *server,
             status = tally_http_server_step(server, QUIET_MS, wake_fd, err);
             tally_coordinator_turn(coordinator);
         }
-        quiet = tally_coordinator_n_requests(coordinator) == before;
+        quiet = tally_coordinator_n_requests(coordinator) == before &&
+                tally_http_server_n_requests(server) == 0;
     }
     return status;
 }
@@ -261,8 +268,15 @@ int main(int argc, char **argv)
     }
     if (read_settings(options, &settings, &err) != TALLY_OK) {
         exit_code = tally_options_usage_error(&SPEC, &err);
+    } else if (tally_options_bool(options, "check")) {
+        exit_code = coordinator_check(tally_options_text(options, "store"));
     } else if (run(options, &settings, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
+        if (err.status == TALLY_DATA_LOSS) {
+            tally_log(TALLY_LOG_ERROR, tally_log_event("what to do"),
+                      tally_log_text("advice", "restore a backup with \"tally restore\"; "
+                                               "\"tally-coordinator --check\" shows the damage"));
+        }
         exit_code = EXIT_FAILURE;
     }
     tally_options_free(options);

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "services/job/local.h"
@@ -151,6 +152,23 @@ enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
     pthread_cond_signal(&preparer->changed);
     pthread_mutex_unlock(&preparer->mutex);
     return TALLY_OK;
+}
+
+void preparer_forget(struct preparer *preparer, const char *job_id)
+{
+    pthread_mutex_lock(&preparer->mutex);
+    struct work **at = &preparer->waiting.first;
+    while (*at != NULL) {
+        struct work *work = *at;
+        if (strcmp(work->result.job_id, job_id) == 0) {
+            *at = work->next;
+            free(work);
+        } else {
+            at = &work->next;
+        }
+    }
+    preparer->waiting.last = at;
+    pthread_mutex_unlock(&preparer->mutex);
 }
 
 bool preparer_take(struct preparer *preparer, struct prepared *ret_result)

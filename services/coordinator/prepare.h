@@ -22,6 +22,9 @@ void preparer_free(struct preparer *preparer);
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
                                   const struct tally_job_spec *spec, struct tally_error *err);
 
+/* The job is gone: a solve that has not begun never will. */
+void preparer_forget(struct preparer *preparer, const char *job_id);
+
 struct prepared {
     char job_id[TALLY_JOB_ID_CAPACITY];
     enum tally_status status;

@@ -94,8 +94,16 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     if (coordinator->draining) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
+    if (coordinator->damage.status != TALLY_OK) { /* until an operator has looked at it */
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
     struct tally_store *store = coordinator->store;
     enum tally_status status = store->ops->check(store, err);
+    if (status == TALLY_DATA_LOSS) {
+        note_damage(coordinator, err);
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
     if (status != TALLY_OK) {
         return status;
     }

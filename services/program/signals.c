@@ -9,10 +9,8 @@
 
 #include "services/program/time.h"
 
-enum { EXIT_INTERRUPTED = 128 + SIGINT };
-
 static volatile sig_atomic_t stop_signal;
-static volatile sig_atomic_t n_interrupts;
+static volatile sig_atomic_t n_interrupts, n_terminations;
 static volatile sig_atomic_t wake_fd = -1;
 
 static const int HANDLED[] = {SIGTERM, SIGINT, SIGPIPE};
@@ -22,8 +20,10 @@ static struct sigaction previous[N_HANDLED];
 static void on_signal(int number)
 {
     int saved_errno = errno;
-    if (number == SIGINT && n_interrupts++ > 0) {
-        _exit(EXIT_INTERRUPTED);
+    /* Of one kind: Ctrl-C reaches the whole process group, and whoever started us may then pass a
+     * SIGTERM on. */
+    if ((number == SIGINT && n_interrupts++ > 0) || (number == SIGTERM && n_terminations++ > 0)) {
+        _exit(128 + number);
     }
     if (stop_signal == 0) {
         stop_signal = number;
@@ -65,6 +65,7 @@ void tally_signals_uninstall(void)
     wake_fd = -1;
     stop_signal = 0;
     n_interrupts = 0;
+    n_terminations = 0;
 }
 
 const volatile sig_atomic_t *tally_signals_stop(void)

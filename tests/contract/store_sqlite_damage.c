@@ -136,27 +136,72 @@ void test_store_sqlite_file__truncated_file_is_refused(void)
     store_fixture_close(&f);
 }
 
-/* Reads all there is; the first status that is not OK. */
-static enum tally_status read_all(struct tally_store *store)
+/* All that is read, as one text. */
+struct reading {
+    struct tally_buffer text;
+};
+
+static enum tally_status read_job_row(void *context, const struct tally_store_job *job,
+                                      struct tally_error *err)
 {
-    struct job_walk jobs = {.n = 0};
-    struct update_walk updates = {.n = 0};
-    struct record_walk records = {.n = 0};
-    struct tally_buffer out = {0};
+    (void)err;
+    struct reading *reading = context;
+    const struct tally_store_job row = *job;
+    return tally_buffer_printf(&reading->text, "%s %s %s %d %s %lld %lld %lld %a %a %llu %llu %llu\n",
+                               row.id, row.name, row.algorithm, (int)row.status, row.reason,
+                               (long long)row.created_ms, (long long)row.clients,
+                               (long long)row.progress.round, row.progress.cumulative_regret,
+                               row.progress.f_star,
+                               (unsigned long long)row.progress.x_checksum,
+                               (unsigned long long)row.progress.bits.uplink.payload_bits,
+                               (unsigned long long)row.wire_out_bytes);
+}
+
+static enum tally_status read_update_row(void *context, const struct tally_store_update *update,
+                                         struct tally_error *err)
+{
+    (void)err;
+    struct reading *reading = context;
+    enum tally_status status = tally_buffer_printf(&reading->text, "%lld %u ",
+                                                   (long long)update->round, update->client);
+    return status == TALLY_OK ? tally_buffer_append(&reading->text, update->body, update->n_body)
+                              : status;
+}
+
+static enum tally_status read_round_row(void *context, const struct tally_round_record *record,
+                                        struct tally_error *err)
+{
+    (void)err;
+    struct reading *reading = context;
+    return tally_buffer_printf(&reading->text, "%lld %lld %a %d %a %llu %llu %s\n",
+                               (long long)record->round, (long long)record->received, record->norm,
+                               record->passed, record->loss,
+                               (unsigned long long)record->bits.uplink.payload_bits,
+                               (unsigned long long)record->bits.telemetry_bits, record->missing);
+}
+
+/* The first status that is not OK. */
+static enum tally_status read_all(struct tally_store *store, struct reading *reading)
+{
+    struct tally_store_job job;
+    uint64_t digest = 0;
+    struct tally_buffer *text = &reading->text;
     enum tally_status status[] = {
-        store->ops->job_list(store, -1, INT64_MAX, 40, collect_job, &jobs, NULL),
-        store->ops->document_get(store, 1, &out, NULL),
-        store->ops->state_get(store, 1, &out, NULL),
-        store->ops->update_list(store, 1, 1, collect_update, &updates, NULL),
-        store->ops->round_list(store, 1, 0, 40, collect_record, &records, NULL),
+        store->ops->job_list(store, -1, INT64_MAX, 40, read_job_row, reading, NULL),
+        store->ops->job_list_live(store, read_job_row, reading, NULL),
+        store->ops->job_get(store, "a", &job, NULL),
+        store->ops->job_by_idempotency_key(store, "once", &job, &digest, NULL),
+        store->ops->document_get(store, 1, text, NULL),
+        store->ops->state_get(store, 1, text, NULL),
+        store->ops->update_list(store, 1, 1, read_update_row, reading, NULL),
+        store->ops->round_list(store, 1, 0, 40, read_round_row, reading, NULL),
     };
-    tally_buffer_fini(&out);
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof status / sizeof status[0]; i++) {
         if (status[i] != TALLY_OK) {
             return status[i];
         }
     }
-    return TALLY_OK;
+    return tally_buffer_printf(text, " %s %llu", job.id, (unsigned long long)digest);
 }
 
 /* xorshift64*, a fixed course of damage. */
@@ -168,39 +213,105 @@ static uint64_t next_random(uint64_t *state)
     return *state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
+/* What became of one damaged database. */
+enum outcome { REFUSED, READ_REFUSED, UNAFFECTED, CHANGED };
+
+/* Opens and reads it; `whole` is what an undamaged one says. */
+static enum outcome try_database(const struct store_fixture *f, const struct tally_buffer *whole)
+{
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_store_open(f->uri, NULL, &store, &err);
+    enum outcome outcome = REFUSED;
+    if (store != NULL) {
+        struct reading reading = {.text = {.size = 0}};
+        status = read_all(store, &reading);
+        outcome = status != TALLY_OK                                                ? READ_REFUSED
+                  : reading.text.size == whole->size &&
+                          memcmp(reading.text.data, whole->data, whole->size) == 0 ? UNAFFECTED
+                                                                                    : CHANGED;
+        tally_buffer_fini(&reading.text);
+        store->ops->close(store);
+    } else if (strstr(err.message, f->path) == NULL) {
+        printf("\n    message without path: %s", err.message);
+        CU_FAIL("message without path");
+    }
+    bool is_expected = status == TALLY_OK || status == TALLY_DATA_LOSS;
+    if (!is_expected) {
+        TALLY_ASSERT_STATUS(status, TALLY_DATA_LOSS, &err);
+    }
+    return outcome;
+}
+
+/* A closed database with two jobs, one of which has everything, and what there is to be read. */
+static uint8_t *make_whole(struct store_fixture *f, size_t *ret_n, struct reading *ret_reading)
+{
+    make_database(f);
+    store_fixture_reopen(f);
+    struct tally_store_job job = sample_job("b", 2);
+    expect_begin(f);
+    TALLY_ASSERT_STATUS(
+        f->ops->job_insert(f->store, &job, "{\"b\":1}", 7, "once", 77, &job.key, NULL), TALLY_OK,
+        NULL);
+    expect_commit(f);
+    *ret_reading = (struct reading){.text = {.size = 0}};
+    TALLY_ASSERT_STATUS(read_all(f->store, ret_reading), TALLY_OK, NULL);
+    f->ops->close(f->store);
+    f->store = NULL;
+    return file_read(f->path, ret_n);
+}
+
+void test_store_sqlite_file__flipped_bit_is_found_or_harmless(void)
+{
+    struct store_fixture f;
+    struct reading whole;
+    size_t n = 0;
+    uint8_t *file = make_whole(&f, &n, &whole);
+    uint64_t random = 1;
+    int n_outcome[CHANGED + 1] = {0};
+    for (int trial = 0; trial < 1500; trial++) {
+        const uint64_t bit = next_random(&random) % (8 * n);
+        file[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        file_write(f.path, file, n);
+        file[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        enum outcome outcome = try_database(&f, &whole.text);
+        n_outcome[outcome]++;
+        if (outcome == CHANGED) {
+            printf("\n    bit %llu changes what is read", (unsigned long long)bit);
+        }
+    }
+    CU_ASSERT_EQUAL(n_outcome[CHANGED], 0);
+    CU_ASSERT(n_outcome[REFUSED] > 50);
+    CU_ASSERT(n_outcome[READ_REFUSED] > 50);
+    CU_ASSERT(n_outcome[UNAFFECTED] > 50); /* free space */
+    tally_buffer_fini(&whole.text);
+    free(file);
+    store_fixture_close(&f);
+}
+
 void test_store_sqlite_file__random_damage_is_an_error_or_harmless(void)
 {
     struct store_fixture f;
-    make_database(&f);
+    struct reading whole;
     size_t n = 0;
-    uint8_t *whole = file_read(f.path, &n);
+    uint8_t *file = make_whole(&f, &n, &whole);
     uint8_t *damaged = malloc(n);
     CU_ASSERT_PTR_NOT_NULL_FATAL(damaged);
     uint64_t random = 1;
-    int n_data_loss = 0;
+    int n_outcome[CHANGED + 1] = {0};
     for (int trial = 0; trial < 400; trial++) {
-        memcpy(damaged, whole, n);
+        memcpy(damaged, file, n);
         for (int i = 0; i < 1 + trial % 64; i++) {
             damaged[100 + next_random(&random) % (n - 100)] = (uint8_t)next_random(&random);
         }
         file_write(f.path, damaged, n);
-        struct tally_store *store = NULL;
-        struct tally_error err = TALLY_ERROR_INIT;
-        enum tally_status status = tally_store_open(f.uri, NULL, &store, &err);
-        if (store != NULL) {
-            status = read_all(store);
-            store->ops->close(store);
-        }
-        n_data_loss += status == TALLY_DATA_LOSS ? 1 : 0;
-        bool is_expected =
-            status == TALLY_OK || status == TALLY_DATA_LOSS || status == TALLY_NOT_FOUND;
-        if (!is_expected) {
-            TALLY_ASSERT_STATUS(status, TALLY_DATA_LOSS, &err);
-        }
+        n_outcome[try_database(&f, &whole.text)]++;
     }
-    CU_ASSERT(n_data_loss > 100);
+    CU_ASSERT_EQUAL(n_outcome[CHANGED], 0);
+    CU_ASSERT(n_outcome[REFUSED] > 100);
     free(damaged);
-    free(whole);
+    tally_buffer_fini(&whole.text);
+    free(file);
     store_fixture_close(&f);
 }
 
@@ -214,7 +325,7 @@ void test_store_sqlite_file__unknown_status_is_data_loss(void)
     struct job_walk walk = {.n = 0};
     TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_DATA_LOSS, &f.err);
     TALLY_ASSERT_TEXT(job.id, "x");
-    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "column status holds \"molten\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "jobs, job_key 1"));
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, f.path));
     TALLY_ASSERT_STATUS(f.ops->job_list(f.store, -1, INT64_MAX, 9, collect_job, &walk, NULL),
                         TALLY_DATA_LOSS, NULL);

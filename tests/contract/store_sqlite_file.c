@@ -114,7 +114,7 @@ static void expect_after_kill(bool commits_last, bool power_loss_safe)
 {
     struct store_fixture f;
     store_fixture_init(&f);
-    struct crash crash = {f.uri, {power_loss_safe}, commits_last, 0};
+    struct crash crash = {f.uri, {.power_loss_safe = power_loss_safe}, commits_last, 0};
     struct child child = child_start(commit_or_not, &crash);
     CU_ASSERT_EQUAL(child_next(&child), TALLY_OK);
     child_kill(&child, 0);
@@ -182,7 +182,7 @@ void test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged(void
     for (int trial = 0; trial < 12; trial++) {
         struct store_fixture f;
         store_fixture_init(&f);
-        struct crash crash = {f.uri, {false}, true, 0};
+        struct crash crash = {f.uri, {.power_loss_safe = false}, true, 0};
         struct child child = child_start(commit_brackets, &crash);
         int last = 0;
         while (last >= 0 && last < 1 + 31 * trial) { /* past several checkpoints of the log */
@@ -202,7 +202,7 @@ void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
 {
     struct store_fixture f;
     store_fixture_init(&f);
-    struct crash crash = {f.uri, {false}, true, 20}; /* few enough that nothing left the log */
+    struct crash crash = {f.uri, {.power_loss_safe = false}, true, 20}; /* few enough that nothing left the log */
     struct child child = child_start(commit_brackets, &crash);
     int n_committed = 0;
     while (n_committed >= 0 && n_committed < 20) {
@@ -271,7 +271,7 @@ void test_store_sqlite_file__killing_the_owner_frees_the_file(void)
 {
     struct store_fixture f;
     store_fixture_init(&f);
-    struct crash crash = {f.uri, {false}, false, 0};
+    struct crash crash = {f.uri, {.power_loss_safe = false}, false, 0};
     struct child child = child_start(hold_store, &crash);
     CU_ASSERT_EQUAL(child_next(&child), 1);
     char owner[32];

@@ -45,7 +45,7 @@ static bool break_calls(unsigned first, unsigned second, unsigned error)
 /* For children: a store with the job "a" of key 1. */
 static struct tally_store *open_with_job(const char *uri, bool power_loss_safe)
 {
-    struct tally_store_options options = {power_loss_safe};
+    struct tally_store_options options = {.power_loss_safe = power_loss_safe};
     struct tally_store *store = NULL;
     struct tally_store_job job = sample_job("a", 1);
     int64_t key = 0;

@@ -79,6 +79,7 @@
     X(test_store_sqlite_file__missing_table_or_column_is_data_loss)                                \
     X(test_store_sqlite_file__file_that_is_no_database_is_refused)                                 \
     X(test_store_sqlite_file__truncated_file_is_refused)                                           \
+    X(test_store_sqlite_file__flipped_bit_is_found_or_harmless)                                    \
     X(test_store_sqlite_file__random_damage_is_an_error_or_harmless)                               \
     X(test_store_sqlite_file__unknown_status_is_data_loss)                                         \
     X(test_store_sqlite_file__directory_is_refused)                                                \

@@ -24,7 +24,6 @@ static void test_program_signals__sigterm_sets_the_flag_and_wakes(void)
     CU_ASSERT_EQUAL(*tally_signals_stop(), SIGTERM);
     CU_ASSERT_TRUE(is_readable());
     CU_ASSERT_TRUE(tally_signals_wait(-1));
-    raise(SIGTERM); /* again is harmless */
     tally_signals_uninstall();
     CU_ASSERT_EQUAL(*tally_signals_stop(), 0);
     CU_ASSERT_EQUAL(tally_signals_fd(), -1);
@@ -73,6 +72,23 @@ static void test_program_signals__sigpipe_is_an_error_of_write(void)
     tally_signals_uninstall();
 }
 
+static void test_program_signals__second_sigterm_exits_at_once(void)
+{
+    pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0) {
+        tally_signals_install(NULL);
+        raise(SIGINT);
+        raise(SIGTERM);
+        raise(SIGTERM);
+        _exit(2);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CU_ASSERT_TRUE(WIFEXITED(status));
+    CU_ASSERT_EQUAL(WEXITSTATUS(status), 143);
+}
+
 static void test_program_signals__second_sigint_exits_at_once(void)
 {
     pid_t child = fork();
@@ -98,6 +114,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_signals__draining_keeps_the_flag),
     TALLY_TEST(test_program_signals__wait_ends_by_time_or_by_signal),
     TALLY_TEST(test_program_signals__sigpipe_is_an_error_of_write),
+    TALLY_TEST(test_program_signals__second_sigterm_exits_at_once),
     TALLY_TEST(test_program_signals__second_sigint_exits_at_once),
 };
 TALLY_SUITE(program_signals_suite, "program_signals", TESTS);

@@ -1,0 +1,152 @@
+#include "services/coordinator/check.h"
+
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "services/coordinator/hosted_job.h"
+#include "services/program/store_bar.h"
+#include "storage/maintenance.h"
+
+/* What is known so far. */
+struct check {
+    struct tally_store *store;
+    int n_failed;
+};
+
+static void say(struct check *check, bool ok, const char *text)
+{
+    check->n_failed += !ok;
+    printf("%-5s %s\n", ok ? "ok" : "FAIL", text);
+    fflush(stdout);
+}
+
+/* The next round that is expected of a job's records, which have no gaps. */
+static enum tally_status expect_round(void *context, const struct tally_round_record *record,
+                                      struct tally_error *err)
+{
+    int64_t *next = context;
+    if (record->round != *next) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "the record of round %lld is missing",
+                          (long long)*next);
+    }
+    ++*next;
+    return TALLY_OK;
+}
+
+static enum tally_status check_rounds(struct tally_store *store, const struct tally_store_job *row,
+                                      struct tally_error *err)
+{
+    int64_t next = 1;
+    enum tally_status status =
+        store->ops->round_list(store, row->key, 0, INT64_MAX, expect_round, &next, err);
+    if (status == TALLY_OK && next != row->progress.round + 1) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "%lld round records, not %lld",
+                            (long long)(next - 1), (long long)row->progress.round);
+    }
+    return status;
+}
+
+/* Ended jobs can be asked for their model, so they are loaded too. */
+static enum tally_status check_job(void *context, const struct tally_store_job *row,
+                                   struct tally_error *err)
+{
+    (void)err; /* a damaged job does not keep the others from being looked at */
+    struct check *check = context;
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct hosted_job *job = NULL;
+    char text[1024];
+    enum tally_status status = hosted_job_load(check->store, row, &job, &why);
+    if (status == TALLY_OK) {
+        status = check_rounds(check->store, row, &why);
+    }
+    const char *name = tally_job_status_name(row->status);
+    if (status != TALLY_OK) {
+        snprintf(text, sizeof text, "job %s (%s): %s", row->id, name, why.message);
+        say(check, false, text);
+    } else if (!tally_job_status_is_terminal(row->status)) {
+        snprintf(text, sizeof text, "job %s (%s): round %lld, %lld updates of the open one",
+                 row->id, name, (long long)row->progress.round,
+                 (long long)tally_job_open_round(job->engine)->received);
+        say(check, true, text);
+    }
+    hosted_job_free(job);
+    return TALLY_OK;
+}
+
+static void check_jobs(struct check *check, const char *uri)
+{
+    const struct tally_store_options options = {.read_only = true};
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_store_open(uri, &options, &check->store, &err);
+    if (status == TALLY_OK) {
+        struct tally_store *store = check->store;
+        status = store->ops->job_list(store, -1, INT64_MAX, INT64_MAX, check_job, check, &err);
+        store->ops->close(store);
+    }
+    if (status != TALLY_OK) {
+        say(check, false, err.message);
+    }
+}
+
+static void check_missing(struct check *check, const char *uri)
+{
+    char text[1024];
+    const char *path = NULL;
+    tally_store_path(uri, &path, NULL);
+    char *copy = strdup(path);
+    const bool can_make = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    free(copy);
+    snprintf(text, sizeof text, "store %s: %s", uri,
+             can_make ? "is not there yet; a start makes it"
+                      : "is not there, and its folder cannot be written");
+    say(check, can_make, text);
+}
+
+static void check_database(struct check *check, const char *uri)
+{
+    struct tally_store_bar progress;
+    struct tally_store_report report;
+    struct tally_error err = TALLY_ERROR_INIT;
+    char text[1024];
+    tally_store_bar_init(&progress);
+    enum tally_status status = tally_store_verify(uri, &progress.base, &report, &err);
+    tally_store_bar_end(&progress);
+    if (status == TALLY_NOT_FOUND) {
+        check_missing(check, uri);
+        return;
+    }
+    if (status != TALLY_OK) {
+        snprintf(text, sizeof text, "%s; restore a backup (tally restore), or see README, \"Operations\"",
+                 err.message);
+        say(check, false, text);
+    } else {
+        const bool is_old = report.schema_version < report.newest_schema_version;
+        snprintf(text, sizeof text,
+                 "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
+                 "%lld updates of open rounds",
+                 uri, report.schema_version, is_old ? " (a start brings it up to date)" : "",
+                 (long long)report.n_bytes, (long long)report.n_jobs,
+                 (long long)report.n_live_jobs, (long long)report.n_rounds,
+                 (long long)report.n_updates);
+        say(check, true, text);
+    }
+    if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0 &&
+        report.schema_version == report.newest_schema_version) {
+        check_jobs(check, uri);
+    }
+}
+
+int coordinator_check(const char *uri)
+{
+    struct check check = {0};
+    say(&check, true, "options, token files");
+    if (strcmp(uri, "memory:") == 0) {
+        say(&check, true, "store memory: keeps nothing, so there is nothing to look through");
+    } else {
+        check_database(&check, uri);
+    }
+    return check.n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
