@@ -128,11 +128,11 @@ export async function request(path, options = {}) {
       return response;
     }
     const problem = await readProblem(response);
-    if (response.status !== 401) {
+    if (response.status !== 401 && response.status !== 403) { // 403: a worker's token, perhaps
       throw new ApiError(response.status, problem);
     }
     if (isAborted(options.signal)) {
-      throw new ApiError(401, problem);
+      throw new ApiError(response.status, problem);
     }
     if (token !== sessionStorage.getItem(TOKEN)) {
       continue; // entered meanwhile for another request
@@ -141,7 +141,7 @@ export async function request(path, options = {}) {
       forgetToken();
     }
     if (isDeclined || !(await enterToken(token === null ? "" : "The coordinator refused this token."))) {
-      throw new ApiError(401, problem);
+      throw new ApiError(response.status, problem);
     }
   }
 }
