@@ -85,7 +85,7 @@ static enum tally_status authorize(const struct tally_coordinator *coordinator, 
     const unsigned roles = roles_of(call->route->kind);
     call->token_name = "";
     call->token_until_ms = INT64_MAX;
-    if (!needs_token(tokens, roles)) {
+    if (tokens == NULL || !needs_token(tokens, roles)) {
         return TALLY_OK;
     }
     const char *header = tally_http_header(call->request, "Authorization");
