@@ -340,6 +340,25 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     return status;
 }
 
+/* The same, stored without its session: whoever can read the store has no use for that, or a bad
+ * one. */
+static enum tally_status receive_without_session(struct tally_coordinator *coordinator,
+                                                 struct hosted_job *job,
+                                                 const struct tally_update *update,
+                                                 struct tally_job_outcome *ret_outcome,
+                                                 struct tally_error *err)
+{
+    struct tally_buffer body = {0};
+    struct tally_update stored = *update;
+    stored.session = 0;
+    enum tally_status status = tally_update_encode(&stored, &body);
+    status = status == TALLY_OK
+                 ? receive(coordinator, job, update, body.data, body.size, ret_outcome, err)
+                 : tally_fail(err, status, NULL, "no memory for an update");
+    tally_buffer_fini(&body);
+    return status;
+}
+
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -368,7 +387,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
-        status = receive(coordinator, job, &update, body, n_body, &outcome, err);
+        status = receive_without_session(coordinator, job, &update, &outcome, err);
     }
     if (status != TALLY_OK) {
         return status;

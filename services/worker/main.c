@@ -76,6 +76,7 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     if (status == TALLY_OK) {
         status = tally_client_token_read(options, &settings->token, err);
+        config->token_file = tally_options_text(options, "token-file");
         config->token = settings->token.text[0] != '\0' ? settings->token.text : NULL;
     }
     config->data_dir = tally_options_text(options, "data-dir");
