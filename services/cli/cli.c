@@ -5,15 +5,16 @@
 #include <string.h>
 
 #include "api/problem.h"
+#include "services/program/client_token.h"
 #include "services/program/signals.h"
-#include "services/program/token_file.h"
 
 /* A model or all rounds of a long job fit; a server gone mad does not fill the machine. */
 static const size_t MAX_ANSWER_BYTES = (size_t)1 << 30;
 
 const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", "Coordinator"},
-    {"token-file", "FILE", NULL, "file with the admin token", "Coordinator"},
+    {"token-file", "FILE", NULL, "file with the admin token; or TALLY_TOKEN holds it",
+     "Coordinator"},
     {0},
 };
 
@@ -24,23 +25,20 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
     if (!needs_coordinator) {
         return TALLY_OK;
     }
-    char token[TALLY_TOKEN_CAPACITY];
-    const char *token_path = tally_options_text(options, "token-file");
-    if (token_path != NULL) {
-        enum tally_status status = tally_token_file_read(token_path, token, err);
-        if (status != TALLY_OK) {
-            return status;
-        }
+    struct tally_client_token token;
+    enum tally_status status = tally_client_token_read(options, &token, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     const struct tally_http_client_config config = {
         .base_url = tally_options_text(options, "coordinator"),
-        .bearer_token = token_path != NULL ? token : NULL,
+        .bearer_token = token.text[0] != '\0' ? token.text : NULL,
         .user_agent = "tally/" TALLY_VERSION,
         .cancel = tally_signals_stop(),
     };
     struct tally_error problem = TALLY_ERROR_INIT;
-    enum tally_status status = tally_http_client_new(&config, &cli->client, &problem);
-    explicit_bzero(token, sizeof token);
+    status = tally_http_client_new(&config, &cli->client, &problem);
+    explicit_bzero(&token, sizeof token);
     if (status != TALLY_OK) {
         return tally_options_refuse(options, "coordinator", err, "%s", problem.message);
     }

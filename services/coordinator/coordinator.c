@@ -440,6 +440,16 @@ uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinato
     return coordinator->n_requests;
 }
 
+void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator)
+{
+    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        if (s->poll.request != NULL) {
+            answer_idle(coordinator, s);
+        }
+    }
+    end_streams(coordinator);
+}
+
 void tally_coordinator_drain(struct tally_coordinator *coordinator)
 {
     coordinator->draining = true;

@@ -22,12 +22,11 @@
 #include "storage/store.h"
 
 struct tally_coordinator;
+struct tally_tokens;
 
 struct tally_coordinator_config {
-    struct tally_store *store;  /* taken */
-    const char *admin_token;    /* NULL = none needed; borrowed */
-    const char *worker_token;   /* likewise */
-    const char *metrics_token;  /* likewise; the admin token opens /metrics as well */
+    struct tally_store *store;         /* taken */
+    const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
     const char *data_dir;       /* where the files of job documents are, for f(x*); borrowed */
     int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
     int64_t max_jobs;           /* queued, running and paused at once */
@@ -54,6 +53,10 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator);
 
 /* Readable when another thread has something for the loop. */
 int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
+
+/* After config.tokens has changed: ends event streams and long polls, whose callers then come again
+ * with what they have. */
+void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator);
 
 /* From now on polls are refused as unavailable and no job starts; updates are still taken. For
  * SIGTERM. */

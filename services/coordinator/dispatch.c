@@ -49,48 +49,64 @@ static enum tally_status find_route(struct call *call, const char *method, const
                : tally_fail(err, TALLY_NOT_FOUND, NULL, "there is nothing at %.128s", path);
 }
 
-/* Compares all bytes whatever the outcome, so that the time tells nothing about the token. */
-static bool equal_tokens(const char *given, const char *wanted)
+/* The roles whose tokens open a route: a mask of 1 << role. */
+static unsigned roles_of(enum route_kind kind)
 {
-    size_t n_given = strlen(given), n_wanted = strlen(wanted);
-    unsigned difference = n_given != n_wanted;
-    for (size_t i = 0; i < n_given; i++) {
-        difference |= (unsigned)(given[i] ^ wanted[n_wanted > 0 ? i % n_wanted : 0]);
+    switch (kind) {
+    case ROUTE_PUBLIC:
+        return 0;
+    case ROUTE_ADMIN:
+        return 1U << TOKEN_ADMIN;
+    case ROUTE_WORKER:
+        return 1U << TOKEN_WORKER;
+    case ROUTE_METRICS:
+        return 1U << TOKEN_ADMIN | 1U << TOKEN_METRICS;
     }
-    return difference == 0;
+    return 0;
 }
 
-static enum tally_status authorize(const struct tally_coordinator *coordinator,
-                                   const struct call *call, struct tally_error *err)
+/* A role without tokens needs none. */
+static bool needs_token(const struct tally_tokens *tokens, unsigned roles)
 {
-    const struct tally_coordinator_config *config = &coordinator->config;
-    const char *wanted = NULL, *also = NULL; /* either will do; none needed if both are NULL */
-    switch (call->route->kind) {
-    case ROUTE_PUBLIC:
-        break;
-    case ROUTE_ADMIN:
-        wanted = config->admin_token;
-        break;
-    case ROUTE_WORKER:
-        wanted = config->worker_token;
-        break;
-    case ROUTE_METRICS:
-        wanted = config->admin_token;
-        also = config->metrics_token;
-        break;
+    for (unsigned role = 0; role < N_TOKEN_ROLES; role++) {
+        if ((roles >> role & 1U) != 0 && tokens->roles[role].n > 0) {
+            return true;
+        }
     }
-    if (wanted == NULL && also == NULL) {
+    return false;
+}
+
+/* 401 where another token would help whoever it is, 403 where we know who it is, and it is not for
+ * them (RFC 9110, 15.5.2 and 15.5.4). */
+static enum tally_status authorize(const struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
+{
+    const struct tally_tokens *tokens = coordinator->config.tokens;
+    const unsigned roles = roles_of(call->route->kind);
+    call->token_name = "";
+    call->token_until_ms = INT64_MAX;
+    if (tokens == NULL || !needs_token(tokens, roles)) {
         return TALLY_OK;
     }
     const char *header = tally_http_header(call->request, "Authorization");
     if (header == NULL || strncasecmp(header, "Bearer ", 7) != 0) {
         return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "a bearer token is needed");
     }
-    const bool is_wanted = wanted != NULL && equal_tokens(header + 7, wanted);
-    const bool is_other = also != NULL && equal_tokens(header + 7, also);
-    return is_wanted || is_other
-               ? TALLY_OK
-               : tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
+    const struct known_token *token = NULL;
+    switch (token_look_up(tokens, roles, header + 7, tally_realtime_ms(), &token)) {
+    case TOKEN_UNKNOWN:
+        break;
+    case TOKEN_EXPIRED:
+        return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token has expired");
+    case TOKEN_OTHER_ROLE:
+        return tally_fail(err, TALLY_PERMISSION_DENIED, NULL, "the token is not for this");
+    case TOKEN_RIGHT:
+        call->identity = token->identity;
+        call->token_name = token->name;
+        call->token_until_ms = token->until_ms;
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
 }
 
 static void push(struct call_queue *queue, struct call *call)

@@ -78,6 +78,7 @@ struct event_stream {
     bool is_full; /* what comes next did not fit: nothing is made for it until it has drained */
     bool ended;
     int64_t written_ms;
+    int64_t token_until_ms; /* Unix time when its caller's token ends, and the stream with it */
     struct event_stream *previous, *next;
 };
 
@@ -431,7 +432,8 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
     if (stream->ended) {
         return;
     }
-    if (stream->coordinator->draining) {
+    if (stream->coordinator->draining ||
+        (stream->token_until_ms != INT64_MAX && tally_realtime_ms() >= stream->token_until_ms)) {
         end_stream(stream);
         return;
     }
@@ -439,6 +441,15 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
         *first_unserved = stream;
     }
     beat(stream, now_ms);
+}
+
+void end_streams(struct tally_coordinator *coordinator)
+{
+    for (struct event_stream *s = coordinator->first_stream; s != NULL; s = s->next) {
+        if (!s->ended) {
+            end_stream(s);
+        }
+    }
 }
 
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
@@ -595,7 +606,8 @@ enum tally_status get_events(struct tally_coordinator *coordinator, struct call 
     struct tally_store_job row;
     const char *resumed = tally_http_header(call->request, "Last-Event-ID");
     const char *after = tally_http_query(call->request, "after");
-    struct event_stream begin = {.coordinator = coordinator};
+    struct event_stream begin = {.coordinator = coordinator,
+                                 .token_until_ms = call->token_until_ms};
     enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status != TALLY_OK) {
         return status;

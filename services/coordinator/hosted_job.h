@@ -9,6 +9,7 @@
 #include "api/json.h"
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
+#include "services/coordinator/token_set.h"
 #include "services/job/job.h"
 #include "storage/store.h"
 
@@ -18,6 +19,7 @@ struct session;
 struct client_slot {
     struct session *session;                   /* who plays it; NULL = vacant */
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
+    struct token_identity previous_identity;   /* likewise; of nobody while previous is "" */
     int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
 };
 

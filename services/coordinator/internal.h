@@ -8,6 +8,7 @@
 #include "services/coordinator/metrics.h"
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
+#include "services/coordinator/token_set.h"
 
 enum { MAX_PATH_PARAMS = 1, MAX_CALL_HEADERS = 6, REQUEST_ID_CAPACITY = 65 };
 
@@ -24,6 +25,9 @@ struct access {
 struct call {
     struct tally_http_request *request; /* NULL once its connection is gone */
     const struct route *route;
+    struct token_identity identity; /* of the token that it came with */
+    const char *token_name;         /* likewise; "" = none; lives as long as this step */
+    int64_t token_until_ms;         /* likewise; Unix time, INT64_MAX = no end */
     char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
     /* The answer, once it is made. */
     bool answered;
@@ -150,6 +154,8 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
 /* The job is taken out of the live ones. */
 void events_forget_job(struct hosted_job *job);
+/* Ends all streams; whoever comes again goes on where it was. */
+void end_streams(struct tally_coordinator *coordinator);
 
 /* Series (rest_series.c). */
 

@@ -8,11 +8,13 @@
 #include "api/http_server.h"
 #include "services/coordinator/check.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/listen_scope.h"
+#include "services/coordinator/token_sources.h"
 #include "services/program/log.h"
 #include "services/program/options.h"
+#include "services/program/process_guard.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
-#include "services/program/token_file.h"
 #include "storage/store.h"
 
 /* Once asked to stop: how long requests are still served, and what silence ends it earlier, once
@@ -33,10 +35,16 @@ static const struct tally_option OPTIONS[] = {
      "start nothing: check options, token files and all of the store, also beside a running "
      "coordinator, say what was found and exit with 0 if all is sound",
      NULL},
-    {"admin-token-file", "FILE", NULL, "bearer token of the REST interface", "Access"},
-    {"worker-token-file", "FILE", NULL, "bearer token of the workers", "Access"},
+    {"admin-token-file", "FILE", NULL,
+     "bearer tokens of the REST interface, lines `TOKEN [name=NAME] [until=TIME]`; or one token in "
+     "TALLY_ADMIN_TOKEN",
+     "Access"},
+    {"worker-token-file", "FILE", NULL,
+     "bearer tokens of the workers, likewise; or one in TALLY_WORKER_TOKEN", "Access"},
     {"metrics-token-file", "FILE", NULL,
-     "bearer token that opens /metrics alone, as the admin token does too", "Access"},
+     "bearer tokens that open /metrics alone, as those of the REST interface do too; or one in "
+     "TALLY_METRICS_TOKEN",
+     "Access"},
     {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
@@ -64,15 +72,8 @@ struct settings {
     struct tally_http_server_config server;
     struct tally_coordinator_config coordinator;
     struct tally_store_options store;
-    char admin_token[TALLY_TOKEN_CAPACITY];
-    char worker_token[TALLY_TOKEN_CAPACITY];
-    char metrics_token[TALLY_TOKEN_CAPACITY];
+    struct tally_tokens tokens;
 };
-
-static bool is_loopback(const char *listen)
-{
-    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0;
-}
 
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
@@ -114,19 +115,27 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     return status;
 }
 
-static enum tally_status read_token(const struct tally_options *options, const char *name,
-                                    char token[TALLY_TOKEN_CAPACITY], const char **ret_token,
-                                    struct tally_error *err)
+/* Nobody is let in by oversight: others reach an address only with tokens, or if that is wanted. */
+static enum tally_status check_access(const struct tally_options *options,
+                                      const struct settings *settings, struct tally_error *err)
 {
-    const char *path = tally_options_text(options, name);
-    if (path == NULL) {
+    const char *listen = settings->server.listen;
+    const bool has_tokens =
+        settings->tokens.roles[TOKEN_ADMIN].n > 0 && settings->tokens.roles[TOKEN_WORKER].n > 0;
+    if (listen_is_loopback(listen)) {
         return TALLY_OK;
     }
-    enum tally_status status = tally_token_file_read(path, token, err);
-    if (status == TALLY_OK) {
-        *ret_token = token;
+    if (!has_tokens && !tally_options_bool(options, "insecure")) {
+        return tally_options_refuse(options, "listen", err,
+                                    "%s can be reached by others: give --admin-token-file and "
+                                    "--worker-token-file, or --insecure",
+                                    listen);
     }
-    return status;
+    tally_log(TALLY_LOG_WARN,
+              tally_log_event(has_tokens ? "no TLS: tokens and data travel in clear"
+                                         : "no TLS, and others who get here need no token"),
+              tally_log_text("address", listen));
+    return TALLY_OK;
 }
 
 static enum tally_status read_settings(const struct tally_options *options,
@@ -137,16 +146,7 @@ static enum tally_status read_settings(const struct tally_options *options,
         status = read_limits(options, settings, err);
     }
     if (status == TALLY_OK) {
-        status = read_token(options, "admin-token-file", settings->admin_token,
-                            &settings->coordinator.admin_token, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_token(options, "worker-token-file", settings->worker_token,
-                            &settings->coordinator.worker_token, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_token(options, "metrics-token-file", settings->metrics_token,
-                            &settings->coordinator.metrics_token, err);
+        status = tokens_load(options, &settings->tokens, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -154,16 +154,34 @@ static enum tally_status read_settings(const struct tally_options *options,
     settings->coordinator.data_dir = tally_options_text(options, "data-dir");
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
-    const bool has_tokens =
-        settings->coordinator.admin_token != NULL && settings->coordinator.worker_token != NULL;
-    if (!is_loopback(settings->server.listen) && !has_tokens &&
-        !tally_options_bool(options, "insecure")) {
-        return tally_options_refuse(options, "listen", err,
-                                    "%s can be reached by others: give --admin-token-file and "
-                                    "--worker-token-file, or --insecure",
-                                    settings->server.listen);
+    settings->coordinator.tokens = &settings->tokens;
+    return check_access(options, settings, err);
+}
+
+static bool has_secrets(const struct settings *settings)
+{
+    int n = 0;
+    for (int role = 0; role < N_TOKEN_ROLES; role++) {
+        n += settings->tokens.roles[role].n;
     }
-    return TALLY_OK;
+    return n > 0;
+}
+
+/* On SIGHUP: files that were changed take effect; one that is wrong changes nothing. */
+static void reload(const struct tally_options *options, struct settings *settings,
+                   struct tally_coordinator *coordinator)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tokens_reload(options, &settings->tokens, &err) == TALLY_OK) {
+        tally_coordinator_tokens_changed(coordinator);
+        tally_log(TALLY_LOG_INFO, tally_log_event("tokens reloaded"),
+                  tally_log_integer("admin", settings->tokens.roles[TOKEN_ADMIN].n),
+                  tally_log_integer("worker", settings->tokens.roles[TOKEN_WORKER].n),
+                  tally_log_integer("metrics", settings->tokens.roles[TOKEN_METRICS].n));
+    } else {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("tokens not reloaded, the old ones stay"),
+                  tally_log_problem(&err));
+    }
 }
 
 /* One descriptor for the loop that is readable when a signal came or a thread has a result. */
@@ -180,7 +198,8 @@ static int join_wakers(const struct tally_coordinator *coordinator)
     return fd;
 }
 
-static enum tally_status serve(struct tally_http_server *server,
+static enum tally_status serve(const struct tally_options *options, struct settings *settings,
+                               struct tally_http_server *server,
                                struct tally_coordinator *coordinator, int wake_fd,
                                struct tally_error *err)
 {
@@ -188,6 +207,9 @@ static enum tally_status serve(struct tally_http_server *server,
     int wait_ms = tally_coordinator_turn(coordinator);
     while (status == TALLY_OK && *tally_signals_stop() == 0) {
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
+        if (tally_signals_take_reload()) {
+            reload(options, settings, coordinator);
+        }
         wait_ms = tally_coordinator_turn(coordinator);
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("stopping"));
@@ -219,6 +241,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
     int wake_fd = -1;
     const char *uri = tally_options_text(options, "store");
     enum tally_status status = tally_signals_install(err);
+    tally_signals_install_reload();
     if (status == TALLY_OK) {
         status = tally_store_open(uri, &settings->store, &store, err);
     }
@@ -244,7 +267,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
                   tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION));
-        status = serve(server, coordinator, wake_fd, err);
+        status = serve(options, settings, server, coordinator, wake_fd, err);
     }
     tally_http_server_free(server);
     tally_coordinator_free(coordinator);
@@ -268,7 +291,11 @@ int main(int argc, char **argv)
     }
     if (read_settings(options, &settings, &err) != TALLY_OK) {
         exit_code = tally_options_usage_error(&SPEC, &err);
-    } else if (tally_options_bool(options, "check")) {
+        tally_options_free(options);
+        return exit_code;
+    }
+    tally_process_guard(has_secrets(&settings));
+    if (tally_options_bool(options, "check")) {
         exit_code = coordinator_check(tally_options_text(options, "store"));
     } else if (run(options, &settings, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));

@@ -41,6 +41,9 @@ static struct tally_json *worker_of(const struct session *session, int64_t now_m
               (session->pinned_job[0] != '\0'
                    ? tally_json_set_text(object, "pinned_job", session->pinned_job)
                    : tally_json_set_null(object, "pinned_job")) &&
+              (session->token_name[0] != '\0'
+                   ? tally_json_set_text(object, "token_name", session->token_name)
+                   : tally_json_set_null(object, "token_name")) &&
               tally_json_set(object, "assignments", assignments_of(session));
     if (!ok) {
         tally_json_free(object);

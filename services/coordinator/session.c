@@ -77,6 +77,7 @@ void session_free(struct session_table *table, struct session *session)
         struct client_slot *slot = &played->job->slots[played->client];
         slot->session = NULL;
         memcpy(slot->previous, session->name, sizeof slot->previous);
+        slot->previous_identity = session->identity;
         played->job->n_vacant++;
     }
     table->n_free -= session_n_free(session);

@@ -16,7 +16,9 @@ struct assignment {
 };
 
 struct session {
-    uint64_t id; /* random: knowing it is the right to post */
+    uint64_t id; /* random; the right to post, together with a token of the identity below */
+    struct token_identity identity;             /* who joined */
+    char token_name[TALLY_TOKEN_NAME_CAPACITY]; /* likewise; "" = none */
     char name[TALLY_WORKER_NAME_CAPACITY];
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
     uint32_t n_slots;

@@ -37,12 +37,26 @@ static enum tally_status answer_protobuf(struct call *call, enum tally_status en
     return TALLY_OK;
 }
 
-static enum tally_status find_session(struct tally_coordinator *coordinator, uint64_t id,
+/* A session belongs to whoever joined: its id alone, overheard, is good for nothing. */
+static enum tally_status check_owner(const struct call *call, const struct session *session,
+                                     struct tally_error *err)
+{
+    return same_identity(&call->identity, &session->identity)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_PERMISSION_DENIED, "session",
+                            "the session was joined with the token of somebody else");
+}
+
+static enum tally_status find_session(struct tally_coordinator *coordinator,
+                                      const struct call *call, uint64_t id,
                                       struct session **ret_session, struct tally_error *err)
 {
     struct session *session = session_by_id(&coordinator->sessions, id);
     if (session == NULL) {
         return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
+    }
+    if (check_owner(call, session, err) != TALLY_OK) {
+        return TALLY_PERMISSION_DENIED;
     }
     session->last_contact_ms = tally_monotonic_ms();
     *ret_session = session;
@@ -74,6 +88,14 @@ static enum tally_status check_join(struct tally_coordinator *coordinator,
     return TALLY_OK;
 }
 
+/* Whether nobody else is known to have played the client last. After a restart of the coordinator
+ * nobody is: the first to ask gets it. */
+static bool may_ask_for(const struct session *session, const struct client_slot *slot)
+{
+    return slot->session == NULL && (slot->previous[0] == '\0' ||
+                                     same_identity(&slot->previous_identity, &session->identity));
+}
+
 /* Gives a worker the clients back that it played before, as far as they are vacant. */
 static void take_held(struct tally_coordinator *coordinator, struct session *session,
                       const struct tally_join_request *join)
@@ -83,7 +105,7 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
         struct hosted_job *job = find_job(coordinator, held->job_id);
         bool vacant = job != NULL && held->client < job->row.clients &&
                       job->row.status != TALLY_JOB_QUEUED &&
-                      job->slots[held->client].session == NULL;
+                      may_ask_for(session, &job->slots[held->client]);
         if (vacant && session_serves(session, job)) {
             session_assign(&coordinator->sessions, session, job, held->client);
         }
@@ -105,14 +127,20 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         return status;
     }
     status = check_join(coordinator, &join, err);
+    struct session *old = session_by_name(&coordinator->sessions, join.name);
+    if (status == TALLY_OK && old != NULL && !same_identity(&old->identity, &call->identity)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
+                            "a worker with the token of somebody else has this name");
+    }
     if (status == TALLY_OK) {
-        struct session *old = session_by_name(&coordinator->sessions, join.name);
         if (old != NULL) {
             end_session(coordinator, old);
         }
         status = session_new(&coordinator->sessions, &join, &session, err);
     }
     if (status == TALLY_OK) {
+        session->identity = call->identity;
+        snprintf(session->token_name, sizeof session->token_name, "%s", call->token_name);
         session->last_contact_ms = tally_monotonic_ms();
         session->joined_ms = tally_realtime_ms();
         take_held(coordinator, session, &join);
@@ -155,7 +183,7 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         status = tally_poll_request_decode(body, n_body, &message, err);
     }
     if (status == TALLY_OK) {
-        status = find_session(coordinator, message.session, &session, err);
+        status = find_session(coordinator, call, message.session, &session, err);
     }
     if (status == TALLY_OK && session->poll.message == NULL) {
         session->poll.message = malloc(sizeof message);
@@ -186,8 +214,10 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
 /* Also the worker that played it before and was silent for too long: its late update counts. */
 static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
-    return client < job->row.clients && (job->slots[client].session == session ||
-                                         strcmp(job->slots[client].previous, session->name) == 0);
+    const struct client_slot *slot = client < job->row.clients ? &job->slots[client] : NULL;
+    return slot != NULL && (slot->session == session ||
+                            (strcmp(slot->previous, session->name) == 0 &&
+                             same_identity(&slot->previous_identity, &session->identity)));
 }
 
 static struct tally_job_update event_of(const struct tally_update *update)
@@ -310,6 +340,25 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     return status;
 }
 
+/* The same, stored without its session: whoever can read the store has no use for that, or a bad
+ * one. */
+static enum tally_status receive_without_session(struct tally_coordinator *coordinator,
+                                                 struct hosted_job *job,
+                                                 const struct tally_update *update,
+                                                 struct tally_job_outcome *ret_outcome,
+                                                 struct tally_error *err)
+{
+    struct tally_buffer body = {0};
+    struct tally_update stored = *update;
+    stored.session = 0;
+    enum tally_status status = tally_update_encode(&stored, &body);
+    status = status == TALLY_OK
+                 ? receive(coordinator, job, update, body.data, body.size, ret_outcome, err)
+                 : tally_fail(err, status, NULL, "no memory for an update");
+    tally_buffer_fini(&body);
+    return status;
+}
+
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -323,7 +372,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         status = tally_update_decode(body, n_body, &update, err);
     }
     if (status == TALLY_OK) {
-        status = find_session(coordinator, update.session, &session, err);
+        status = find_session(coordinator, call, update.session, &session, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -338,7 +387,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
-        status = receive(coordinator, job, &update, body, n_body, &outcome, err);
+        status = receive_without_session(coordinator, job, &update, &outcome, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -368,6 +417,9 @@ enum tally_status worker_leave(struct tally_coordinator *coordinator, struct cal
         return status;
     }
     struct session *session = session_by_id(&coordinator->sessions, id);
+    if (session != NULL && check_owner(call, session, err) != TALLY_OK) {
+        return TALLY_PERMISSION_DENIED;
+    }
     if (session != NULL) {
         tally_log(TALLY_LOG_INFO, tally_log_event("worker left"),
                   tally_log_text("worker", session->name));

@@ -11,11 +11,30 @@
 
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t n_interrupts, n_terminations;
+static volatile sig_atomic_t reload_wanted;
 static volatile sig_atomic_t wake_fd = -1;
 
 static const int HANDLED[] = {SIGTERM, SIGINT, SIGPIPE};
 enum { N_HANDLED = sizeof HANDLED / sizeof HANDLED[0] };
 static struct sigaction previous[N_HANDLED];
+static struct sigaction previous_hangup;
+static bool handles_hangup;
+
+static void wake(void)
+{
+    int saved_errno = errno;
+    uint64_t one = 1;
+    ssize_t ignored = write(wake_fd, &one, sizeof one);
+    (void)ignored;
+    errno = saved_errno;
+}
+
+static void on_hangup(int number)
+{
+    (void)number;
+    reload_wanted = 1;
+    wake();
+}
 
 static void on_signal(int number)
 {
@@ -28,10 +47,7 @@ static void on_signal(int number)
     if (stop_signal == 0) {
         stop_signal = number;
     }
-    uint64_t one = 1;
-    ssize_t ignored = write(wake_fd, &one, sizeof one);
-    (void)ignored;
-    errno = saved_errno;
+    wake();
 }
 
 /* Without SA_RESTART: a blocking call returns EINTR, so that its caller looks at the flag. */
@@ -53,6 +69,25 @@ enum tally_status tally_signals_install(struct tally_error *err)
     return TALLY_OK;
 }
 
+/* With SA_RESTART: who does not wait for the descriptor is not to be disturbed. */
+void tally_signals_install_reload(void)
+{
+    struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    handles_hangup = sigaction(SIGHUP, &action, &previous_hangup) == 0;
+}
+
+/* The descriptor first: a signal that comes in between is answered by this reload. */
+bool tally_signals_take_reload(void)
+{
+    if (reload_wanted == 0) {
+        return false;
+    }
+    tally_signals_drain_fd();
+    reload_wanted = 0;
+    return true;
+}
+
 void tally_signals_uninstall(void)
 {
     if (wake_fd < 0) {
@@ -61,6 +96,11 @@ void tally_signals_uninstall(void)
     for (int i = 0; i < N_HANDLED; i++) {
         (void)sigaction(HANDLED[i], &previous[i], NULL);
     }
+    if (handles_hangup) {
+        (void)sigaction(SIGHUP, &previous_hangup, NULL);
+        handles_hangup = false;
+    }
+    reload_wanted = 0;
     close(wake_fd);
     wake_fd = -1;
     stop_signal = 0;

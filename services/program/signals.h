@@ -1,4 +1,5 @@
-/* signals: SIGTERM and SIGINT ask a program to stop; nothing else interrupts it.
+/* signals: SIGTERM and SIGINT ask a program to stop, SIGHUP, where it is wanted, to read its files
+ * again; nothing else interrupts it.
  *
  * The first of them sets a flag and wakes every poll() on the descriptor below; the program then
  * drains. A second one of the same kind exits at once with 128 + its number, for people who will not
@@ -15,13 +16,17 @@
 /* Installs the handlers; once per process, before threads start. Errors: UNAVAILABLE (no
  * descriptor). */
 enum tally_status tally_signals_install(struct tally_error *err);
+/* After that: SIGHUP, which otherwise ends a program, asks this one to read its files again. */
+void tally_signals_install_reload(void);
+/* Whether SIGHUP has come since the last time; makes the descriptor below unreadable. */
+bool tally_signals_take_reload(void);
 /* Puts back the handlers that were there and forgets a stop. */
 void tally_signals_uninstall(void);
 
 /* Number of the signal that asked to stop, 0 while none has; for struct tally_http_client_config.
  */
 const volatile sig_atomic_t *tally_signals_stop(void);
-/* Readable once a stop was asked for; -1 before install. */
+/* Readable once a stop or a reload was asked for; -1 before install. */
 int tally_signals_fd(void);
 /* Makes it unreadable until the next signal; the flag stays. For loops that poll while draining. */
 void tally_signals_drain_fd(void);

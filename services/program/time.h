@@ -2,6 +2,7 @@
 #ifndef TALLY_SERVICES_PROGRAM_TIME_H
 #define TALLY_SERVICES_PROGRAM_TIME_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Since some fixed point; never goes back. For intervals. */
@@ -14,5 +15,8 @@ enum { TALLY_TIMESTAMP_CAPACITY = 32 };
 
 /* "2026-11-21T03:40:00.123Z"; "" for a year past 9999 or before 0. */
 void tally_timestamp_format(int64_t realtime_ms, char ret_text[TALLY_TIMESTAMP_CAPACITY]);
+/* Reads such a text, of the years 1970 to 9999, with 0 to 3 digits of milliseconds; false if it is
+ * anything else, another zone or a leap second included. */
+bool tally_timestamp_parse(const char *text, int64_t *ret_realtime_ms);
 
 #endif

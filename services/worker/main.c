@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include "api/worker_messages.h"
+#include "services/program/client_token.h"
 #include "services/program/log.h"
 #include "services/program/options.h"
+#include "services/program/process_guard.h"
 #include "services/program/signals.h"
-#include "services/program/token_file.h"
 #include "services/worker/worker.h"
 
 static const struct tally_option OPTIONS[] = {
@@ -20,7 +21,7 @@ static const struct tally_option OPTIONS[] = {
     {"clients", "N", "1", "clients that this process plays at once", NULL},
     {"job", "ID", NULL, "serve this job only", NULL},
     {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
-    {"token-file", "FILE", NULL, "bearer token of the workers", NULL},
+    {"token-file", "FILE", NULL, "bearer token of the workers; or TALLY_TOKEN holds it", NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
     {"exit-when-idle", NULL, NULL, "end when the coordinator has no job left", NULL},
     {0},
@@ -37,7 +38,7 @@ static const struct tally_options_spec SPEC = {
 struct settings {
     struct worker_config config;
     char name[TALLY_WORKER_NAME_CAPACITY];
-    char token[TALLY_TOKEN_CAPACITY];
+    struct tally_client_token token;
 };
 
 static enum tally_status read_name(const struct tally_options *options, struct settings *settings,
@@ -73,10 +74,10 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "wait-ms", 1, 30000, &wait_ms, err);
     }
-    if (status == TALLY_OK && tally_options_has(options, "token-file")) {
-        status =
-            tally_token_file_read(tally_options_text(options, "token-file"), settings->token, err);
-        config->token = settings->token;
+    if (status == TALLY_OK) {
+        status = tally_client_token_read(options, &settings->token, err);
+        config->token_file = tally_options_text(options, "token-file");
+        config->token = settings->token.text[0] != '\0' ? settings->token.text : NULL;
     }
     config->data_dir = tally_options_text(options, "data-dir");
     config->coordinator_url = tally_options_text(options, "coordinator");
@@ -104,6 +105,11 @@ int main(int argc, char **argv)
         exit_code = tally_options_usage_error(&SPEC, &err);
         tally_options_free(options);
         return exit_code;
+    }
+    tally_process_guard(settings.config.token != NULL);
+    if (settings.token.is_exposed) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("token file can be read by others"),
+                  tally_log_text("remedy", "chmod 600"));
     }
     struct worker_totals totals = {0};
     enum tally_status status = tally_signals_install(&err);

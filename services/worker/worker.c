@@ -7,6 +7,8 @@
 #include "codec/rng.h"
 #include "services/program/log.h"
 #include "services/program/signals.h"
+#include "services/program/time.h"
+#include "services/program/token_file.h"
 #include "services/worker/calls.h"
 #include "services/worker/job_copy.h"
 
@@ -27,6 +29,7 @@ struct worker {
     int64_t pause_ms;
     unsigned lost_points;
     struct worker_totals totals;
+    char token[TALLY_TOKEN_CAPACITY]; /* "" = none */
 };
 
 static bool is_stopping(void)
@@ -59,6 +62,53 @@ static void reached(struct worker *worker)
 static bool is_passing(enum tally_status status)
 {
     return tally_status_info(status)->retryable || status == TALLY_INTERNAL;
+}
+
+/* Token. */
+
+static struct tally_http_client_config client_config(const struct worker *worker)
+{
+    return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
+                                             .bearer_token =
+                                                 worker->token[0] != '\0' ? worker->token : NULL,
+                                             .user_agent = "tally-worker",
+                                             .cancel = tally_signals_stop()};
+}
+
+static void add_wire_bytes(struct worker *worker)
+{
+    uint64_t out, in;
+    tally_http_client_wire_bytes(worker->client, &out, &in);
+    worker->totals.wire_out_bytes += out;
+    worker->totals.wire_in_bytes += in;
+}
+
+/* A token that is refused may have been replaced in its file. True if there is another one now. */
+static bool renew_token(struct worker *worker)
+{
+    char token[TALLY_TOKEN_CAPACITY];
+    bool is_exposed, is_new = false;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_http_client *client;
+    const char *path = worker->config->token_file;
+    if (path == NULL ||
+        tally_token_file_first(path, tally_realtime_ms(), token, &is_exposed, &err) != TALLY_OK) {
+        return false;
+    }
+    if (strcmp(token, worker->token) != 0) {
+        memcpy(worker->token, token, strlen(token) + 1);
+        const struct tally_http_client_config config = client_config(worker);
+        if (tally_http_client_new(&config, &client, &err) == TALLY_OK) {
+            add_wire_bytes(worker);
+            tally_http_client_free(worker->client);
+            worker->client = client;
+            is_new = true;
+            tally_log(TALLY_LOG_INFO, tally_log_event("token read again"),
+                      tally_log_text("file", path));
+        }
+    }
+    explicit_bzero(token, sizeof token);
+    return is_new;
 }
 
 /* Jobs. */
@@ -127,6 +177,9 @@ static enum tally_status join(struct worker *worker, struct tally_error *err)
             reached(worker);
             return TALLY_OK;
         }
+        if (status == TALLY_UNAUTHENTICATED && renew_token(worker)) {
+            continue;
+        }
         if (!is_passing(status)) {
             return tally_fail(err, status, why.field, "%s", why.message);
         }
@@ -175,6 +228,9 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
                                   (unsigned long long)bits->payload_bits);
             }
             return TALLY_OK;
+        }
+        if (status == TALLY_UNAUTHENTICATED && renew_token(worker)) {
+            continue;
         }
         if (status == TALLY_NOT_FOUND && !joined_again) {
             joined_again = true;
@@ -364,6 +420,8 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
             pause_before_retry(worker, NULL); /* another worker of this name may do the same */
         } else if (status == TALLY_CANCELLED) {
             break;
+        } else if (status == TALLY_UNAUTHENTICATED && renew_token(worker)) {
+            continue;
         } else if (status != TALLY_OK && is_passing(status)) {
             pause_before_retry(worker, &why);
         } else if (status != TALLY_OK) {
@@ -376,10 +434,9 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
 /* Gives the slots back, on a connection that a stop does not cancel. */
 static void leave(const struct worker *worker)
 {
-    const struct tally_http_client_config config = {.base_url = worker->config->coordinator_url,
-                                                    .bearer_token = worker->config->token,
-                                                    .user_agent = "tally-worker",
-                                                    .connect_timeout_ms = 1000};
+    struct tally_http_client_config config = client_config(worker);
+    config.cancel = NULL;
+    config.connect_timeout_ms = 1000;
     struct tally_http_client *client;
     struct call_buffers buffers = {0};
     if (worker->session != 0 && tally_http_client_new(&config, &client, NULL) == TALLY_OK) {
@@ -392,12 +449,10 @@ static void leave(const struct worker *worker)
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
                              struct tally_error *err)
 {
-    const struct tally_http_client_config client_config = {.base_url = config->coordinator_url,
-                                                           .bearer_token = config->token,
-                                                           .user_agent = "tally-worker",
-                                                           .cancel = tally_signals_stop()};
     struct worker worker = {.config = config};
-    enum tally_status status = tally_http_client_new(&client_config, &worker.client, err);
+    snprintf(worker.token, sizeof worker.token, "%s", config->token != NULL ? config->token : "");
+    const struct tally_http_client_config first = client_config(&worker);
+    enum tally_status status = tally_http_client_new(&first, &worker.client, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -409,8 +464,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
     tally_rng_init(&worker.jitter, tally_rng_key(seed, 0), 0, 0, TALLY_RNG_SAMPLING);
     status = work(&worker, err);
     leave(&worker);
-    tally_http_client_wire_bytes(worker.client, &worker.totals.wire_out_bytes,
-                                 &worker.totals.wire_in_bytes);
+    add_wire_bytes(&worker);
     *ret_totals = worker.totals;
     while (worker.jobs != NULL) {
         forget_job(&worker, worker.jobs->id);

@@ -14,6 +14,8 @@
 struct worker_config {
     const char *coordinator_url;
     const char *token; /* bearer token; NULL = none */
+    const char
+        *token_file; /* where the token is from, read again when it is refused; NULL = none */
     const char *name;
     uint32_t slots;
     const char *job_id;   /* NULL = any */

@@ -393,21 +393,26 @@ test("dark", async () => {
 });
 
 test("a token is refused, accepted, kept in the session only, and forgotten", async () => {
-  const closed = await Stage.open("--admin-token-file", await tokenFile(stage.folder, "correct horse"));
+  const closed = await Stage.open(
+    "--admin-token-file", await tokenFile(stage.folder, "correct-horse-battery"),
+    "--worker-token-file", await tokenFile(stage.folder, "token-of-the-workers"));
   const visitor = await Window.open(browser, closed);
-  visitor.expected.push("401 (Unauthorized)");
+  visitor.expected.push("401 (Unauthorized)", "403 (Forbidden)");
   try {
     await visitor.go("#/");
     await visitor.page.locator("#token-input").waitFor();
     await visitor.picture("token");
-    await visitor.page.fill("#token-input", "wrong");
-    await visitor.page.keyboard.press("Enter");
-    await until("the refusal", async () => (await visitor.page.locator("dialog .error").textContent()).includes("refused"));
-    await visitor.page.fill("#token-input", "correct");
+    for (const token of ["wrong", "token-of-the-workers"]) {
+      await visitor.page.fill("#token-input", token);
+      await visitor.page.keyboard.press("Enter");
+      await until("the refusal", async () => (await visitor.page.locator("dialog .error").textContent()).includes("refused")
+        && await visitor.page.inputValue("#token-input") === "");
+    }
+    await visitor.page.fill("#token-input", "correct-horse-battery");
     await visitor.page.keyboard.press("Enter");
     await until("the list", async () => (await visitor.page.locator("dialog").count()) === 0 && visitor.page.isVisible(".empty"));
     const kept = await visitor.page.evaluate(() => [Object.values(sessionStorage), JSON.stringify(localStorage), document.cookie]);
-    assert.deepEqual(kept[0], ["correct"]);
+    assert.deepEqual(kept[0], ["correct-horse-battery"]);
     assert.ok(!kept[1].includes("correct") && kept[2] === "");
     await visitor.page.reload();
     await until("the list again", () => visitor.page.isVisible(".empty"));
@@ -426,9 +431,8 @@ test("a token is refused, accepted, kept in the session only, and forgotten", as
   }
 });
 
-async function tokenFile(folder, text) {
-  const [token] = text.split(" ");
-  const file = path.join(folder, "token");
+async function tokenFile(folder, token) {
+  const file = path.join(folder, token);
   await writeFile(file, `${token}\n`, {mode: 0o600});
   return file;
 }

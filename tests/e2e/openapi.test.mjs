@@ -18,8 +18,10 @@ import {OPENAPI, readEvents, validator} from "./validate.mjs";
 
 const SOURCE = path.resolve(path.dirname(OPENAPI), "..");
 const NOBODY = "000000000000";
-const TOKEN = "open-sesame";
-const METRICS_TOKEN = "open-barley";
+const TOKEN = "open-sesame-open-sesame";
+const OLD_TOKEN = "open-sesame-of-old";
+const METRICS_TOKEN = "open-barley-open-barley";
+const WORKER_TOKEN = "open-wheat-open-wheat";
 
 let folder, check, open, guarded, finished; // the last is a job that is completed
 const processes = [];
@@ -104,11 +106,13 @@ const pathFor = (template, id) => template.replace("{id}", id).replace("{name}",
 
 before(async () => {
   folder = await mkdtemp(path.join(tmpdir(), "tally-openapi-"));
-  await writeFile(path.join(folder, "token"), `${TOKEN}\n`, {mode: 0o600});
+  await writeFile(path.join(folder, "token"), `${TOKEN}\n${OLD_TOKEN} until=2026-01-01T00:00:00Z\n`, {mode: 0o600});
   await writeFile(path.join(folder, "metrics-token"), `${METRICS_TOKEN}\n`, {mode: 0o600});
+  await writeFile(path.join(folder, "worker-token"), `${WORKER_TOKEN}\n`, {mode: 0o600});
   check = await validator();
   open = await coordinate("--max-jobs", "1000000");
   guarded = await coordinate("--admin-token-file", "token", "--metrics-token-file", "metrics-token",
+    "--worker-token-file", "worker-token",
     "--max-jobs", "1", "--max-streams", "1");
 });
 
@@ -357,6 +361,10 @@ async function provocations() {
     "BadQuery bad_status": () => check.fetch(`${jobs}?status=asleep`),
     "Unauthorized no_token": () => check.fetch(`${guarded}/v1/jobs`),
     "Unauthorized wrong_token": () => check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: "Bearer x"}}),
+    "Unauthorized expired_token": () =>
+      check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: `Bearer ${OLD_TOKEN}`}}),
+    "Forbidden workers_token": () =>
+      check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: `Bearer ${WORKER_TOKEN}`}}),
     "NotFound no_job": () => check.fetch(`${jobs}/${NOBODY}`),
     "NotFound nothing_there": () => check.fetch(`${open}/v2/jobs`),
     "MethodNotAllowed put": () => check.fetch(jobs, {method: "PUT"}),
@@ -419,16 +427,19 @@ test("every operation refuses as documented", async () => {
     const what = `${method} ${template}`;
     const where = pathFor(template, id);
     if (isGuarded(each)) {
-      const ofOthers = template === "/metrics" ? "Bearer " : `Bearer ${METRICS_TOKEN}`;
-      for (const authorization of [undefined, "Bearer wrong", `Basic ${TOKEN}`, ofOthers]) {
+      for (const authorization of [undefined, "Bearer ", "Bearer wrong", `Basic ${TOKEN}`, `Bearer ${OLD_TOKEN}`]) {
         const headers = authorization ? {Authorization: authorization} : {};
         assert.equal((await check.fetch(guarded + where, {method, headers})).status, 401, what);
+      }
+      for (const token of template === "/metrics" ? [WORKER_TOKEN] : [WORKER_TOKEN, METRICS_TOKEN]) {
+        const headers = {Authorization: `Bearer ${token}`};
+        assert.equal((await check.fetch(guarded + where, {method, headers})).status, 403, what);
       }
     }
     for (const token of template === "/metrics" ? [METRICS_TOKEN, TOKEN] : [TOKEN]) {
       const welcome = await check.fetch(guarded + pathFor(template, NOBODY),
         {method, headers: {Authorization: `Bearer ${token}`}});
-      assert.notEqual(welcome.status, 401, what);
+      assert.ok(welcome.status !== 401 && welcome.status !== 403, what);
     }
     if (template.includes("{")) {
       const missing = await check.fetch(open + pathFor(template, NOBODY), {method});

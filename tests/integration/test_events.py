@@ -287,9 +287,9 @@ class Events(EventsTestCase):
         for path in ("events", "series"):
             path = f"/v1/jobs/{job_id}/{path}"
             self.assert_problem(self.client.get(path), 401)
-            for token in ("worker-token-0123456789", "x", ""):
+            for token, status in (("worker-token-0123456789", 403), ("x", 401), ("", 401)):
                 answer = self.client.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-                self.assert_problem(answer, 401)
+                self.assert_problem(answer, status)
         stream = self.opened(job_id, headers=bearer)
         self.assertEqual(next(stream.events())[1]["id"], job_id)
         series = self.client.request("GET", f"/v1/jobs/{job_id}/series", headers=bearer).json()

@@ -493,6 +493,7 @@ class Access(MetricsTestCase):
             (("--worker-token-file", worker), (200, 200, 200, 200, 200)),
             (("--admin-token-file", admin), (401, 401, 200, 401, 401)),
             (("--admin-token-file", admin, "--metrics-token-file", metrics), (401, 401, 200, 401, 200)),
+            (("--admin-token-file", admin, "--worker-token-file", worker), (401, 401, 200, 403, 401)),
             (("--metrics-token-file", metrics), (401, 401, 401, 401, 200)),
         ]
         for options, expected in cases:
@@ -503,7 +504,7 @@ class Access(MetricsTestCase):
                 self.assertEqual(found, expected)
                 if "--admin-token-file" in options:  # and it opens nothing else
                     answer = coordinator.client.get("/v1/jobs", Authorization="Bearer " + "metrics" * 4)
-                    self.assert_problem(answer, 401)
+                    self.assert_problem(answer, 403 if "--metrics-token-file" in options else 401)
                 self.assert_ends_well(coordinator)
 
     def requests_in_log(self, process):

@@ -118,6 +118,11 @@ async function attempt(path, options) {
   }
 }
 
+// No token, a wrong one, or one that is for something else.
+export function isRefused(status) {
+  return status === 401 || status === 403;
+}
+
 // Returns the Response of a request that succeeded. Options: method, headers, body, signal,
 // keepSignal (the signal also ends the body's reading). Errors: ApiError, ConnectionError, and
 // whatever fetch throws once the signal is aborted.
@@ -128,11 +133,11 @@ export async function request(path, options = {}) {
       return response;
     }
     const problem = await readProblem(response);
-    if (response.status !== 401) {
+    if (!isRefused(response.status)) {
       throw new ApiError(response.status, problem);
     }
     if (isAborted(options.signal)) {
-      throw new ApiError(401, problem);
+      throw new ApiError(response.status, problem);
     }
     if (token !== sessionStorage.getItem(TOKEN)) {
       continue; // entered meanwhile for another request
@@ -141,7 +146,7 @@ export async function request(path, options = {}) {
       forgetToken();
     }
     if (isDeclined || !(await enterToken(token === null ? "" : "The coordinator refused this token."))) {
-      throw new ApiError(401, problem);
+      throw new ApiError(response.status, problem);
     }
   }
 }
@@ -219,7 +224,7 @@ export async function repeat(work, ms, signal, onError) {
       }
       if (error instanceof ConnectionError) {
         await pause(backoff(++failures), signal);
-      } else if (error instanceof ApiError && error.status === 401) {
+      } else if (error instanceof ApiError && isRefused(error.status)) {
         await tokenEntered(signal);
       } else {
         onError(error);

@@ -5,7 +5,7 @@
 // detail and the series are asked for every two seconds. A page in the background gives its
 // connection back: a browser has only six per server.
 
-import {ApiError, ConnectionError, backoff, getJson, jobPath, pause, request, tokenEntered} from "./api.js";
+import {ApiError, ConnectionError, backoff, getJson, isRefused, jobPath, pause, request, tokenEntered} from "./api.js";
 import {pointOfRound, pointsOfSeries, thin} from "./series.js";
 import {EventParser} from "./sse.js";
 
@@ -113,7 +113,7 @@ export class JobFeed {
       await pause(backoff(++this.failures), this.signal);
       return true;
     }
-    if (error instanceof ApiError && error.status === 401) {
+    if (error instanceof ApiError && isRefused(error.status)) {
       this.setMode("retrying");
       await tokenEntered(this.signal);
       return true;
@@ -195,7 +195,7 @@ export class JobFeed {
       if (ours.signal.aborted && !this.signal.aborted) {
         return; // hidden, or silent for too long
       }
-      if (error instanceof ApiError && error.status !== 401 && error.status !== 404) {
+      if (error instanceof ApiError && !isRefused(error.status) && error.status !== 404) {
         this.streamFailures = MAX_STREAM_FAILURES;
         return;
       }

@@ -2,6 +2,8 @@
 
 const struct tally_suite *const TALLY_SUITES[] = {
     &coordinator_exposition_suite,
+    &coordinator_listen_scope_suite,
     &coordinator_series_suite,
+    &coordinator_token_set_suite,
     NULL,
 };

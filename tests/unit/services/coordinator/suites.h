@@ -5,6 +5,8 @@
 #include "tests/harness.h"
 
 extern const struct tally_suite coordinator_exposition_suite;
+extern const struct tally_suite coordinator_listen_scope_suite;
 extern const struct tally_suite coordinator_series_suite;
+extern const struct tally_suite coordinator_token_set_suite;
 
 #endif

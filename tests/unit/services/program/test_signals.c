@@ -43,6 +43,30 @@ static void test_program_signals__draining_keeps_the_flag(void)
     tally_signals_uninstall();
 }
 
+static void test_program_signals__sighup_asks_for_a_reload_and_not_to_stop(void)
+{
+    TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
+    tally_signals_install_reload();
+    CU_ASSERT_FALSE(tally_signals_take_reload());
+    raise(SIGHUP);
+    raise(SIGHUP);
+    CU_ASSERT_TRUE(is_readable());
+    CU_ASSERT_EQUAL(*tally_signals_stop(), 0);
+    CU_ASSERT_TRUE(tally_signals_take_reload());
+    CU_ASSERT_FALSE(is_readable());
+    CU_ASSERT_FALSE(tally_signals_take_reload());
+    raise(SIGHUP);
+    raise(SIGTERM);
+    CU_ASSERT_TRUE(tally_signals_take_reload()); /* takes the wake-up, but not the stop */
+    CU_ASSERT_EQUAL(*tally_signals_stop(), SIGTERM);
+    raise(SIGHUP);
+    tally_signals_uninstall();
+    CU_ASSERT_FALSE(tally_signals_take_reload());
+    struct sigaction now;
+    CU_ASSERT_EQUAL(sigaction(SIGHUP, NULL, &now), 0);
+    CU_ASSERT_PTR_EQUAL(now.sa_handler, SIG_DFL);
+}
+
 static void test_program_signals__wait_ends_by_time_or_by_signal(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
@@ -112,6 +136,7 @@ static void test_program_signals__second_sigint_exits_at_once(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_signals__sigterm_sets_the_flag_and_wakes),
     TALLY_TEST(test_program_signals__draining_keeps_the_flag),
+    TALLY_TEST(test_program_signals__sighup_asks_for_a_reload_and_not_to_stop),
     TALLY_TEST(test_program_signals__wait_ends_by_time_or_by_signal),
     TALLY_TEST(test_program_signals__sigpipe_is_an_error_of_write),
     TALLY_TEST(test_program_signals__second_sigterm_exits_at_once),

@@ -1,0 +1,11 @@
+/* listen_scope: who can reach an address that is listened on. */
+#ifndef TALLY_SERVICES_COORDINATOR_LISTEN_SCOPE_H
+#define TALLY_SERVICES_COORDINATOR_LISTEN_SCOPE_H
+
+#include <stdbool.h>
+
+/* Whether only this machine can connect to ADDRESS:PORT: 127.0.0.0/8, [::1], and IPv4-mapped
+ * [::ffff:127.0.0.0/104]. False for what is not understood. */
+bool listen_is_loopback(const char *listen);
+
+#endif

@@ -1,0 +1,21 @@
+/* token_sources: where the coordinator's tokens come from: files, and the environment. */
+#ifndef TALLY_SERVICES_COORDINATOR_TOKEN_SOURCES_H
+#define TALLY_SERVICES_COORDINATOR_TOKEN_SOURCES_H
+
+#include <stdbool.h>
+
+#include "services/coordinator/token_set.h"
+#include "services/program/options.h"
+
+/* Reads --admin-token-file, --worker-token-file and --metrics-token-file, or TALLY_ADMIN_TOKEN,
+ * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, which are wiped. The log warns of files that others
+ * may read. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+enum tally_status tokens_load(const struct tally_options *options, struct tally_tokens *ret_tokens,
+                              struct tally_error *err);
+
+/* Reads the files again; what came from the environment stays. On failure all stays, and nothing is
+ * half new. */
+enum tally_status tokens_reload(const struct tally_options *options, struct tally_tokens *tokens,
+                                struct tally_error *err);
+
+#endif
