@@ -38,7 +38,6 @@ static void on_hangup(int number)
 
 static void on_signal(int number)
 {
-    int saved_errno = errno;
     /* Of one kind: Ctrl-C reaches the whole process group, and whoever started us may then pass a
      * SIGTERM on. */
     if ((number == SIGINT && n_interrupts++ > 0) || (number == SIGTERM && n_terminations++ > 0)) {
