@@ -240,13 +240,14 @@ static struct hosted_job *find_work(struct session *session, uint32_t *clients,
     return NULL;
 }
 
-/* Newest point that any of the clients was sent before. */
+/* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
+ * one of them, which the ledger has counted as delivered to it when the broadcast was made. */
 static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
 {
-    int64_t delivered = 0;
+    int64_t delivered = INT64_MAX;
     for (size_t i = 0; i < n; i++) {
         const int64_t iterate = job->slots[clients[i]].delivered_iterate;
-        delivered = iterate > delivered ? iterate : delivered;
+        delivered = iterate < delivered ? iterate : delivered;
     }
     return delivered;
 }
