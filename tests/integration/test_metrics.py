@@ -732,6 +732,10 @@ class Linted(MetricsTestCase):
             'tally_jobs{job="tally",instance="c",status="running"}': "1x40",
             'tally_job_status{job="j1",instance="c",status="running"}': "1x40",
             'tally_job_rounds_total{job="j1",instance="c"}': "0+5x40",
+            'tally_job_waiting_seconds{job="j1",instance="c"}': "0x40",
+            'tally_job_missing_clients{job="j1",instance="c"}': "0x40",
+            'tally_job_waiting_seconds{job="j2",instance="c"}': "0+60x40",  # paused
+            'tally_job_missing_clients{job="j2",instance="c"}': "0x40",
             'tally_jobs_ended_total{job="tally",instance="c",status="failed"}': "0x40",
             'tally_workers_lost_total{job="tally",instance="c"}': "0x40",
             'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="0.5"}': "0+10x40",
@@ -744,6 +748,8 @@ class Linted(MetricsTestCase):
             "TallyNoWorkers": {'tally_workers{job="tally",instance="c",state="waiting"}': "0x40"},
             "TallyJobStalled": {'tally_job_rounds_total{job="j1",instance="c"}': "7x40"},
             "TallyJobWaits": {'tally_job_status{job="j1",instance="c",status="queued"}': "1x40"},
+            "TallyJobWaitsForClients": {'tally_job_waiting_seconds{job="j1",instance="c"}': "0x37 59 121 181",
+                                        'tally_job_missing_clients{job="j1",instance="c"}': "0x37 1x3"},
             "TallyJobFailed": {'tally_jobs_ended_total{job="tally",instance="c",status="failed"}': "0x35 1x5"},
             "TallyWorkersLost": {'tally_workers_lost_total{job="tally",instance="c"}': "0x35 6x5"},
             "TallySlowCommits": {

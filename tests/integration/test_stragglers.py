@@ -147,7 +147,7 @@ class Stragglers(TallyTestCase):
     def test_a_killed_worker_is_not_waited_for_again(self):
         """One round waits until it is known to be silent, those after it do not."""
         coordinator, client = self.start(options=("--session-timeout-ms", "500"))
-        document = job_document("synthetic-ceal-long", horizon=20000, policy="drop", quorum=1,
+        document = job_document("synthetic-ceal-long", horizon=6000, policy="drop", quorum=1,
                                 round_deadline_ms=HOUR_MS)
         workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
         job_id = client.submit(document)
@@ -180,7 +180,7 @@ class Stragglers(TallyTestCase):
     def test_real_workers_one_of_ten_is_stopped(self):
         """The job ends on time without it, and the others' counters are exact."""
         coordinator, client = self.start()
-        document = job_document("synthetic-ceal-long", horizon=20000, policy="drop", quorum=1,
+        document = job_document("synthetic-ceal-long", horizon=6000, policy="drop", quorum=1,
                                 round_deadline_ms=1000)
         workers = [self.start_worker(coordinator, f"w{i}") for i in range(10)]
         job_id = client.submit(document)
@@ -197,13 +197,13 @@ class Stragglers(TallyTestCase):
                 self.assertEqual(record["received"], 10 - (record["missing"] != ""))
         sums = sum_of_rounds(records)
         self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
-        self.assertEqual(detail["time_step"], 20000)
+        self.assertEqual(detail["time_step"], 6000)
 
     # ---- wait ----
 
     def test_a_stopped_worker_is_waited_for_by_name(self):
         coordinator, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
-        document = job_document("synthetic-ceal-long", horizon=20000, round_deadline_ms=300)
+        document = job_document("synthetic-ceal-long", horizon=6000, round_deadline_ms=300)
         workers = [self.start_worker(coordinator, f"w{i}") for i in range(10)]
         job_id = client.submit(document)
         wait_until(lambda: client.job(job_id)["round"] >= 20, "some rounds", pause_s=0.002)
