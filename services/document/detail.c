@@ -77,6 +77,50 @@ static bool add_job_bits(struct tally_json *object, const struct tally_job_facts
     return tally_json_set(object, "bits", bits) && ok;
 }
 
+static const char *const WAITING_FOR[] = {"reference", "workers", "clients", "resume", "store"};
+
+bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b)
+{
+    bool same = a->what == b->what && a->since_ms == b->since_ms && a->n_workers == b->n_workers &&
+                strcmp(a->clients, b->clients) == 0 && strcmp(a->text, b->text) == 0;
+    for (int i = 0; same && i < a->n_workers; i++) {
+        same = strcmp(a->workers[i], b->workers[i]) == 0;
+    }
+    return same;
+}
+
+static struct tally_json *workers_of(const struct tally_waiting *waiting)
+{
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (int i = 0; ok && i < waiting->n_workers; i++) {
+        ok = tally_json_append(list, tally_json_text(waiting->workers[i]));
+    }
+    if (!ok) {
+        tally_json_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+static bool set_waiting(struct tally_json *object, const struct tally_waiting *waiting)
+{
+    if (waiting == NULL) {
+        return tally_json_set_null(object, "waiting");
+    }
+    struct tally_json *value = tally_json_object();
+    bool ok = value != NULL && tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
+              tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
+              tally_json_set_text(value, "clients", waiting->clients) &&
+              tally_json_set(value, "workers", workers_of(waiting)) &&
+              tally_json_set_text(value, "text", waiting->text);
+    if (!ok) {
+        tally_json_free(value);
+        return false;
+    }
+    return tally_json_set(object, "waiting", value);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -98,6 +142,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     ok = ok && (progress->has_f_star ? tally_json_set_real(object, "f_star", progress->f_star)
                                      : tally_json_set_null(object, "f_star"));
     ok = ok && tally_json_set_text(object, "x_checksum", checksum);
+    ok = ok && set_waiting(object, facts->waiting);
     return ok && add_job_bits(object, facts, &progress->bits);
 }
 

@@ -577,7 +577,9 @@ static bool append_range(char *text, size_t *at, int64_t first, int64_t last)
     return fits;
 }
 
-void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY])
+static void list_clients(const struct tally_job *job,
+                         bool (*is_listed)(const struct tally_job *, uint32_t),
+                         char ret_text[TALLY_MISSING_CAPACITY])
 {
     const int64_t n = job->spec.clients;
     size_t at = 0;
@@ -585,13 +587,35 @@ void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MIS
     memset(ret_text, 0, TALLY_MISSING_CAPACITY);
     for (int64_t m = 0; fits && m < n; m++) {
         const int64_t first = m;
-        while (m < n && !tally_job_has_received(job, (uint32_t)m)) {
+        while (m < n && is_listed(job, (uint32_t)m)) {
             m++;
         }
         if (m > first) {
             fits = append_range(ret_text, &at, first, m - 1);
         }
     }
+}
+
+static bool is_missing(const struct tally_job *job, uint32_t client)
+{
+    return !tally_job_has_received(job, client);
+}
+
+void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY])
+{
+    list_clients(job, is_missing, ret_text);
+}
+
+bool tally_job_awaits(const struct tally_job *job, uint32_t client)
+{
+    const bool is_left_out = job->spec.policy == TALLY_POLICY_DROP && job->n_awaited > 0 &&
+                             job->clients[client].absent;
+    return is_missing(job, client) && !is_left_out;
+}
+
+void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY])
+{
+    list_clients(job, tally_job_awaits, ret_text);
 }
 
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate)

@@ -126,6 +126,10 @@ bool tally_job_has_received(const struct tally_job *job, uint32_t client);
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
 /* The clients that the open round lacks, as tally_round_record.missing. */
 void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
+/* Whether it is the client's answer that the open round waits for. Of those that it lacks, `drop`
+ * leaves the absent ones out, unless nobody else is left and the quorum is not reached. */
+bool tally_job_awaits(const struct tally_job *job, uint32_t client);
+void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
  * last few; a client that is further behind takes the point itself. */
