@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 import common  # noqa: E402
 from common import TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, wait_until  # noqa: E402
-from recording_proxy import RecordingProxy  # noqa: E402
+from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
 
 LONG_JOB = "synthetic-ceal-long"
 CLIENTS = 10
