@@ -14,7 +14,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 import common  # noqa: E402
-from common import TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, wait_until  # noqa: E402
+from common import (  # noqa: E402
+    TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, uplink_of_workers,
+    wait_until,
+)
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
 
 LONG_JOB = "synthetic-ceal-long"

@@ -90,7 +90,7 @@ class Stopped(FaultTestCase):
         self.assertEqual({record["missing"] for record in without}, {str(client)})
 
     def test_drop_takes_it_back(self):
-        self.start(20000, policy="drop", quorum=CLIENTS - 1)
+        self.start(10000, policy="drop", quorum=CLIENTS - 1)
         for stopped_s in (0.5 * SESSION_TIMEOUT_S, 2 * SESSION_TIMEOUT_S):
             worker, name, client = self.stop_a_worker()
             began = time.monotonic()
