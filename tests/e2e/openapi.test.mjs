@@ -201,7 +201,7 @@ test("defaults are those of the server", async () => {
 // Integers of a run are the same everywhere; reals may differ in their last digits with the
 // mathematics library; identities, times, traffic and what a worker does just now are its own.
 const OWN = new Set(["id", "job_id", "job", "x_checksum", "created_ms", "started_ms", "finished_ms",
-  "joined_ms", "last_contact_age_ms", "state", "in", "out"]);
+  "joined_ms", "last_contact_age_ms", "since_ms", "state", "in", "out"]);
 function assertLike(actual, expected, where = "") {
   const key = where.split(".").pop();
   if (Array.isArray(expected) || (expected !== null && typeof expected === "object")) {
@@ -647,7 +647,9 @@ test("rules that no schema can say are the server's, and named", async () => {
   const {ceal, images} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
-    [{...ceal, quorum: 1}, "quorum"],
+    [{...ceal, quorum: 3}, "quorum"],
+    [{...ceal, policy: "drop", round_deadline_ms: 0}, "round_deadline_ms"],
+    [{...ceal, policy: "fail", round_deadline_ms: 0}, "round_deadline_ms"],
     [inData(ceal, {points: 1}), "objective.data.points"],
     [inData(ceal, {points: 100000, dim: 10000}), "objective.data.points"],
     [inData(images, {points_per_class: 10000000}), "objective.data.points_per_class"],
