@@ -258,7 +258,9 @@ static void reload_jobs(struct tally_coordinator *coordinator)
         }
         if (reloads && status == TALLY_OK) {
             job->absence_changed = true; /* the engine has forgotten it */
-            restart_clock(job);
+            /* The time that the store took is not the clients'; the job waits since before. */
+            job->round_opened_ms = tally_monotonic_ms();
+            job->deadline_noted = false;
         }
         if (!job->needs_reload) {
             mark_job_ready(coordinator, job);
@@ -296,7 +298,10 @@ static bool commit(struct tally_coordinator *coordinator)
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         if (job->touched && !ok && !job->needs_reload) {
             job->needs_reload = true;
-            job->waits_since_ms = tally_realtime_ms();
+            if (!job->lost_write) { /* every further try may lose one too */
+                job->lost_write = true;
+                job->waits_since_ms = tally_realtime_ms();
+            }
         }
         job->touched = false;
     }

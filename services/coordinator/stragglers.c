@@ -20,6 +20,7 @@ void restart_clock(struct hosted_job *job)
     job->round_opened_ms = tally_monotonic_ms();
     job->waits_since_ms = tally_realtime_ms();
     job->deadline_noted = false;
+    job->lost_write = false;
 }
 
 static void log_end(const struct hosted_job *job)

@@ -158,17 +158,26 @@ class Process:
 
 
 class Coordinator(Process):
-    def __init__(self, folder, port=None, store=None, name="coordinator", options=()):
+    """A tally-coordinator process; `launcher` is what starts the program elsewhere (nsenter ...)."""
+
+    def __init__(self, folder, port=None, store=None, name="coordinator", options=(),
+                 host="127.0.0.1", launcher=(), wait=True):
         self.port = port or free_port()
         self.store = store or f"sqlite:{folder}/tally.db"
+        self.began = time.monotonic()
         super().__init__(
             folder,
             name,
-            [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{self.port}", "--store", self.store, *options],
+            [*launcher, BIN / "tally-coordinator", "--listen", f"{host}:{self.port}", "--store",
+             self.store, *options],
         )
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.client = Client(self.port)
-        wait_until(self._is_ready, f"{name} on port {self.port} to be ready")
+        self.url = f"http://{host}:{self.port}"
+        self.client = Client(self.port, host)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, pause_s=0.01):
+        wait_until(self._is_ready, f"{self.name} on port {self.port} to be ready", pause_s=pause_s)
 
     def _is_ready(self):
         if not self.is_alive():
@@ -182,11 +191,12 @@ class Coordinator(Process):
 class Client:
     """HTTP over one connection at a time, opened again when it is gone."""
 
-    def __init__(self, port):
+    def __init__(self, port, host="127.0.0.1"):
         self.port = port
+        self.host = host
 
     def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
@@ -266,11 +276,11 @@ class Client:
 class Worker(Process):
     """A tally-worker process."""
 
-    def __init__(self, folder, coordinator_url, name, clients=1, options=()):
+    def __init__(self, folder, coordinator_url, name, clients=1, options=(), launcher=()):
         super().__init__(
             folder,
             f"worker-{name}",
-            [BIN / "tally-worker", "--coordinator", coordinator_url, "--name", name,
+            [*launcher, BIN / "tally-worker", "--coordinator", coordinator_url, "--name", name,
              "--clients", clients, *options],
         )
 

@@ -1,15 +1,18 @@
 """A proxy that passes HTTP/1.1 on byte by byte, keeps every exchange, and breaks those it is told to."""
 
+import contextlib
 import socket
 import threading
 
 
 class Exchange:
-    """One request and its response, with every byte they had on the wire."""
+    """One request and its response, with every byte they had on the wire. `n_before` is how many
+    exchanges were complete before this request was passed on."""
 
-    def __init__(self, request, response):
+    def __init__(self, request, response, n_before):
         self.request = request
         self.response = response
+        self.n_before = n_before
 
     @staticmethod
     def _body(message):
@@ -33,7 +36,7 @@ class Exchange:
         return self._body(self.response)
 
 
-def _read_message(stream):
+def read_message(stream):
     """One HTTP message as it came, or b"" at the end of the connection."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
@@ -76,29 +79,31 @@ class RecordingProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        with connection, socket.create_connection(("127.0.0.1", self.port)) as upstream:
-            from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
-            try:
-                while request := _read_message(from_worker):
-                    with self._lock:
-                        fault = self._fault()
-                    if fault == "request":
-                        return
-                    if fault == "half request":
-                        upstream.sendall(request[: len(request) // 2])
-                        return
-                    upstream.sendall(request)
-                    response = _read_message(from_coordinator)
-                    if not response or fault == "response":
-                        return
-                    if fault == "half response":
-                        connection.sendall(response[: len(response) // 2])
-                        return
-                    with self._lock:
-                        self.exchanges.append(Exchange(request, response))
-                    connection.sendall(response)
-            except OSError:
-                pass  # one of the two has gone
+        with connection, contextlib.suppress(OSError):  # one of the two has gone
+            with socket.create_connection(("127.0.0.1", self.port)) as upstream:
+                self._pass_on(connection, upstream)
+
+    def _pass_on(self, connection, upstream):
+        from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
+        while request := read_message(from_worker):
+            with self._lock:
+                fault = self._fault()
+                n_before = len(self.exchanges)
+            if fault == "request":
+                return
+            if fault == "half request":
+                upstream.sendall(request[: len(request) // 2])
+                return
+            upstream.sendall(request)
+            response = read_message(from_coordinator)
+            if not response or fault == "response":
+                return
+            if fault == "half response":
+                connection.sendall(response[: len(response) // 2])
+                return
+            with self._lock:
+                self.exchanges.append(Exchange(request, response, n_before))
+            connection.sendall(response)
 
     def close(self):
         self._listener.close()

@@ -1,0 +1,115 @@
+"""What the fault tests share: the integration tests' processes, a proxy that proves what was
+acknowledged, and the comparison with the run that nobody disturbed.
+
+Every test draws from one seed, which is printed; TALLY_FAULTS_SEED repeats it as far as real
+processes can be repeated. Limits in time are generous: a busy machine is no fault of ours."""
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
+
+import common  # noqa: E402
+from common import (  # noqa: E402
+    TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, uplink_of_workers,
+    wait_until,
+)
+from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
+
+LONG_JOB = "synthetic-ceal-long"
+CLIENTS = 10
+
+
+class FaultTestCase(TallyTestCase):
+    _undisturbed = {}  # document: rounds.csv; shared by the tests of a process
+
+    def setUp(self):
+        super().setUp()
+        self.seed = int(os.environ.get("TALLY_FAULTS_SEED") or time.time_ns())
+        print(f"\n{self.id()}: TALLY_FAULTS_SEED={self.seed}", flush=True)
+        self.random = random.Random(self.seed)
+
+    def say(self, text):
+        print(f"    {text}", flush=True)
+
+    def undisturbed(self, document):
+        """rounds.csv of the same job on a coordinator of its own that nothing happens to."""
+        key = json.dumps(document)
+        if key not in self._undisturbed:
+            self._undisturbed[key] = self._run_undisturbed(document)
+        return self._undisturbed[key]
+
+    def _run_undisturbed(self, document):
+        coordinator = self.start_coordinator(store="memory:", name="undisturbed")
+        worker = self.start_worker(coordinator, "undisturbed", clients=CLIENTS)
+        job_id = coordinator.client.submit(document)
+        coordinator.client.wait_status(job_id, "completed")
+        csv = rounds_csv(coordinator, job_id)
+        self.assert_ends_well(worker, coordinator)
+        return csv
+
+    def check_result(self, coordinator, job_id, document):
+        """The job ends, and nothing that the algorithm and its accounting define tells that anything
+        has happened on the way."""
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        sums = sum_of_rounds(coordinator.client.rounds(job_id))
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+        self.assertEqual(rounds_csv(coordinator, job_id), self.undisturbed(document))
+        return detail
+
+    def check_acknowledged(self, proxy, records):
+        """What the proxy saw acknowledged is what was counted, and was never asked for again."""
+        acknowledged = {}  # (round, client): (position, payload, payload bits as counted)
+        asked_again = []
+        for position, exchange in enumerate(proxy.exchanges):
+            if exchange.status != 200:
+                continue
+            if exchange.method == "PostUpdate":
+                update = messages.PostUpdateRequest.FromString(exchange.request_body)
+                answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+                key = (update.round, update.client)
+                what = (update.payload, update.loss, answer.payload_bits)
+                first = acknowledged.setdefault(key, (position, what))
+                self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
+            elif exchange.method == "PollTask":
+                task = messages.PollTaskResponse.FromString(exchange.response_body).task
+                asked_again += [
+                    (task.round, client) for client in task.clients
+                    if acknowledged.get((task.round, client), (exchange.n_before,))[0] < exchange.n_before
+                ]
+        self.assertEqual(asked_again, [], "acknowledged, and then asked for again")
+        complete = 0
+        for record in records:
+            keys = [(record["round"], client) for client in range(CLIENTS)]
+            if all(key in acknowledged for key in keys):
+                complete += 1
+                bits = sum(acknowledged[key][1][2] for key in keys)
+                self.assertEqual(bits, record["bits"]["uplink"]["payload"], record)
+        self.say(f"{len(acknowledged)} acknowledged updates, {complete} of {len(records)} rounds "
+                 "seen complete")
+        self.assertGreater(complete, len(records) // 2, "the proxy has hardly seen anything")
+
+    def wait_for_round(self, client, job_id, wanted, pause_s=0.005):
+        """Waits until the job has closed `wanted` rounds; returns its detail."""
+
+        def look():
+            detail = client.job(job_id)
+            self.assertIn(detail["status"], ("queued", "running"), f"ended before round {wanted}")
+            return detail if detail["round"] >= wanted else None
+
+        return wait_until(look, f"round {wanted}", pause_s=pause_s)
+
+    def wait_for_more(self, client, job_id, rounds):
+        return self.wait_for_round(client, job_id, client.job(job_id)["round"] + rounds)
+
+
+def rounds_csv(coordinator, job_id):
+    answer = coordinator.client.get(f"/v1/jobs/{job_id}/rounds.csv")
+    if answer.status != 200:
+        raise AssertionError(f"rounds.csv: {answer}")
+    return answer.body.decode()
