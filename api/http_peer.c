@@ -249,7 +249,7 @@ static void refuse_plain_http(struct http_peer *peer)
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     struct tally_buffer out = {.size = 0};
     http_refused(peer->server, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST, NULL, id);
-    format_answer(&out, MHD_HTTP_BAD_REQUEST, "bad request", "invalid_argument",
+    format_answer(&out, MHD_HTTP_BAD_REQUEST, "malformed input", "malformed",
                   "this port speaks HTTPS", id);
     (void)send(peer->base.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)shutdown(peer->base.fd, SHUT_WR); /* no TLS alert behind it */
@@ -315,8 +315,8 @@ static void drop(struct http_peer *peer, enum tally_http_refusal_reason reason)
     struct tally_http_server *server = peer->server;
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     if (reason == TALLY_HTTP_REFUSED_REQUEST_TIMEOUT && !peer->is_shaking) {
-        http_peer_answer(peer, reason, MHD_HTTP_REQUEST_TIMEOUT, "request timeout",
-                         "deadline_exceeded", "the request did not come in time");
+        http_peer_answer(peer, reason, MHD_HTTP_REQUEST_TIMEOUT, "deadline exceeded", "deadline",
+                         "the request did not come in time");
     } else {
         http_refused(server, reason, 0, peer->request, id);
     }
@@ -397,8 +397,7 @@ static void turn_away(struct tally_http_server *server, int fd, enum http_admiss
                  is_full ? "all %u connections are taken"
                          : "all %u connections of one address are taken",
                  is_full ? server->connections.max : server->connections.max_per_address);
-        format_answer(&out, MHD_HTTP_SERVICE_UNAVAILABLE, "limit reached", "resource_exhausted",
-                      detail, id);
+        format_answer(&out, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable", "unavailable", detail, id);
         (void)send(fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)shutdown(fd, SHUT_WR);
         (void)recv(fd, NULL, LINGER_BLOCK_BYTES, MSG_TRUNC | MSG_DONTWAIT);

@@ -621,7 +621,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
     }
     if (request->peer->has_nul) {
         return refuse(request, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST,
-                      "malformed input", "invalid_argument", "%00 in the path or the query");
+                      "malformed input", "malformed", "%00 in the path or the query");
     }
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {

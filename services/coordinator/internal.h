@@ -9,7 +9,11 @@
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
 
-enum { MAX_PATH_PARAMS = 1, MAX_CALL_HEADERS = 6, REQUEST_ID_CAPACITY = 65 };
+enum {
+    MAX_PATH_PARAMS = 1,
+    MAX_CALL_HEADERS = 6,
+    REQUEST_ID_CAPACITY = TALLY_HTTP_REQUEST_ID_CAPACITY
+};
 
 struct route;
 

@@ -32,9 +32,28 @@ static const struct tally_option OPTIONS[] = {
     {"metrics-token-file", "FILE", NULL,
      "bearer token that opens /metrics alone, as the admin token does too", "Access"},
     {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
+    {"tls-cert", "FILE", NULL,
+     "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
+     "TLS"},
+    {"tls-key", "FILE", NULL, "its private key", "TLS"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
+    {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
+    {"max-connections-per-address", "N", "10000",
+     "of them from one address; behind NAT and a container bridge all workers share one, and each "
+     "has a connection of its own",
+     "Limits"},
+    {"max-held-bytes", "N", "536870912",
+     "bytes of unfinished request bodies and answers not yet taken; past it the oldest is dropped",
+     "Limits"},
+    {"request-timeout-s", "N", "60",
+     "seconds within which a request must be complete, or a TLS handshake; an answer must be taken "
+     "at 4 KiB a second",
+     "Limits"},
     {"max-jobs", "N", "1000", "jobs queued, running or paused at once", "Limits"},
+    {"max-clients", "N", "100000", "clients of one job", "Limits"},
+    {"max-dim", "N", "100000000", "dimension of a job", "Limits"},
+    {"max-sessions", "N", "100000", "workers at once", "Limits"},
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
@@ -71,12 +90,38 @@ static bool is_loopback(const char *listen)
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
 {
-    int64_t body, connections, idle, keep_s;
+    int64_t body, header, held, connections, per_address, idle, request, keep_s;
     struct tally_coordinator_config *config = &settings->coordinator;
     enum tally_status status =
         tally_options_integer(options, "max-body-bytes", 1024, INT64_C(1) << 32, &body, err);
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "max-connections", 1, 1000000, &connections, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-header-bytes", 1024, 1 << 20, &header, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-connections-per-address", 1, 1000000,
+                                       &per_address, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "request-timeout-s", 1, 86400, &request, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-clients", 1, 100000, &config->max_clients, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-dim", 1, INT64_C(1) << 40, &config->max_dim, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);
@@ -102,10 +147,45 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     if (status == TALLY_OK) {
         settings->server.max_body_bytes = (size_t)body;
         settings->server.max_connections = (unsigned)connections;
+        settings->server.max_header_bytes = (size_t)header;
+        settings->server.max_held_bytes = (size_t)held;
+        settings->server.max_connections_per_address = (unsigned)per_address;
         settings->server.idle_timeout_s = (unsigned)idle;
+        settings->server.request_timeout_s = (unsigned)request;
         config->metrics_keep_ms = keep_s * 1000;
     }
     return status;
+}
+
+static enum tally_status read_tls(const struct tally_options *options,
+                                  struct tally_http_server_config *server, struct tally_error *err)
+{
+    server->tls_cert = tally_options_text(options, "tls-cert");
+    server->tls_key = tally_options_text(options, "tls-key");
+    if ((server->tls_cert == NULL) != (server->tls_key == NULL)) {
+        const bool has_key = server->tls_key != NULL;
+        return tally_options_refuse(options, has_key ? "tls-key" : "tls-cert", err,
+                                    "%s must be given as well",
+                                    has_key ? "--tls-cert" : "--tls-key");
+    }
+    return TALLY_OK;
+}
+
+/* What an operator should know of the certificate in use. */
+static void log_tls(const struct tally_http_server *server, const char *key_path)
+{
+    int64_t expires_s;
+    bool key_is_exposed;
+    if (!tally_http_server_tls(server, &expires_s, &key_is_exposed)) {
+        return;
+    }
+    tally_log(TALLY_LOG_INFO, tally_log_event("certificate in use"),
+              tally_log_integer("expires_in_days",
+                                (expires_s - tally_realtime_ms() / 1000) / (24 * 60 * 60)));
+    if (key_is_exposed) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("the private key can be read by others"),
+                  tally_log_text("file", key_path), tally_log_text("advice", "chmod 600"));
+    }
 }
 
 static enum tally_status read_token(const struct tally_options *options, const char *name,
@@ -129,6 +209,9 @@ static enum tally_status read_settings(const struct tally_options *options,
     enum tally_status status = tally_log_configure(options, err);
     if (status == TALLY_OK) {
         status = read_limits(options, settings, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_tls(options, &settings->server, err);
     }
     if (status == TALLY_OK) {
         status = read_token(options, "admin-token-file", settings->admin_token,
@@ -223,6 +306,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
         store = NULL;
         settings->server.on_request = tally_coordinator_on_request;
         settings->server.on_abandoned = tally_coordinator_on_abandoned;
+        settings->server.on_refused = tally_coordinator_on_refused;
         settings->server.context = coordinator;
         status = tally_http_server_new(&settings->server, &server, err);
     }
@@ -236,7 +320,9 @@ static enum tally_status run(const struct tally_options *options, struct setting
         tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
-                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION));
+                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION),
+                  tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
+        log_tls(server, settings->server.tls_key);
         status = serve(server, coordinator, wake_fd, err);
     }
     tally_http_server_free(server);

@@ -378,6 +378,7 @@ static void leave(const struct worker *worker)
 {
     const struct tally_http_client_config config = {.base_url = worker->config->coordinator_url,
                                                     .bearer_token = worker->config->token,
+                                                    .tls_ca = worker->config->tls_ca,
                                                     .user_agent = "tally-worker",
                                                     .connect_timeout_ms = 1000};
     struct tally_http_client *client;
@@ -394,6 +395,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
 {
     const struct tally_http_client_config client_config = {.base_url = config->coordinator_url,
                                                            .bearer_token = config->token,
+                                                           .tls_ca = config->tls_ca,
                                                            .user_agent = "tally-worker",
                                                            .cancel = tally_signals_stop()};
     struct worker worker = {.config = config};

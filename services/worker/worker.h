@@ -13,7 +13,8 @@
 
 struct worker_config {
     const char *coordinator_url;
-    const char *token; /* bearer token; NULL = none */
+    const char *token;  /* bearer token; NULL = none */
+    const char *tls_ca; /* authorities to trust, a file; NULL = the system's */
     const char *name;
     uint32_t slots;
     const char *job_id;   /* NULL = any */
