@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 enum {
     ACCEPT_AT_ONCE = 64, /* then those who are here already have their turn */
     ACCEPT_PAUSE_MS = 100,
+    KERNEL_UNSENT_BYTES = 64 * 1024,
     LINGER_BLOCK_BYTES = 1024 * 1024,
     /* Of a body that was refused; a client that reads while it sends has stopped long before. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024,
@@ -383,6 +385,17 @@ void http_peer_notify(void *context, struct MHD_Connection *connection, void **s
     }
 }
 
+/* What the kernel may keep for a reader that stays away, and for how long; by itself it would be
+ * 4 MiB and a quarter of an hour. Fast readers lose nothing: what is on its way is not counted.
+ * Refusals do no harm. */
+static void bound_kernel(const struct tally_http_server *server, int fd)
+{
+    const unsigned unsent_bytes = KERNEL_UNSENT_BYTES;
+    const unsigned timeout_ms = server->config.request_timeout_s * 1000U;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+}
+
 /* One connection too many: said in one piece, as there is no place where it could wait. */
 static void turn_away(struct tally_http_server *server, int fd, enum http_admission admission)
 {
@@ -422,6 +435,7 @@ static void take_over(struct tally_http_server *server, int fd, const struct soc
         turn_away(server, fd, admission);
         return;
     }
+    bound_kernel(server, fd);
     peer->server = server;
     server->accepting = peer;
     const bool is_taken = MHD_add_connection(server->daemon, fd, address, n_address) == MHD_YES;
