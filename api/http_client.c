@@ -8,6 +8,7 @@
  * coordinator on the loopback interface, where no proxy can have business. */
 #include "api/http_client.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,6 +170,46 @@ static enum tally_status read_token(struct tally_http_client *client, const char
     return TALLY_OK;
 }
 
+/* libcurl reads the file when it connects; whoever mistypes its name should hear of it at once. */
+static enum tally_status check_ca(const char *path, struct tally_error *err)
+{
+    char line[128];
+    bool has_certificate = false;
+    errno = 0;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !has_certificate && fgets(line, sizeof line, file) != NULL) {
+        has_certificate = strncmp(line, "-----BEGIN ", 11) == 0 && strstr(line, "CERTIFICATE-----");
+    }
+    const int reason = errno;
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (has_certificate) {
+        return TALLY_OK;
+    }
+    return reason != 0 ? tally_fail(err, TALLY_INVALID_ARGUMENT, "tls-ca", "cannot read %s: %s",
+                                    path, strerror(reason))
+                       : tally_fail(err, TALLY_INVALID_ARGUMENT, "tls-ca",
+                                    "%s holds no certificate in PEM form", path);
+}
+
+static enum tally_status set_up_tls(CURL *easy, const char *tls_ca, struct tally_error *err)
+{
+    bool ok =
+        curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
+        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK;
+    if (tls_ca != NULL) {
+        enum tally_status status = check_ca(tls_ca, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        ok = ok && curl_easy_setopt(easy, CURLOPT_CAINFO, tls_ca) == CURLE_OK &&
+             curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK; /* not also the system's */
+    }
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+}
+
 /* Options that all exchanges share. */
 static enum tally_status set_up_curl(struct tally_http_client *client,
                                      const struct tally_http_client_config *config,
@@ -203,7 +244,8 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     if (client->is_loopback) {
         ok = ok && curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK;
     }
-    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    return ok ? set_up_tls(easy, config->tls_ca, err)
+              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
 }
 
 enum tally_status tally_http_client_new(const struct tally_http_client_config *config,

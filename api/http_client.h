@@ -1,5 +1,8 @@
 /* http_client: one keep-alive HTTP/1.1 connection on libcurl, and Connect unary calls over it.
  *
+ * https:// means TLS 1.2 or later, and a certificate that a trusted authority made for the host of
+ * the URL; nothing switches that off.
+ *
  * A client belongs to one thread. Calls block; they return CANCELLED soon after *cancel becomes
  * non-zero (checked at least every 200 ms while waiting). */
 #ifndef TALLY_API_HTTP_CLIENT_H
@@ -18,11 +21,13 @@ struct tally_http_client_config {
     const char *base_url;                /* "http://127.0.0.1:8080"; a trailing slash is ignored */
     const char *bearer_token;            /* NULL = none */
     const char *user_agent;              /* NULL = "tally" */
+    const char *tls_ca;                  /* PEM file of the authorities to trust, and no others;
+                                          * NULL = the system's */
     long connect_timeout_ms;             /* 0 = 5,000 */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
 };
 
-/* Errors: INVALID_ARGUMENT (URL is not http or https), NO_MEMORY. */
+/* Errors: INVALID_ARGUMENT (URL is not http or https; tls_ca cannot be read), NO_MEMORY. */
 enum tally_status tally_http_client_new(const struct tally_http_client_config *config,
                                         struct tally_http_client **ret_client,
                                         struct tally_error *err);
@@ -57,7 +62,8 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err);
 
-/* Bytes of HTTP messages that this client sent and received in complete exchanges. */
+/* Bytes of HTTP messages that this client sent and received in complete exchanges; with TLS before
+ * they are encrypted. */
 void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
                                   uint64_t *ret_in);
 

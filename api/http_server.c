@@ -20,13 +20,17 @@
  * Wire bytes. In: MHD's size of the header section, from the first letter of the request line to
  * the blank line, and the body. A chunked body counts with its content; chunk sizes and trailers
  * are not counted. Out: MHD does not tell, so response_head_bytes() repeats what
- * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. What the
- * handler never sees (400, 413 and 501 that are answered here or by MHD) is not counted. */
+ * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. With TLS
+ * it is the same: what goes in and comes out of the encryption. What the handler never sees (400,
+ * 413, 431 and 501 that are answered here or by MHD) is not counted.
+ *
+ * Connections, their clocks and TLS handshakes are in http_peer.c. */
 #include "api/http_server.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -38,9 +42,10 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#include <microhttpd.h>
+#include "api/http_server_internal.h"
 
 enum {
     DEFAULT_MAX_CONNECTIONS = 20000,
@@ -49,12 +54,16 @@ enum {
     RESERVED_DESCRIPTORS = 64,
     /* As much as Linux allows by default (net.core.somaxconn): all workers may come at once. */
     LISTEN_BACKLOG = 4096,
-    /* Memory of a connection: the header section of a request must fit, and that of the response.
-     * Half of MHD's default, as there may be 20,000 that wait. */
-    CONNECTION_MEMORY_BYTES = 16 * 1024,
-    /* A chunked body that is too long is read on so far, so that its sender sees the 413. */
-    MAX_DISCARDED_BYTES = 1024 * 1024,
-    HANGUP_EVENTS = 64,
+    DEFAULT_REQUEST_TIMEOUT_S = 60,
+    DEFAULT_MAX_HEADER_BYTES = 8 * 1024,
+    /* Memory of a connection, beside what a request's header section may take: the response's one,
+     * and room for a section that is a little too long, so that it is answered here and not by MHD.
+     * Only what is used costs memory. */
+    CONNECTION_MEMORY_BYTES = 8 * 1024,
+    LINGER_MS = 10 * 1000,
+    EVENTS_AT_ONCE = 256,
+    /* Memory goes back to the system when so many connections are gone, three in four. */
+    MANY_CONNECTIONS = 1024,
     /* What the kernel may hold for the reader of a stream; by itself it would go up to 4 MiB. */
     STREAM_SOCKET_BYTES = 64 * 1024,
     /* MHD's own buffer of a body that is not chunked. */
@@ -63,36 +72,13 @@ enum {
     STREAM_KEPT_BYTES = 4 * 1024
 };
 
-struct tally_http_server {
-    struct tally_http_server_config config; /* `listen` is not used after the start */
-    struct MHD_Daemon *daemon;
-    int listen_fd; /* -1 once MHD or nobody has it */
-    int watch_fd;  /* epoll: MHD's own epoll set, and the suspended connections' hang-ups */
-    uint16_t port;
-    unsigned idle_timeout_s;
-    struct tally_http_request *suspended; /* doubly linked */
-    bool has_resumed; /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    unsigned n_requests; /* that exist: begun, and not yet answered to the last byte */
-    bool is_ending;   /* tally_http_server_free() runs: nothing may be suspended any more */
-};
+static const size_t DEFAULT_MAX_HELD_BYTES = (size_t)512 << 20;
 
-struct tally_http_request {
-    struct tally_http_server *server;
-    struct MHD_Connection *connection;
-    struct tally_http_request *previous, *next; /* while suspended */
-    const char *method, *path, *version;
-    struct tally_buffer body;
-    uint64_t discarded_bytes;
-    void *user;
-    struct MHD_Response *response;    /* waits to be queued */
-    struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */
-    int status;
-    bool too_large;    /* of a chunked body */
-    bool was_handed;   /* on_request has been called */
-    bool is_answered;  /* tally_http_respond has been called */
-    bool is_suspended; /* in server->suspended */
-    bool is_gone;      /* the peer hung up */
-};
+/* TLS 1.2 and 1.3; ephemeral keys and authenticated ciphers only. */
+static const char TLS_PRIORITIES[] =
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:"
+    "+AES-256-GCM:+AES-128-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD:-SIGN-RSA-SHA1:-SIGN-ECDSA-SHA1:"
+    "%SERVER_PRECEDENCE";
 
 /* Lives as long as its request. */
 struct tally_http_stream {
@@ -114,6 +100,9 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
         server->n_requests++;
         request->server = server;
         request->connection = connection;
+        request->peer =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        request->peer->request = request;
         request->method = method;
         request->path = path;
         request->version = version;
@@ -176,11 +165,16 @@ const uint8_t *tally_http_body(const struct tally_http_request *request, size_t 
     return request->body.data;
 }
 
-uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
+static size_t header_bytes(const struct tally_http_request *request)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    return (info != NULL ? info->header_size : 0) + request->body.size;
+    return info != NULL ? info->header_size : 0;
+}
+
+uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
+{
+    return header_bytes(request) + request->body.size;
 }
 
 void tally_http_set_user(struct tally_http_request *request, void *user)
@@ -204,6 +198,7 @@ static int connection_fd(const struct tally_http_request *request)
 static void suspend(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
+    http_peer_enter(request->peer, HTTP_WAITING);
     MHD_suspend_connection(request->connection);
     request->is_suspended = true;
     request->previous = NULL;
@@ -213,7 +208,7 @@ static void suspend(struct tally_http_request *request)
     }
     server->suspended = request;
     /* Should this fail for want of memory, a hang-up is noticed only when the answer is sent. */
-    struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = request};
+    struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = request->peer};
     (void)epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, connection_fd(request), &event);
 }
 
@@ -232,6 +227,15 @@ static void resume(struct tally_http_request *request)
     request->is_suspended = false;
     server->has_resumed = true;
     MHD_resume_connection(request->connection);
+}
+
+/* Back to MHD, where finish_request() ends it. */
+void http_request_hang_up(struct tally_http_request *request)
+{
+    if (request->is_suspended) {
+        request->is_gone = true;
+        resume(request);
+    }
 }
 
 /* ---- Responses ---- */
@@ -394,6 +398,8 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     size_t n_body;
     uint64_t bytes = 0;
     request->response = make_response(response, &n_body);
+    request->n_held_answer = response->static_body == NULL ? n_body : 0;
+    tally_buffer_fini(&request->body);
     if (request->response != NULL) {
         bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                 (sends_body(request, response->status) ? n_body : 0);
@@ -544,85 +550,123 @@ static enum MHD_Result queue_response(struct tally_http_request *request)
         return MHD_NO;
     }
     request->response = NULL;
+    if (request->stream == NULL) { /* a stream has rules of its own */
+        http_peer_enter(request->peer, HTTP_SENDING);
+        (void)http_peer_hold(request->peer, request->n_held_answer, true);
+    }
     enum MHD_Result queued =
         MHD_queue_response(request->connection, (unsigned)request->status, response);
     MHD_destroy_response(response); /* MHD holds its own reference */
     return queued;
 }
 
-/* Answers a request that the handler never sees, and ends the connection. */
-static enum MHD_Result refuse(struct tally_http_request *request, int status, const char *title,
-                              const char *code, const char *detail)
+void http_refused(struct tally_http_server *server, enum tally_http_refusal_reason reason,
+                  int status, const struct tally_http_request *request,
+                  char ret_id[TALLY_HTTP_REQUEST_ID_CAPACITY])
 {
-    struct tally_buffer body = {.size = 0};
-    (void)tally_buffer_printf(&body,
+    const struct tally_http_refusal refusal = {
+        .reason = reason, .status = status, .request = request};
+    ret_id[0] = '\0';
+    if (server->config.on_refused != NULL) {
+        server->config.on_refused(server->config.context, &refusal, ret_id);
+    }
+}
+
+void http_problem(struct tally_buffer *body, int status, const char *title, const char *code,
+                  const char *detail)
+{
+    (void)tally_buffer_printf(body,
                               "{\"type\": \"about:blank\", \"title\": \"%s\", \"status\": %d, "
                               "\"detail\": \"%s\", \"code\": \"%s\"}",
                               title, status, detail, code);
-    struct tally_http_response response = {
-        .status = status, .content_type = "application/problem+json", .body = &body};
+}
+
+/* Answers a request that the handler never sees, and ends the connection. */
+static enum MHD_Result refuse(struct tally_http_request *request,
+                              enum tally_http_refusal_reason reason, int status, const char *title,
+                              const char *code, const char *detail)
+{
+    struct tally_buffer body = {.size = 0};
+    char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
+    http_refused(request->server, reason, status, request, id);
+    http_problem(&body, status, title, code, detail);
+    struct tally_http_response response = {.status = status,
+                                           .content_type = "application/problem+json",
+                                           .headers = {{id[0] != '\0' ? "X-Request-Id" : NULL, id}},
+                                           .body = &body};
     (void)tally_http_respond(request, &response);
     if (request->response != NULL) {
         MHD_add_response_header(request->response, "Connection", "close");
     }
     tally_buffer_fini(&body);
+    request->peer->lingers = true;
     return queue_response(request);
 }
 
-static enum MHD_Result refuse_too_large(struct tally_http_request *request)
+static const char BODY_TITLE[] = "content too large", BODY_CODE[] = "too_large";
+
+static void print_body_limit(const struct tally_http_request *request, char ret_text[64])
 {
-    char detail[64];
-    snprintf(detail, sizeof detail, "body longer than %zu bytes",
-             request->server->config.max_body_bytes);
-    return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "content too large", "too_large", detail);
+    snprintf(ret_text, 64, "body longer than %zu bytes", request->server->config.max_body_bytes);
 }
 
 /* The header section is in. MHD has checked that Content-Length is a number. */
 static enum MHD_Result start_request(struct tally_http_request *request)
 {
+    const struct tally_http_server_config *config = &request->server->config;
+    char detail[64];
+    if (header_bytes(request) > config->max_header_bytes) {
+        snprintf(detail, sizeof detail, "request line and headers longer than %zu bytes",
+                 config->max_header_bytes);
+        return refuse(request, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
+                      "header fields too large", "too_large", detail);
+    }
+    if (request->peer->has_nul) {
+        return refuse(request, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST,
+                      "malformed input", "malformed", "%00 in the path or the query");
+    }
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
         /* Anything else MHD would read as a body without an end. */
         return strcasecmp(encoding, "chunked") == 0
                    ? MHD_YES
-                   : refuse(request, MHD_HTTP_NOT_IMPLEMENTED, "not implemented", "unimplemented",
+                   : refuse(request, TALLY_HTTP_REFUSED_UNIMPLEMENTED, MHD_HTTP_NOT_IMPLEMENTED,
+                            "not implemented", "unimplemented",
                             "Transfer-Encoding other than chunked");
     }
     const char *length = tally_http_header(request, "Content-Length");
-    if (length != NULL && strtoull(length, NULL, 10) > request->server->config.max_body_bytes) {
-        return refuse_too_large(request);
+    if (length != NULL && strtoull(length, NULL, 10) > config->max_body_bytes) {
+        print_body_limit(request, detail);
+        return refuse(request, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE, BODY_TITLE,
+                      BODY_CODE, detail);
     }
     return MHD_YES;
 }
 
+/* A chunked body turns out to be too long in its middle, where MHD takes no answer. */
 static enum MHD_Result collect_body(struct tally_http_request *request, const char *data, size_t n)
 {
-    if (!request->too_large) {
-        enum tally_status status = request->body.limit == 0
-                                       ? TALLY_TOO_LARGE
-                                       : tally_buffer_append(&request->body, data, n);
-        if (status == TALLY_OK) {
-            return MHD_YES;
-        }
-        if (status != TALLY_TOO_LARGE) {
-            return MHD_NO;
-        }
-        request->too_large = true;
-        tally_buffer_fini(&request->body);
+    enum tally_status status =
+        request->body.limit == 0 ? TALLY_TOO_LARGE : tally_buffer_append(&request->body, data, n);
+    if (status == TALLY_TOO_LARGE) {
+        char detail[64];
+        print_body_limit(request, detail);
+        http_peer_answer(request->peer, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE,
+                         BODY_TITLE, BODY_CODE, detail);
     }
-    request->discarded_bytes += n;
-    return request->discarded_bytes <= MAX_DISCARDED_BYTES ? MHD_YES : MHD_NO;
+    if (status != TALLY_OK) {
+        return MHD_NO;
+    }
+    return http_peer_hold(request->peer, request->body.capacity, false) ? MHD_YES : MHD_NO;
 }
 
 /* The request is complete: the first time it is handed on, later its answer may have come. */
 static enum MHD_Result finish_request(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
-    if (request->too_large) {
-        return refuse_too_large(request);
-    }
     if (!request->was_handed) {
         request->was_handed = true;
+        http_peer_enter(request->peer, HTTP_WAITING);
         server->config.on_request(server->config.context, request);
     }
     if (request->is_answered) {
@@ -643,7 +687,13 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     if (request == NULL) {
         request = request_new(context, connection, method, url, version);
         *request_context = request;
-        return request != NULL ? start_request(request) : MHD_NO;
+        if (request == NULL) {
+            return MHD_NO;
+        }
+        if (request->peer->base.phase == HTTP_IDLE) {
+            http_peer_enter(request->peer, HTTP_RECEIVING);
+        }
+        return start_request(request);
     }
     if (*upload_data_size > 0) {
         size_t n = *upload_data_size;
@@ -657,7 +707,6 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
                       enum MHD_RequestTerminationCode code)
 {
     (void)connection;
-    (void)code;
     struct tally_http_server *server = context;
     struct tally_http_request *request = *request_context;
     *request_context = NULL;
@@ -670,7 +719,38 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
     } else if (request->was_handed && !request->is_answered) {
         server->config.on_abandoned(server->config.context, request);
     }
+    struct http_peer *peer = request->peer;
+    peer->request = NULL;
+    peer->has_nul = false;
+    (void)http_peer_hold(peer, 0, true);
+    http_peer_enter(peer, code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? HTTP_IDLE : HTTP_WAITING);
     request_free(request);
+}
+
+/* As MHD does it by itself, but a NUL would cut the text for all who read it. */
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text)
+{
+    (void)context;
+    const size_t n = MHD_http_unescape(text);
+    if (memchr(text, '\0', n) != NULL) {
+        struct http_peer *peer =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        peer->has_nul = true;
+    }
+    return n;
+}
+
+/* MHD answers some requests by itself, and says so in its log alone. */
+static void on_log(void *context, const char *format, va_list arguments)
+{
+    struct tally_http_server *server = context;
+    char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
+    if (strstr(format, "HTTP response code is %u") != NULL) {
+        va_list copy;
+        va_copy(copy, arguments);
+        http_refused(server, TALLY_HTTP_REFUSED_LIBRARY, (int)va_arg(copy, unsigned), NULL, id);
+        va_end(copy);
+    }
 }
 
 /* ---- Start ---- */
@@ -757,29 +837,70 @@ static unsigned connection_limit(unsigned wanted)
     return room < wanted ? (unsigned)room : wanted;
 }
 
+static enum tally_status load_identity(struct tally_http_server *server, const char *cert,
+                                       const char *key, struct tally_error *err)
+{
+    struct tls_identity *identity;
+    enum tally_status status = tls_identity_load(cert, key, (int64_t)time(NULL), &identity, err);
+    if (status == TALLY_OK) {
+        tls_identity_release(server->identity);
+        server->identity = identity;
+    }
+    return status;
+}
+
+/* What the configuration leaves open. */
+static void fill_in(struct tally_http_server_config *config)
+{
+    config->max_connections = connection_limit(
+        config->max_connections != 0 ? config->max_connections : (unsigned)DEFAULT_MAX_CONNECTIONS);
+    if (config->max_connections_per_address == 0) {
+        config->max_connections_per_address = config->max_connections;
+    }
+    if (config->idle_timeout_s == 0) {
+        config->idle_timeout_s = DEFAULT_IDLE_TIMEOUT_S;
+    }
+    if (config->request_timeout_s == 0) {
+        config->request_timeout_s = DEFAULT_REQUEST_TIMEOUT_S;
+    }
+    if (config->max_header_bytes == 0) {
+        config->max_header_bytes = DEFAULT_MAX_HEADER_BYTES;
+    }
+    if (config->max_held_bytes == 0) {
+        config->max_held_bytes = DEFAULT_MAX_HELD_BYTES;
+    }
+}
+
+static bool watch_fd(const struct tally_http_server *server, int fd, void *which)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = which};
+    return epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 static enum tally_status start_daemon(struct tally_http_server *server, struct tally_error *err)
 {
     const struct tally_http_server_config *config = &server->config;
-    unsigned connections = connection_limit(
-        config->max_connections != 0 ? config->max_connections : (unsigned)DEFAULT_MAX_CONNECTIONS);
-    server->idle_timeout_s =
-        config->idle_timeout_s != 0 ? config->idle_timeout_s : (unsigned)DEFAULT_IDLE_TIMEOUT_S;
+    const bool has_tls = server->identity != NULL;
     server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
-        MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
-        MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        server->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
-        MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
+            (has_tls ? (unsigned)MHD_USE_TLS : 0U),
+        0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+        http_peer_notify, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, server,
+        /* Never met: http_peer.c counts, and includes those that MHD has let go. */
+        MHD_OPTION_CONNECTION_LIMIT, config->max_connections + 1, MHD_OPTION_CONNECTION_TIMEOUT,
+        config->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        config->max_header_bytes + (size_t)CONNECTION_MEMORY_BYTES,
+        has_tls ? MHD_OPTION_HTTPS_PRIORITIES : MHD_OPTION_END /* of the list */, TLS_PRIORITIES,
+        MHD_OPTION_HTTPS_CERT_CALLBACK2, http_peer_retrieve_identity, MHD_OPTION_END);
     if (server->daemon == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "libmicrohttpd does not start");
     }
-    server->listen_fd = -1;
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (server->watch_fd < 0 ||
-        epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, info->epoll_fd, &event) != 0) {
+    if (server->watch_fd < 0 || !watch_fd(server, info->epoll_fd, server->daemon) ||
+        !watch_fd(server, server->listen_fd, server)) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "epoll: %s", strerror(errno));
     }
     return TALLY_OK;
@@ -797,7 +918,22 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
     server->config = *config;
     server->listen_fd = -1;
     server->watch_fd = -1;
-    enum tally_status status = listen_on(server, config->listen, err);
+    fill_in(&server->config);
+    server->idle_timeout_s = server->config.idle_timeout_s;
+    const int64_t timeout_ms = (int64_t)server->config.request_timeout_s * 1000;
+    enum tally_status status = TALLY_OK;
+    if (!http_connections_init(&server->connections, server->config.max_connections,
+                               server->config.max_connections_per_address, timeout_ms,
+                               timeout_ms < LINGER_MS ? timeout_ms : LINGER_MS,
+                               server->config.max_held_bytes)) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the HTTP server");
+    }
+    if (status == TALLY_OK && config->tls_cert != NULL) {
+        status = load_identity(server, config->tls_cert, config->tls_key, err);
+    }
+    if (status == TALLY_OK) {
+        status = listen_on(server, config->listen, err);
+    }
     if (status == TALLY_OK) {
         status = start_daemon(server, err);
     }
@@ -818,9 +954,19 @@ void tally_http_server_free(struct tally_http_server *server)
     while (server->suspended != NULL) {
         resume(server->suspended); /* MHD does not stop with suspended connections */
     }
+    struct http_list *phases = server->connections.phases;
+    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
+        struct http_connection *at = phases[phase].first;
+        for (; at != NULL; at = at->in_phase.next) {
+            http_peer_unpark((struct http_peer *)at);
+        }
+    }
+    http_peer_end_lingering(server);
     if (server->daemon != NULL) {
         MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
     }
+    http_connections_fini(&server->connections);
+    tls_identity_release(server->identity);
     if (server->watch_fd >= 0) {
         close(server->watch_fd);
     }
@@ -832,19 +978,44 @@ void tally_http_server_free(struct tally_http_server *server)
 
 /* ---- The loop ---- */
 
-/* Gives the suspended connections whose peer has hung up back to MHD, where finish_request() ends
- * them. */
-static void resume_gone(struct tally_http_server *server)
+/* Sockets that MHD does not watch, and new connections. */
+static void serve_events(struct tally_http_server *server)
 {
-    struct epoll_event events[HANGUP_EVENTS];
-    int n = epoll_wait(server->watch_fd, events, HANGUP_EVENTS, 0);
+    struct epoll_event events[EVENTS_AT_ONCE];
+    bool has_new = false;
+    int n = epoll_wait(server->watch_fd, events, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++) {
-        struct tally_http_request *request = events[i].data.ptr;
-        if (request != NULL) {
-            request->is_gone = true;
-            resume(request);
+        void *which = events[i].data.ptr;
+        if (which == server) {
+            has_new = true;
+        } else if (which != server->daemon) {
+            http_peer_on_event(which, events[i].events);
         }
     }
+    if (has_new && server->listen_fd >= 0) {
+        http_peer_accept_all(server);
+    }
+    if (server->accept_again_ms != 0 && server->accept_again_ms <= http_now_ms() &&
+        server->listen_fd >= 0) {
+        server->accept_again_ms = 0;
+        (void)watch_fd(server, server->listen_fd, server);
+    }
+}
+
+/* The C library keeps what thousands of connections have freed; after a flood it need not. */
+static void give_memory_back(struct tally_http_server *server)
+{
+    if (server->most_connections >= MANY_CONNECTIONS &&
+        server->connections.n < server->most_connections / 4) {
+        server->most_connections = server->connections.n;
+        (void)malloc_trim(0);
+    }
+}
+
+static int sooner(int timeout_ms, int64_t wanted_ms)
+{
+    bool is_sooner = timeout_ms < 0 || wanted_ms < timeout_ms;
+    return is_sooner ? (int)(wanted_ms < INT_MAX ? wanted_ms : INT_MAX) : timeout_ms;
 }
 
 static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
@@ -853,11 +1024,19 @@ static int shorter_timeout(const struct tally_http_server *server, int timeout_m
     if (server->has_resumed) {
         return 0;
     }
-    if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_NO) {
-        return timeout_ms;
+    if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_YES) {
+        timeout_ms = sooner(timeout_ms, wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX);
     }
-    bool sooner = timeout_ms < 0 || wanted_ms < (unsigned)timeout_ms;
-    return sooner ? (int)(wanted_ms < INT_MAX ? wanted_ms : INT_MAX) : timeout_ms;
+    const int64_t now_ms = http_now_ms();
+    const int64_t clock_ms = http_connections_wait_ms(&server->connections, now_ms);
+    if (clock_ms >= 0) {
+        timeout_ms = sooner(timeout_ms, clock_ms);
+    }
+    if (server->accept_again_ms != 0) {
+        const int64_t pause_ms = server->accept_again_ms - now_ms;
+        timeout_ms = sooner(timeout_ms, pause_ms > 0 ? pause_ms : 0);
+    }
+    return timeout_ms;
 }
 
 enum tally_status tally_http_server_step(struct tally_http_server *server, int timeout_ms,
@@ -869,11 +1048,14 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     if (ready < 0 && errno != EINTR) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "poll: %s", strerror(errno));
     }
-    resume_gone(server);
+    serve_events(server);
+    http_peer_drop_late(server);
     server->has_resumed = false;
     if (MHD_run(server->daemon) == MHD_NO) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
+    http_peer_park_awake(server);
+    give_memory_back(server);
     return TALLY_OK;
 }
 
@@ -884,10 +1066,35 @@ unsigned tally_http_server_n_requests(const struct tally_http_server *server)
 
 void tally_http_server_quiesce(struct tally_http_server *server)
 {
-    int fd = MHD_quiesce_daemon(server->daemon);
-    if (fd >= 0) {
-        close(fd);
+    if (server->listen_fd >= 0) {
+        close(server->listen_fd); /* epoll lets go of it by itself */
+        server->listen_fd = -1;
     }
+}
+
+enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
+                                               const char *key, struct tally_error *err)
+{
+    assert(server->identity != NULL);
+    return load_identity(server, cert, key, err);
+}
+
+bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_expires_s,
+                           bool *ret_key_is_exposed)
+{
+    if (server->identity == NULL) {
+        return false;
+    }
+    *ret_expires_s = server->identity->expires_s;
+    *ret_key_is_exposed = server->identity->key_is_exposed;
+    return true;
+}
+
+void tally_http_server_load(const struct tally_http_server *server, unsigned *ret_connections,
+                            size_t *ret_held_bytes)
+{
+    *ret_connections = server->connections.n;
+    *ret_held_bytes = server->connections.held_bytes;
 }
 
 uint16_t tally_http_server_port(const struct tally_http_server *server)

@@ -10,6 +10,12 @@
  * Every handled request must be answered exactly once, except those reported by `on_abandoned`: its
  * peer has closed the connection, or only its sending side, while the answer was outstanding.
  *
+ * Limits. A peer that is slow, or many, costs a bounded amount of memory and nothing else: see
+ * http_connections.h for the clocks. What is refused before on_request is told to `on_refused`.
+ *
+ * With a certificate the server speaks HTTPS and nothing else: TLS 1.2 and 1.3, forward secret
+ * AEAD ciphers alone. Bytes on the wire are always those of HTTP, before they are encrypted.
+ *
  * An answer may also be a stream, whose body its owner makes piece by piece for as long as it likes
  * (tally_http_respond_stream). One that has nothing to send sleeps like a request that waits. */
 #ifndef TALLY_API_HTTP_SERVER_H
@@ -25,12 +31,50 @@
 struct tally_http_server;
 struct tally_http_request;
 
+/* What is refused, or given up, without the handler: symbol, label of metrics and logs. */
+#define TALLY_HTTP_REFUSAL_TABLE(X)                                                                \
+    X(BODY, "body")                       /* 413: longer than max_body_bytes */                    \
+    X(HEADERS, "headers")                 /* 431: longer than max_header_bytes */                  \
+    X(MALFORMED, "malformed")             /* 400 */                                                \
+    X(UNIMPLEMENTED, "unimplemented")     /* 501: Transfer-Encoding other than chunked */          \
+    X(LIBRARY, "library")                 /* any status: libmicrohttpd's own answer, without id */ \
+    X(CONNECTIONS, "connections")         /* 503: max_connections are open */                      \
+    X(ADDRESS, "connections_per_address") /* 503 */                                                \
+    X(REQUEST_TIMEOUT, "request_timeout") /* 408, or 0 in a TLS handshake */                       \
+    X(SLOW_READER, "slow_reader")         /* 0 */                                                  \
+    X(MEMORY, "memory")                   /* 0: held most for longest when max_held_bytes was met */
+
+enum tally_http_refusal_reason {
+#define TALLY_HTTP_REFUSAL_ENUM(symbol, label) TALLY_HTTP_REFUSED_##symbol,
+    TALLY_HTTP_REFUSAL_TABLE(TALLY_HTTP_REFUSAL_ENUM)
+#undef TALLY_HTTP_REFUSAL_ENUM
+        TALLY_N_HTTP_REFUSALS
+};
+
+struct tally_http_refusal {
+    enum tally_http_refusal_reason reason;
+    int status; /* of the answer; 0 = the connection was just closed */
+    const struct tally_http_request *request; /* NULL if there are no whole headers */
+};
+
+enum { TALLY_HTTP_REQUEST_ID_CAPACITY = 65 };
+
 struct tally_http_server_config {
-    const char *listen;       /* "127.0.0.1:8080", "[::1]:8080"; port 0 = any free one */
-    size_t max_body_bytes;    /* a longer body is answered with 413 before it is read */
-    unsigned max_connections; /* 0 = 20,000, or what the file descriptor limit allows */
-    unsigned idle_timeout_s;  /* a connection that is silent so long, or takes nothing of what is
-                               * to be sent, is closed; 0 = 60 */
+    const char *listen;      /* "127.0.0.1:8080", "[::1]:8080"; port 0 = any free one */
+    size_t max_body_bytes;   /* a longer body is answered with 413 before it is read */
+    size_t max_header_bytes; /* of request line and headers; more is answered with 431. 0 = 8,192 */
+    unsigned max_connections;             /* 0 = 20,000, or what the file descriptor limit allows */
+    unsigned max_connections_per_address; /* of them; 0 = no limit of its own */
+    unsigned idle_timeout_s;    /* a connection that is silent so long, or takes nothing of what is
+                                 * to be sent, is closed; 0 = 60 */
+    unsigned request_timeout_s; /* a request, begun, must be complete within it, a TLS handshake as
+                                 * well; a reader must take 4 KiB a second on average. 0 = 60 */
+    size_t max_held_bytes;      /* of bodies that are not complete and answers that are not taken;
+                                 * past it the oldest of them is dropped. 0 = 512 MiB */
+    const char *tls_cert, *tls_key; /* PEM files; NULL = plain HTTP */
+    /* Something was refused. Sets the answer's X-Request-Id, or "" for none. NULL = not wanted. */
+    void (*on_refused)(void *context, const struct tally_http_refusal *refusal,
+                       char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
     /* A complete request has come. `request` lives until it is answered or abandoned. */
     void (*on_request)(void *context, struct tally_http_request *request);
     /* The connection of an unanswered request is gone; `request` dies with this call. */
@@ -38,7 +82,8 @@ struct tally_http_server_config {
     void *context;
 };
 
-/* Starts listening. Errors: INVALID_ARGUMENT (address), UNAVAILABLE (port taken), NO_MEMORY. */
+/* Starts listening. Errors: INVALID_ARGUMENT (address, certificate or key), UNAVAILABLE (port
+ * taken), NO_MEMORY. */
 enum tally_status tally_http_server_new(const struct tally_http_server_config *config,
                                         struct tally_http_server **ret_server,
                                         struct tally_error *err);
@@ -52,6 +97,17 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
 /* Requests of which the headers have come, and whose answers are not all with the kernel; streams
  * among them. */
 unsigned tally_http_server_n_requests(const struct tally_http_server *server);
+/* Reads certificate and key again, from these files; handshakes that begin later use them, open
+ * connections go on. On failure all stays as it is. Errors: INVALID_ARGUMENT, NO_MEMORY.
+ * Precondition: the server was started with a certificate. */
+enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
+                                               const char *key, struct tally_error *err);
+/* Of the certificate in use; false if there is none. `ret_expires_s` is Unix time. */
+bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_expires_s,
+                           bool *ret_key_is_exposed);
+/* Connections that are open, and bytes held for them (max_held_bytes). */
+void tally_http_server_load(const struct tally_http_server *server, unsigned *ret_connections,
+                            size_t *ret_held_bytes);
 /* Closes the listening socket; open connections go on. For draining. */
 void tally_http_server_quiesce(struct tally_http_server *server);
 /* The port it listens on. */

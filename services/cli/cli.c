@@ -15,6 +15,9 @@ const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", "Coordinator"},
     {"token-file", "FILE", NULL, "file with the admin token; or TALLY_TOKEN holds it",
      "Coordinator"},
+    {"tls-ca", "FILE", NULL,
+     "certificates to trust for https:// URLs, in PEM form, and no others (default: the system's)",
+     "Coordinator"},
     {0},
 };
 
@@ -34,13 +37,16 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
         .base_url = tally_options_text(options, "coordinator"),
         .bearer_token = token.text[0] != '\0' ? token.text : NULL,
         .user_agent = "tally/" TALLY_VERSION,
+        .tls_ca = tally_options_text(options, "tls-ca"),
         .cancel = tally_signals_stop(),
     };
     struct tally_error problem = TALLY_ERROR_INIT;
     status = tally_http_client_new(&config, &cli->client, &problem);
     explicit_bzero(&token, sizeof token);
     if (status != TALLY_OK) {
-        return tally_options_refuse(options, "coordinator", err, "%s", problem.message);
+        const bool is_ca = strcmp(problem.field, "tls-ca") == 0;
+        return tally_options_refuse(options, is_ca ? "tls-ca" : "coordinator", err, "%s",
+                                    problem.message);
     }
     return TALLY_OK;
 }

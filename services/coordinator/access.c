@@ -39,6 +39,29 @@ static enum tally_log_level level_of(const struct call *call, int status)
     return is_noteworthy ? TALLY_LOG_INFO : TALLY_LOG_DEBUG;
 }
 
+/* Floods are what this is for: the log has a line at level debug, the metrics have the number. */
+void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
+                                  char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY])
+{
+    static const char *const REASONS[] = {
+#define REFUSAL_LABEL(symbol, label) label,
+        TALLY_HTTP_REFUSAL_TABLE(REFUSAL_LABEL)
+#undef REFUSAL_LABEL
+    };
+    struct tally_coordinator *coordinator = context;
+    const char *told = refusal->request != NULL ? told_request_id(refusal->request) : NULL;
+    if (told != NULL) {
+        memcpy(ret_request_id, told, strlen(told) + 1);
+    } else {
+        draw_request_id(coordinator, ret_request_id);
+    }
+    metrics_count_refusal(&coordinator->metrics, refusal->reason, refusal->status);
+    tally_log(TALLY_LOG_DEBUG, tally_log_event("refused"),
+              tally_log_text("request_id", ret_request_id),
+              tally_log_text("reason", REASONS[refusal->reason]),
+              tally_log_integer("status", refusal->status));
+}
+
 void begin_access(struct call *call)
 {
     struct access *access = &call->access;

@@ -175,7 +175,9 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < min || value > max) {
+    /* strtoll() would also take " 5" and "+5". */
+    const bool is_plain = (text[0] >= '0' && text[0] <= '9') || text[0] == '-';
+    if (!is_plain || end == text || *end != '\0' || errno != 0 || value < min || value > max) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, name, "%s %.64s outside [%lld, %lld]", name,
                           text, (long long)min, (long long)max);
     }

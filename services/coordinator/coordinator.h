@@ -31,6 +31,9 @@ struct tally_coordinator_config {
     int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
     int64_t max_jobs;           /* queued, running and paused at once */
     int64_t max_streams;        /* of events, at once */
+    int64_t max_clients;        /* of one job */
+    int64_t max_dim;            /* of a job's iterate */
+    int64_t max_sessions;       /* of workers, at once */
     int64_t heartbeat_ms;       /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;    /* how long a job that ended stays in /metrics */
 };
@@ -46,6 +49,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator);
 /* Callbacks of the HTTP server; context is the coordinator. */
 void tally_coordinator_on_request(void *context, struct tally_http_request *request);
 void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request);
+void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
+                                  char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
 
 /* Commit, publish and tick; after every step of the server. Returns how long the next step may
  * wait, in ms. */

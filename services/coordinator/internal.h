@@ -11,7 +11,11 @@
 #include "services/coordinator/token_set.h"
 #include "services/coordinator/waiting.h"
 
-enum { MAX_PATH_PARAMS = 1, MAX_CALL_HEADERS = 6, REQUEST_ID_CAPACITY = 65 };
+enum {
+    MAX_PATH_PARAMS = 1,
+    MAX_CALL_HEADERS = 6,
+    REQUEST_ID_CAPACITY = TALLY_HTTP_REQUEST_ID_CAPACITY
+};
 
 struct route;
 

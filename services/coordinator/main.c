@@ -46,9 +46,28 @@ static const struct tally_option OPTIONS[] = {
      "TALLY_METRICS_TOKEN",
      "Access"},
     {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
+    {"tls-cert", "FILE", NULL,
+     "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
+     "TLS"},
+    {"tls-key", "FILE", NULL, "its private key", "TLS"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
+    {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
+    {"max-connections-per-address", "N", "10000",
+     "of them from one address; behind NAT and a container bridge all workers share one, and each "
+     "has a connection of its own",
+     "Limits"},
+    {"max-held-bytes", "N", "536870912",
+     "bytes of unfinished request bodies and answers not yet taken; past it the oldest is dropped",
+     "Limits"},
+    {"request-timeout-s", "N", "60",
+     "seconds within which a request must be complete, or a TLS handshake; an answer must be taken "
+     "at 4 KiB a second",
+     "Limits"},
     {"max-jobs", "N", "1000", "jobs queued, running or paused at once", "Limits"},
+    {"max-clients", "N", "100000", "clients of one job", "Limits"},
+    {"max-dim", "N", "100000000", "dimension of a job", "Limits"},
+    {"max-sessions", "N", "100000", "workers at once", "Limits"},
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
@@ -78,12 +97,38 @@ struct settings {
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
 {
-    int64_t body, connections, idle, keep_s;
+    int64_t body, header, held, connections, per_address, idle, request, keep_s;
     struct tally_coordinator_config *config = &settings->coordinator;
     enum tally_status status =
         tally_options_integer(options, "max-body-bytes", 1024, INT64_C(1) << 32, &body, err);
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "max-connections", 1, 1000000, &connections, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-header-bytes", 1024, 1 << 20, &header, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-connections-per-address", 1, 1000000,
+                                       &per_address, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "request-timeout-s", 1, 86400, &request, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-clients", 1, 100000, &config->max_clients, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-dim", 1, INT64_C(1) << 40, &config->max_dim, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);
@@ -109,10 +154,45 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     if (status == TALLY_OK) {
         settings->server.max_body_bytes = (size_t)body;
         settings->server.max_connections = (unsigned)connections;
+        settings->server.max_header_bytes = (size_t)header;
+        settings->server.max_held_bytes = (size_t)held;
+        settings->server.max_connections_per_address = (unsigned)per_address;
         settings->server.idle_timeout_s = (unsigned)idle;
+        settings->server.request_timeout_s = (unsigned)request;
         config->metrics_keep_ms = keep_s * 1000;
     }
     return status;
+}
+
+static enum tally_status read_tls(const struct tally_options *options,
+                                  struct tally_http_server_config *server, struct tally_error *err)
+{
+    server->tls_cert = tally_options_text(options, "tls-cert");
+    server->tls_key = tally_options_text(options, "tls-key");
+    if ((server->tls_cert == NULL) != (server->tls_key == NULL)) {
+        const bool has_key = server->tls_key != NULL;
+        return tally_options_refuse(options, has_key ? "tls-key" : "tls-cert", err,
+                                    "%s must be given as well",
+                                    has_key ? "--tls-cert" : "--tls-key");
+    }
+    return TALLY_OK;
+}
+
+/* What an operator should know of the certificate in use. */
+static void log_tls(const struct tally_http_server *server, const char *key_path)
+{
+    int64_t expires_s;
+    bool key_is_exposed;
+    if (!tally_http_server_tls(server, &expires_s, &key_is_exposed)) {
+        return;
+    }
+    tally_log(TALLY_LOG_INFO, tally_log_event("certificate in use"),
+              tally_log_integer("expires_in_days",
+                                (expires_s - tally_realtime_ms() / 1000) / (24 * 60 * 60)));
+    if (key_is_exposed) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("the private key can be read by others"),
+                  tally_log_text("file", key_path), tally_log_text("advice", "chmod 600"));
+    }
 }
 
 /* Nobody is let in by oversight: others reach an address only with tokens, or if that is wanted. */
@@ -131,10 +211,14 @@ static enum tally_status check_access(const struct tally_options *options,
                                     "--worker-token-file, or --insecure",
                                     listen);
     }
-    tally_log(TALLY_LOG_WARN,
-              tally_log_event(has_tokens ? "no TLS: tokens and data travel in clear"
-                                         : "no TLS, and others who get here need no token"),
-              tally_log_text("address", listen));
+    if (!has_tokens) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("others who get here need no token"),
+                  tally_log_text("address", listen));
+    }
+    if (settings->server.tls_cert == NULL) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("no TLS: tokens and data travel in clear"),
+                  tally_log_text("address", listen));
+    }
     return TALLY_OK;
 }
 
@@ -147,6 +231,9 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     if (status == TALLY_OK) {
         status = tokens_load(options, &settings->tokens, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_tls(options, &settings->server, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -167,21 +254,35 @@ static bool has_secrets(const struct settings *settings)
     return n > 0;
 }
 
-/* On SIGHUP: files that were changed take effect; one that is wrong changes nothing. */
-static void reload(const struct tally_options *options, struct settings *settings,
-                   struct tally_coordinator *coordinator)
+static void reload_tokens(const struct tally_options *options, struct settings *settings,
+                          struct tally_coordinator *coordinator)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tokens_reload(options, &settings->tokens, &err) == TALLY_OK) {
-        tally_coordinator_tokens_changed(coordinator);
-        tally_log(TALLY_LOG_INFO, tally_log_event("tokens reloaded"),
-                  tally_log_integer("admin", settings->tokens.roles[TOKEN_ADMIN].n),
-                  tally_log_integer("worker", settings->tokens.roles[TOKEN_WORKER].n),
-                  tally_log_integer("metrics", settings->tokens.roles[TOKEN_METRICS].n));
-    } else {
+    if (tokens_reload(options, &settings->tokens, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("tokens not reloaded, the old ones stay"),
                   tally_log_problem(&err));
+        return;
     }
+    tally_coordinator_tokens_changed(coordinator);
+    tally_log(TALLY_LOG_INFO, tally_log_event("tokens reloaded"),
+              tally_log_integer("admin", settings->tokens.roles[TOKEN_ADMIN].n),
+              tally_log_integer("worker", settings->tokens.roles[TOKEN_WORKER].n),
+              tally_log_integer("metrics", settings->tokens.roles[TOKEN_METRICS].n));
+}
+
+static void reload_certificate(const struct settings *settings, struct tally_http_server *server)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    const char *cert = settings->server.tls_cert, *key = settings->server.tls_key;
+    if (cert == NULL) {
+        return;
+    }
+    if (tally_http_server_reload_tls(server, cert, key, &err) != TALLY_OK) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("certificate not reloaded, the old one stays"),
+                  tally_log_problem(&err));
+        return;
+    }
+    log_tls(server, key);
 }
 
 /* One descriptor for the loop that is readable when a signal came or a thread has a result. */
@@ -208,7 +309,9 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     while (status == TALLY_OK && *tally_signals_stop() == 0) {
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
         if (tally_signals_take_reload()) {
-            reload(options, settings, coordinator);
+            /* Files that were changed take effect; one that is wrong changes nothing. */
+            reload_tokens(options, settings, coordinator);
+            reload_certificate(settings, server);
         }
         wait_ms = tally_coordinator_turn(coordinator);
     }
@@ -253,6 +356,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
         store = NULL;
         settings->server.on_request = tally_coordinator_on_request;
         settings->server.on_abandoned = tally_coordinator_on_abandoned;
+        settings->server.on_refused = tally_coordinator_on_refused;
         settings->server.context = coordinator;
         status = tally_http_server_new(&settings->server, &server, err);
     }
@@ -266,7 +370,9 @@ static enum tally_status run(const struct tally_options *options, struct setting
         tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
-                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION));
+                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION),
+                  tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
+        log_tls(server, settings->server.tls_key);
         status = serve(options, settings, server, coordinator, wake_fd, err);
     }
     tally_http_server_free(server);

@@ -143,13 +143,30 @@ void metrics_count_call(struct metrics *metrics, const struct call *call, int st
     }
 }
 
-void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, double seconds)
+void metrics_count_refusal(struct metrics *metrics, enum tally_http_refusal_reason reason,
+                           int status)
+{
+    metrics->refused[reason]++;
+    count_status(&metrics->routes[metrics->n_routes], status);
+}
+
+static void count_poll_status(struct metrics *metrics, int status)
 {
     for (int i = 0; i < metrics->n_routes; i++) {
         if (ROUTES[i].handler == worker_poll) {
-            count_status(&metrics->routes[i], 200);
+            count_status(&metrics->routes[i], status);
         }
     }
+}
+
+void metrics_count_refused_poll(struct metrics *metrics)
+{
+    count_poll_status(metrics, 503);
+}
+
+void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, double seconds)
+{
+    count_poll_status(metrics, 200);
     histogram_observe(&metrics->polls[kind], seconds);
 }
 
@@ -192,6 +209,22 @@ static void write_requests(const struct metrics *metrics, struct exposition *exp
                                                   {"code", code}),
                                 n);
         }
+    }
+}
+
+static void write_refusals(const struct metrics *metrics, struct exposition *exposition)
+{
+    static const char *const REASONS[] = {
+#define REFUSAL_LABEL(symbol, label) label,
+        TALLY_HTTP_REFUSAL_TABLE(REFUSAL_LABEL)
+#undef REFUSAL_LABEL
+    };
+    static const char NAME[] = "tally_http_refused_total";
+    exposition_family(exposition, NAME, EXPOSITION_COUNTER,
+                      "Requests and connections refused or dropped before a route was looked for.");
+    for (int i = 0; i < TALLY_N_HTTP_REFUSALS; i++) {
+        exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"reason", REASONS[i]}),
+                            metrics->refused[i]);
     }
 }
 
@@ -301,6 +334,7 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     exposition_family(&exposition, STREAMS, EXPOSITION_GAUGE, "Open streams of job events.");
     exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->n_streams);
     write_requests(metrics, &exposition);
+    write_refusals(metrics, &exposition);
     write_latency(metrics, &exposition);
     write_store(metrics, &exposition);
     metrics_write_process(metrics, &exposition);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/http_server.h"
 #include "api/worker_messages.h"
 #include "services/coordinator/exposition.h"
 #include "storage/store.h"
@@ -72,6 +73,7 @@ struct metrics {
     uint64_t updates[N_UPDATE_RESULTS];
     uint64_t rounds, dropped_answers;
     uint64_t workers_joined, workers_lost;
+    uint64_t refused[TALLY_N_HTTP_REFUSALS]; /* by the HTTP server, before a route was looked for */
     uint64_t jobs_ended[TALLY_N_JOB_STATUS];
     struct histogram commit_seconds, commit_requests;
     uint64_t requests_in_commit; /* that rest on the open transaction */
@@ -90,6 +92,11 @@ void metrics_fini(struct metrics *metrics);
  * for it any more. */
 void metrics_count_call(struct metrics *metrics, const struct call *call, int status,
                         double seconds);
+/* The HTTP server refused a request or a connection; `status` 0: without an answer. */
+void metrics_count_refusal(struct metrics *metrics, enum tally_http_refusal_reason reason,
+                           int status);
+/* A long poll has been answered with 503, as the coordinator shuts down. */
+void metrics_count_refused_poll(struct metrics *metrics);
 /* A long poll has been answered with 200. */
 void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, double seconds);
 void metrics_count_commit(struct metrics *metrics, double seconds);

@@ -136,6 +136,24 @@ static enum tally_status create_job(struct tally_coordinator *coordinator,
     return TALLY_OK;
 }
 
+/* What this coordinator takes, beyond what makes a document valid. */
+static enum tally_status check_limits(const struct tally_coordinator_config *config,
+                                      const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
+    if (spec->clients > config->max_clients) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
+                          "clients %lld are more than this coordinator takes, --max-clients %lld",
+                          (long long)spec->clients, (long long)config->max_clients);
+    }
+    if (dim > config->max_dim) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "objective",
+                          "dim %lld is more than this coordinator takes, --max-dim %lld",
+                          (long long)dim, (long long)config->max_dim);
+    }
+    return TALLY_OK;
+}
+
 enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
                            struct tally_error *err)
 {
@@ -159,6 +177,9 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     }
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)body, n_body, &spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_limits(&coordinator->config, &spec, err);
     }
     if (status == TALLY_OK && coordinator->n_jobs >= coordinator->config.max_jobs) {
         status =

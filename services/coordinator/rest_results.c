@@ -1,5 +1,7 @@
 /* rest_results: what a job has produced: round records and the model. */
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "services/coordinator/internal.h"
 #include "services/document/detail.h"
@@ -165,14 +167,32 @@ static enum tally_status model_npy(const struct hosted_job *job, struct call *ca
     return TALLY_OK;
 }
 
+/* Whether a comma-separated Accept names the media range other than with q=0. */
+static bool accepts(const char *accept, const char *range)
+{
+    const size_t n_range = strlen(range);
+    const char *at = accept;
+    while (*at != '\0') {
+        at += strspn(at, ", \t");
+        const size_t n = strcspn(at, ",");
+        const size_t n_name = strcspn(at, "; \t,");
+        const char *q = memmem(at, n, "q=", 2);
+        const bool is_refused = q != NULL && strtod(q + 2, NULL) <= 0;
+        if (n_name == n_range && strncasecmp(at, range, n_range) == 0 && !is_refused) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
 enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
                             struct tally_error *err)
 {
     const char *accept = tally_http_header(call->request, "Accept");
-    const bool any =
-        accept == NULL || strstr(accept, "*/*") != NULL || strstr(accept, "application/*") != NULL;
-    const bool npy = accept != NULL && strstr(accept, "application/x-npy") != NULL;
-    if (!any && !npy && strstr(accept, "application/json") == NULL) {
+    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
+    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
+    if (!any && !npy && !accepts(accept, "application/json")) {
         return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
                           "a model is application/json or application/x-npy");
     }

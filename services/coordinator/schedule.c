@@ -376,6 +376,11 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
         .content_type = "application/json",
         .headers = {{"X-Request-Id", told != NULL ? told : drawn}},
         .body = &body};
+    metrics_count_refused_poll(&coordinator->metrics);
+    tally_log(TALLY_LOG_DEBUG, tally_log_event("poll refused"),
+              tally_log_text("request_id", told != NULL ? told : drawn),
+              tally_log_text("worker", session->name),
+              tally_log_integer("status", response.status));
     tally_http_respond(session->poll.request, &response);
     session->poll.request = NULL;
     tally_buffer_fini(&body);

@@ -83,6 +83,13 @@ static enum tally_status check_join(struct tally_coordinator *coordinator,
                               c - join->name);
         }
     }
+    if (coordinator->sessions.n_sessions >= coordinator->config.max_sessions &&
+        session_by_name(&coordinator->sessions, join->name) == NULL) {
+        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                          "%lld workers have a session, the limit is %lld",
+                          (long long)coordinator->sessions.n_sessions,
+                          (long long)coordinator->config.max_sessions);
+    }
     if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
         return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
     }

@@ -22,6 +22,10 @@ static const struct tally_option OPTIONS[] = {
     {"job", "ID", NULL, "serve this job only", NULL},
     {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
     {"token-file", "FILE", NULL, "bearer token of the workers; or TALLY_TOKEN holds it", NULL},
+    {"tls-ca", "FILE", NULL,
+     "certificates to trust for an https:// coordinator, in PEM form, and no others (default: the "
+     "system's)",
+     NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
     {"exit-when-idle", NULL, NULL, "end when the coordinator has no job left", NULL},
     {0},
@@ -81,6 +85,7 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     config->data_dir = tally_options_text(options, "data-dir");
     config->coordinator_url = tally_options_text(options, "coordinator");
+    config->tls_ca = tally_options_text(options, "tls-ca");
     config->job_id = tally_options_text(options, "job");
     if (status == TALLY_OK && config->job_id != NULL &&
         strlen(config->job_id) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {

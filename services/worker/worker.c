@@ -71,6 +71,7 @@ static struct tally_http_client_config client_config(const struct worker *worker
     return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
                                              .bearer_token =
                                                  worker->token[0] != '\0' ? worker->token : NULL,
+                                             .tls_ca = worker->config->tls_ca,
                                              .user_agent = "tally-worker",
                                              .cancel = tally_signals_stop()};
 }

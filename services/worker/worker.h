@@ -16,6 +16,7 @@ struct worker_config {
     const char *token; /* bearer token; NULL = none */
     const char
         *token_file; /* where the token is from, read again when it is refused; NULL = none */
+    const char *tls_ca; /* authorities to trust, a file; NULL = the system's */
     const char *name;
     uint32_t slots;
     const char *job_id;   /* NULL = any */

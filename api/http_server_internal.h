@@ -1,0 +1,109 @@
+/* http_server_internal: what http_server.c (requests and answers) and http_peer.c (connections)
+ * share. */
+#ifndef TALLY_API_HTTP_SERVER_INTERNAL_H
+#define TALLY_API_HTTP_SERVER_INTERNAL_H
+
+#include <microhttpd.h>
+
+#include "api/http_connections.h"
+#include "api/http_server.h"
+#include "api/tls_identity.h"
+
+/* One connection, from accept() until its descriptor is closed. */
+struct http_peer {
+    struct http_connection base; /* first: the table's pointers are ours */
+    struct tally_http_server *server;
+    struct MHD_Connection *mhd;                    /* NULL once it lingers */
+    struct tally_http_request *request;            /* under way; NULL = none */
+    struct tls_identity *identity;                 /* that its handshake used */
+    struct http_peer *previous_awake, *next_awake; /* in server->awake */
+    size_t n_lingered_bytes;
+    int n_wakes;
+    bool is_shaking; /* its TLS handshake is not over */
+    bool is_parked;  /* suspended until more of the handshake has come */
+    bool finished_in, finished_out;
+    bool has_nul; /* path or query of the request hold a %00 */
+    bool lingers; /* it was answered before it had been read to the end */
+    bool is_dropped;
+};
+
+struct tally_http_server {
+    struct tally_http_server_config config; /* its texts are not used after the start */
+    struct MHD_Daemon *daemon;
+    int listen_fd; /* -1 = none any more */
+    int watch_fd; /* epoll: MHD's own set, the listening socket, and connections MHD leaves alone */
+    uint16_t port;
+    unsigned idle_timeout_s;
+    struct http_connections connections;
+    unsigned most_connections;            /* since memory was given back to the system */
+    struct http_peer *accepting;          /* MHD is taking this one over */
+    struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
+    struct tls_identity *identity;        /* for new handshakes; NULL = plain HTTP */
+    struct tally_http_request *suspended; /* doubly linked */
+    unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
+    int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
+    bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool is_ending;          /* tally_http_server_free() runs: nothing may be suspended any more */
+};
+
+struct tally_http_request {
+    struct tally_http_server *server;
+    struct MHD_Connection *connection;
+    struct http_peer *peer;
+    struct tally_http_request *previous, *next; /* while suspended */
+    const char *method, *path, *version;
+    struct tally_buffer body;
+    void *user;
+    struct MHD_Response *response;    /* waits to be queued */
+    struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */
+    int status;
+    size_t n_held_answer; /* bytes of the answer that are ours to keep until they are sent */
+    bool was_handed;      /* on_request has been called */
+    bool is_answered;     /* tally_http_respond has been called */
+    bool is_suspended;    /* in server->suspended */
+    bool is_gone;         /* the peer hung up */
+};
+
+/* Monotonic. */
+int64_t http_now_ms(void);
+/* http_server.c: the peer of a suspended request hung up. */
+void http_request_hang_up(struct tally_http_request *request);
+
+/* Tells on_refused, and makes the problem document of the answer. `ret_id` may stay "". */
+void http_refused(struct tally_http_server *server, enum tally_http_refusal_reason reason,
+                  int status, const struct tally_http_request *request,
+                  char ret_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
+void http_problem(struct tally_buffer *body, int status, const char *title, const char *code,
+                  const char *detail);
+
+/* ---- http_peer.c ---- */
+
+/* Takes new connections from the listening socket. */
+void http_peer_accept_all(struct tally_http_server *server);
+/* MHD's notice of a connection's begin and end. */
+void http_peer_notify(void *context, struct MHD_Connection *connection, void **socket_context,
+                      enum MHD_ConnectionNotificationCode code);
+/* Its socket, which MHD does not watch, has events. */
+void http_peer_on_event(struct http_peer *peer, uint32_t events);
+/* After MHD ran: parks the handshakes that are not over. */
+void http_peer_park_awake(struct tally_http_server *server);
+/* Drops whoever is late. */
+void http_peer_drop_late(struct tally_http_server *server);
+/* The peer holds so much now; drops others, or itself, where that is too much in all. False if it
+ * was itself. */
+bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
+void http_peer_enter(struct http_peer *peer, enum http_phase phase);
+/* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
+void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
+                      const char *title, const char *code, const char *detail);
+/* Gives it back to MHD, if it is parked. */
+void http_peer_unpark(struct http_peer *peer);
+/* Closes all that linger. */
+void http_peer_end_lingering(struct tally_http_server *server);
+/* GnuTLS asks for the certificate. */
+int http_peer_retrieve_identity(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
+                                gnutls_pcert_st **ret_certs, unsigned *ret_n_certs,
+                                gnutls_ocsp_data_st **ret_ocsp, unsigned *ret_n_ocsp,
+                                gnutls_privkey_t *ret_key, unsigned *ret_flags);
+
+#endif
