@@ -209,7 +209,20 @@ static void apply(struct image *image, const struct change *change, int per_mill
     }
 }
 
-/* Everything of the file, its name included (SQLite syncs the folder of a new file). */
+/* Makes names and removals durable. */
+static void sync_folder(void)
+{
+    for (struct sim_file *file = disk.files; file != NULL; file = file->next) {
+        if (!file->seen.exists && file->durable.exists) {
+            forget_changes(file);
+            set_size(&file->durable, 0);
+        }
+        file->durable.exists = file->seen.exists;
+    }
+}
+
+/* Everything of the file. The first sync of a new one is one of the folder too, as in SQLite's own file
+ * system, which asks for it with every journal and log that it makes. */
 enum sim_disk_status sim_disk_sync(struct sim_file *file)
 {
     const enum sim_disk_status status = admit(disk.syncs_per_mille);
@@ -218,21 +231,25 @@ enum sim_disk_status sim_disk_sync(struct sim_file *file)
             apply(&file->durable, &file->changes[i], 1000);
         }
         forget_changes(file);
-        file->durable.exists = file->seen.exists;
+        if (!file->durable.exists) {
+            sync_folder();
+        }
     }
     return status;
 }
 
-/* A removal is not durable until the name is used again; SQLite does not sync the folder for a log
- * that it removes. */
-enum sim_disk_status sim_disk_remove(const char *path)
+/* Without `sync`, a removal is durable only with the next sync of the folder. */
+enum sim_disk_status sim_disk_remove(const char *path, bool sync)
 {
     struct sim_file *file = find(path);
     const enum sim_disk_status status = admit(disk.writes_per_mille);
     if (status == SIM_DISK_OK && file != NULL) {
         file->seen.exists = false;
         file->seen.size = 0;
-        remember(file, 0, NULL, 0); /* should a new file of that name be synced, it is empty */
+        remember(file, 0, NULL, 0); /* a new file of that name begins empty */
+        if (sync) {
+            sync_folder();
+        }
     }
     return status;
 }

@@ -29,7 +29,7 @@ enum sim_disk_status sim_disk_write(struct sim_file *file, size_t offset, const 
                                     size_t n);
 enum sim_disk_status sim_disk_truncate(struct sim_file *file, size_t size);
 enum sim_disk_status sim_disk_sync(struct sim_file *file);
-enum sim_disk_status sim_disk_remove(const char *path);
+enum sim_disk_status sim_disk_remove(const char *path, bool sync);
 
 /* The process that uses the disk. It is killed at once, or in the n-th operation that changes the
  * disk from now on; from then on nothing that it does reaches the disk. */

@@ -40,7 +40,7 @@ static int do_close(sqlite3_file *base)
     struct vfs_file *file = of(base);
     free_regions(file);
     if (file->remove_at_close[0] != '\0') {
-        sim_disk_remove(file->remove_at_close);
+        sim_disk_remove(file->remove_at_close, false);
     }
     return SQLITE_OK;
 }
@@ -194,11 +194,11 @@ static int do_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *base, int f
 
 static int do_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
-    (void)vfs, (void)sync;
+    (void)vfs;
     if (!sim_disk_exists(name)) {
         return SQLITE_IOERR_DELETE_NOENT;
     }
-    return sim_disk_remove(name) == SIM_DISK_OK ? SQLITE_OK : SQLITE_IOERR_DELETE;
+    return sim_disk_remove(name, sync != 0) == SIM_DISK_OK ? SQLITE_OK : SQLITE_IOERR_DELETE;
 }
 
 static int do_access(sqlite3_vfs *vfs, const char *name, int flags, int *ret_there)
