@@ -109,8 +109,10 @@ static void run(void *context)
     struct admin *admin = context;
     sim_process_sleep(sim_around(all.config.submit_after_us));
     submit(admin);
-    while (!admin->process.is_killed && !tally_job_status_is_terminal(admin->status)) {
-        sim_process_sleep(sim_around(all.config.look_us));
+    int64_t look_us = all.config.look_us;
+    while (!admin->process.is_killed) { /* also when it has ended: a power cut may take that back */
+        sim_process_sleep(sim_around(look_us));
+        look_us += look_us / 8; /* who waits for long looks less often */
         look(admin);
     }
 }
