@@ -25,6 +25,8 @@ static_assert(sizeof((tally_v1_Task *)0)->encoding == TALLY_ENCODING_NAME_CAPACI
               "worker.options: encoding");
 static_assert(sizeof((tally_v1_PostUpdateRequest *)0)->failure == TALLY_FAILURE_CAPACITY,
               "worker.options: failure");
+static_assert(sizeof((tally_v1_PostUpdateRequest *)0)->refusal == TALLY_FAILURE_CAPACITY,
+              "worker.options: refusal");
 
 /* ---- Encoding ---- */
 
@@ -225,6 +227,7 @@ enum tally_status tally_update_encode(const struct tally_update *message, struct
                                       .loss = message->loss};
     memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
     memcpy(raw.failure, message->failure, sizeof raw.failure);
+    memcpy(raw.refusal, message->refusal, sizeof raw.refusal);
     return encode(tally_v1_PostUpdateRequest_fields, &raw, out);
 }
 
@@ -688,6 +691,7 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
     if (status == TALLY_OK) {
         memcpy(message.job_id, raw.job_id, sizeof message.job_id);
         memcpy(message.failure, raw.failure, sizeof message.failure);
+        memcpy(message.refusal, raw.refusal, sizeof message.refusal);
         message.session = raw.session;
         message.round = raw.round;
         message.client = raw.client;

@@ -112,6 +112,7 @@ struct tally_update {
     bool has_loss;
     double loss;
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
+    char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
 };
 
 struct tally_update_response {

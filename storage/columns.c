@@ -8,7 +8,8 @@
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
 _Static_assert(sizeof(struct tally_progress) == 10 * 8 + sizeof(struct tally_ledger),
                "column for every member of tally_progress");
-_Static_assert(sizeof(struct tally_round_record) == 10 * 8 + sizeof(struct tally_ledger),
+_Static_assert(sizeof(struct tally_round_record) ==
+                   10 * 8 + TALLY_MISSING_CAPACITY + sizeof(struct tally_ledger),
                "column for every member of tally_round_record");
 
 #define JOB(kind_, member)                                                                         \
@@ -31,6 +32,12 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + sizeof(struct tally
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_##kind_,                                             \
         .offset = offsetof(struct tally_store_job, progress.member)                                \
+    }
+#define ROUND_TEXT(member)                                                                         \
+    {                                                                                              \
+        .name = #member, .kind = TALLY_COLUMN_TEXT,                                                \
+        .offset = offsetof(struct tally_round_record, member),                                     \
+        .capacity = sizeof((struct tally_round_record *)0)->member                                 \
     }
 #define ROUND(kind_, member)                                                                       \
     {                                                                                              \
@@ -84,6 +91,7 @@ static const struct tally_column ROUND_COLUMN[] = {
     ROUND(REAL, loss),
     ROUND(REAL, cumulative_regret),
     LEDGER(tally_round_record, bits),
+    ROUND_TEXT(missing),
 };
 
 const struct tally_columns TALLY_JOB_COLUMNS = {"jobs", JOB_COLUMN,

@@ -67,6 +67,8 @@ static const char *const MIGRATIONS[] = {
     "loss ANY, cumulative_regret ANY," LEDGER_COLUMNS ","
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
+
+    "ALTER TABLE rounds ADD COLUMN missing TEXT NOT NULL DEFAULT '';",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };

@@ -30,19 +30,23 @@ bool tally_job_status_is_terminal(enum tally_job_status status);
 /* False if `name` is no status. */
 bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_status);
 
+enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
+
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
 struct tally_round_record {
-    int64_t round;            /* 1, 2, ... */
-    int64_t time_step;        /* t after the round: gradient queries per client so far */
-    int64_t iterate;          /* k, the point that the round queried; 1, 2, ... */
-    int64_t stage;            /* j; 0 where the algorithm has none */
-    int64_t samples;          /* s_j, or what the horizon left of it */
-    int64_t received;         /* messages that entered the average; 0 when cut at the horizon */
-    double norm;              /* |g| at the server; 0 when cut */
-    bool passed;              /* a broadcast went down and the iterate moved */
+    int64_t round;     /* 1, 2, ... */
+    int64_t time_step; /* t after the round: gradient queries per client so far */
+    int64_t iterate;   /* k, the point that the round queried; 1, 2, ... */
+    int64_t stage;     /* j; 0 where the algorithm has none */
+    int64_t samples;   /* s_j, or what the horizon left of it */
+    int64_t received;  /* messages that entered the average; 0 when cut at the horizon */
+    char missing[TALLY_MISSING_CAPACITY]; /* clients whose answer was not waited for: "3 17 20-25",
+                                           * ended by " ..." if there are more; "" = none */
+    double norm;                          /* |g| at the server; 0 when cut */
+    bool passed;                          /* a broadcast went down and the iterate moved */
     bool cut;                 /* the horizon ended it: its steps count, nothing was sent */
     double loss;              /* f(x^(k)) */
-    double cumulative_regret; /* R after the round */
+    double cumulative_regret; /* R after the round, of all M clients, the missing ones too */
     struct tally_ledger bits; /* of this round alone */
 };
 

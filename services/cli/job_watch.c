@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "codec/base/record.h"
+#include "codec/base/utf8.h"
 #include "services/cli/job_path.h"
 #include "services/cli/result_table.h"
 #include "services/program/progress_bar.h"
@@ -39,8 +40,24 @@ static const char *status_of(const struct tally_json *detail)
     return status != NULL ? status : "";
 }
 
-void tally_job_watch_text(const struct tally_json *detail, char ret_text[TALLY_WATCH_TEXT_CAPACITY])
+static void waiting_text(const struct tally_json *waiting, int64_t now_ms,
+                         char ret_text[TALLY_WATCH_TEXT_CAPACITY])
 {
+    const int64_t waited_ms = now_ms - tally_json_get_integer(waiting, "since_ms", now_ms);
+    const char *text = tally_json_get_text(waiting, "text");
+    snprintf(ret_text, TALLY_WATCH_TEXT_CAPACITY, "since %" PRId64 " s: %s",
+             waited_ms > 0 ? waited_ms / 1000 : 0, text != NULL ? text : "");
+    ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
+}
+
+void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
+                          char ret_text[TALLY_WATCH_TEXT_CAPACITY])
+{
+    const struct tally_json *waiting = tally_json_get(detail, "waiting");
+    if (tally_json_get_text(waiting, "text") != NULL) {
+        waiting_text(waiting, now_ms, ret_text);
+        return;
+    }
     const struct tally_json *bits = tally_json_get(detail, "bits");
     const char *status = status_of(detail);
     bool running = strcmp(status, "running") == 0;
@@ -57,10 +74,14 @@ void tally_job_watch_text(const struct tally_json *detail, char ret_text[TALLY_W
 
 void tally_job_watch_mark(const struct tally_json *detail, char ret_text[TALLY_WATCH_TEXT_CAPACITY])
 {
-    snprintf(ret_text, TALLY_WATCH_TEXT_CAPACITY, "%.20s %" PRId64 " %" PRId64 " %" PRId64,
-             status_of(detail), tally_json_get_integer(detail, "time_step", 0),
+    const struct tally_json *waiting = tally_json_get(detail, "waiting");
+    const char *text = tally_json_get_text(waiting, "text");
+    snprintf(ret_text, TALLY_WATCH_TEXT_CAPACITY,
+             "%.20s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", status_of(detail),
+             tally_json_get_integer(detail, "time_step", 0),
              tally_json_get_integer(detail, "round", 0),
-             tally_json_get_integer(detail, "iterate", 0));
+             tally_json_get_integer(detail, "iterate", 0),
+             tally_json_get_integer(waiting, "since_ms", 0), text != NULL ? text : "");
 }
 
 double tally_job_watch_fraction(const struct tally_json *detail)
@@ -94,7 +115,7 @@ struct follower {
 static void paint(struct follower *follower, const struct tally_json *detail)
 {
     char text[TALLY_WATCH_TEXT_CAPACITY];
-    tally_job_watch_text(detail, text);
+    tally_job_watch_text(detail, tally_realtime_ms(), text);
     double fraction = tally_job_watch_fraction(detail);
     int64_t now_ms = tally_monotonic_ms();
     if (isnan(follower->first_fraction)) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "services/cli/text_table.h"
+#include "services/program/time.h"
 
 void tally_result_cell(const struct tally_json *object, const char *key,
                        char ret_text[TALLY_RESULT_CELL_CAPACITY])
@@ -59,6 +60,19 @@ static void add_algorithm(struct tally_text_table *table, const struct tally_jso
     add_fact(table, "algorithm", text);
 }
 
+/* Two rows for a job that waits, none for others. */
+static void add_waiting(struct tally_text_table *table, const struct tally_json *waiting)
+{
+    const char *text = tally_json_get_text(waiting, "text");
+    if (text == NULL) {
+        return;
+    }
+    char since[TALLY_TIMESTAMP_CAPACITY];
+    tally_timestamp_format(tally_json_get_integer(waiting, "since_ms", 0), since);
+    add_fact(table, "waiting", text);
+    add_fact(table, "  since", since);
+}
+
 static void add_facts(struct tally_text_table *table, const struct tally_json *detail)
 {
     const char *id = tally_json_get_text(detail, "id");
@@ -72,6 +86,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     if (reason != NULL && reason[0] != '\0') {
         add_fact(table, "reason", reason);
     }
+    add_waiting(table, tally_json_get(detail, "waiting"));
     add_algorithm(table, detail);
     add_two(table, "time step", detail, "time_step", " / ", "horizon");
     add_member(table, "round", detail, "round");

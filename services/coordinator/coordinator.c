@@ -197,6 +197,7 @@ static void take_prepared(struct tally_coordinator *coordinator)
         if (result.status == TALLY_OK) {
             job->prepared = true;
             job->f_star = result.f_star;
+            restart_clock(job);
             coordinator->assignment_changed = true;
         } else {
             job->prepare_error = result.err;
@@ -228,10 +229,15 @@ static void reload_jobs(struct tally_coordinator *coordinator)
     while (*at != NULL) {
         struct hosted_job *job = *at;
         struct tally_error err = TALLY_ERROR_INIT;
-        if (job->needs_reload &&
-            hosted_job_reload(coordinator->store, job, &err) == TALLY_NOT_FOUND) {
+        const enum tally_status status =
+            job->needs_reload ? hosted_job_reload(coordinator->store, job, &err) : TALLY_INTERNAL;
+        if (status == TALLY_NOT_FOUND) {
             drop_job(coordinator, at); /* its insertion was rolled back */
             continue;
+        }
+        if (status == TALLY_OK) {
+            job->absence_changed = true; /* the engine has forgotten it */
+            restart_clock(job);
         }
         if (!job->needs_reload) {
             mark_job_ready(coordinator, job);
@@ -262,8 +268,14 @@ static bool commit(struct tally_coordinator *coordinator)
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;
     coordinator->metrics.requests_in_commit = 0;
+    coordinator->metrics.rounds += ok ? coordinator->uncommitted.rounds : 0;
+    coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
+    coordinator->uncommitted.rounds = coordinator->uncommitted.dropped_answers = 0;
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        job->needs_reload = job->needs_reload || (job->touched && !ok);
+        if (job->touched && !ok && !job->needs_reload) {
+            job->needs_reload = true;
+            job->waits_since_ms = tally_realtime_ms();
+        }
         job->touched = false;
     }
     if (!ok) {
@@ -337,25 +349,16 @@ static void flush_wire(struct tally_coordinator *coordinator)
     }
 }
 
-static void note_deadline(struct hosted_job *job, int64_t now_ms)
+/* Whether a store that failed has recovered, which nobody would see while nothing is written. */
+static void look_after_store(struct tally_coordinator *coordinator)
 {
-    const int64_t deadline = job->spec.round_deadline_ms;
-    if (deadline == 0 || job->deadline_noted || job->row.status != TALLY_JOB_RUNNING ||
-        now_ms < job->round_opened_ms + deadline) {
-        return;
+    struct tally_store *store = coordinator->store;
+    if (coordinator->store_error.status != TALLY_OK && !coordinator->in_transaction) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        if (store->ops->check(store, &err) == TALLY_OK) {
+            tally_error_clear(&coordinator->store_error);
+        }
     }
-    const struct tally_job_round *round = tally_job_open_round(job->engine);
-    int64_t first = 0;
-    while (first < job->row.clients && tally_job_has_received(job->engine, (uint32_t)first)) {
-        first++;
-    }
-    job->deadline_noted = true;
-    tally_log(TALLY_LOG_WARN, tally_log_event("round waits past its deadline"),
-              tally_log_text("job", job->row.id), tally_log_integer("round", round->round),
-              tally_log_integer("received", round->received),
-              tally_log_integer("clients", job->row.clients),
-              tally_log_integer("first_missing_client", first),
-              tally_log_integer("vacant_clients", job->n_vacant));
 }
 
 static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
@@ -376,10 +379,9 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
         }
         session = next;
     }
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        note_deadline(job, now_ms);
-    }
     if (coordinator->n_ticks++ % WIRE_FLUSH_TICKS == 0) {
+        coordinator->retries_writes = true;
+        look_after_store(coordinator);
         flush_wire(coordinator);
         reload_jobs(coordinator);
         fail_unprepared(coordinator);
@@ -391,13 +393,19 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
 int tally_coordinator_turn(struct tally_coordinator *coordinator)
 {
     int64_t now_ms = tally_monotonic_ms();
+    const bool ticks = now_ms >= coordinator->next_tick_ms;
     take_prepared(coordinator);
-    if (now_ms >= coordinator->next_tick_ms) {
+    if (ticks) {
         coordinator->next_tick_ms = now_ms + TICK_MS;
         tick(coordinator, now_ms);
     }
     if (coordinator->assignment_changed) {
         assign_slots(coordinator);
+    }
+    settle_absence(coordinator); /* who has just been replaced was never absent */
+    if (ticks) {
+        check_deadlines(coordinator, now_ms);
+        coordinator->retries_writes = false;
     }
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);

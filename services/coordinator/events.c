@@ -4,7 +4,8 @@
  *   id: 17
  *
  *   event: job                   the job's detail: on connect, when the status changes, at most
- * once data: {...}                  a second while something else changes, and as the last event
+ * once data: {...}                  a second while something else changes (what it waits for is
+ * part of it), and as the last event
  *
  *   event: round                 every closed round, with the running totals after it
  *   id: 18
@@ -54,11 +55,14 @@ struct event_chunk {
 struct event_feed {
     struct hosted_job *job;     /* NULL once it is not live any more */
     struct tally_store_job row; /* as stored when the feed last looked */
-    bool must_read;             /* the row: the job has left the live ones */
+    bool waits;                 /* likewise */
+    struct tally_waiting waiting;
+    bool must_read; /* the row: the job has left the live ones */
     int64_t next_look_ms;
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest one */
     struct tally_store_job announced; /* the row that it told */
+    bool has_new_waiting;             /* it has not told what the job waits for now */
     struct tally_buffer detail;       /* event text ... */
     struct tally_store_job detailed;  /* ... of this row; key 0 = none */
     struct event_chunk chunks[CHUNKS_PER_FEED];
@@ -188,7 +192,7 @@ static enum tally_status make_detail(struct tally_coordinator *coordinator, stru
     feed->detail.size = 0;
     enum tally_status status = store->ops->document_get(store, feed->row.key, &document, err);
     if (status == TALLY_OK) {
-        detail = job_detail(&feed->row, (const char *)document.data, document.size);
+        detail = job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
         status = detail != NULL ? tally_buffer_append_text(&feed->detail, "event: job\ndata: ")
                                 : TALLY_NO_MEMORY;
     }
@@ -377,6 +381,23 @@ static bool read_last_row(struct tally_coordinator *coordinator, struct event_fe
     return status == TALLY_OK;
 }
 
+/* Takes over what the live job waits for. The text made of the row is made anew if it differs. */
+static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
+                            int64_t now_ms)
+{
+    struct tally_waiting waiting;
+    const bool waits = feed->job != NULL && job_waiting(coordinator, feed->job, now_ms, &waiting);
+    if (waits == feed->waits && (!waits || tally_waiting_equals(&waiting, &feed->waiting))) {
+        return;
+    }
+    feed->waits = waits;
+    if (waits) {
+        feed->waiting = waiting;
+    }
+    feed->detailed.key = 0;
+    feed->has_new_waiting = true;
+}
+
 /* Takes over what the job's row has come to. True if there is something new for the streams. */
 static bool look(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms)
 {
@@ -390,19 +411,24 @@ static bool look(struct tally_coordinator *coordinator, struct event_feed *feed,
             is_new ? now_ms : now_ms + JOB_EVENT_MS; /* a store that cannot be read */
     } else {
         const struct tally_store_job *row = &feed->job->row;
-        const bool at_once = row->status != feed->row.status;
-        if (feed->job->needs_reload || (!at_once && now_ms < feed->next_look_ms)) {
+        const bool is_stored = !feed->job->needs_reload;
+        const bool at_once = is_stored && row->status != feed->row.status;
+        if (!at_once && now_ms < feed->next_look_ms) {
             return false;
         }
-        is_new = feed->row.progress.round != row->progress.round || at_once;
-        feed->row = *row;
+        if (is_stored) {
+            is_new = feed->row.progress.round != row->progress.round || at_once;
+            feed->row = *row;
+        }
         feed->next_look_ms = now_ms + FEED_MS;
     }
-    const bool has_changed = !same_row(&feed->row, &feed->announced);
+    look_at_waiting(coordinator, feed, now_ms);
+    const bool has_changed = feed->has_new_waiting || !same_row(&feed->row, &feed->announced);
     if (has_changed &&
         (feed->row.status != feed->announced.status || now_ms >= feed->next_job_event_ms)) {
         feed->job_event++;
         feed->announced = feed->row;
+        feed->has_new_waiting = false;
         feed->next_job_event_ms = now_ms + JOB_EVENT_MS;
         is_new = true;
     }
@@ -539,6 +565,8 @@ static struct event_feed *feed_of(struct tally_coordinator *coordinator,
         if (feed->job != NULL) {
             feed->job->feed = feed;
         }
+        look_at_waiting(coordinator, feed, tally_monotonic_ms());
+        feed->has_new_waiting = false; /* the stream begins with it */
         feed->next = coordinator->feeds;
         coordinator->feeds = feed;
     } else if (feed->row.status == row->status) {

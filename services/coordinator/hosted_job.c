@@ -186,11 +186,12 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
     return status;
 }
 
-struct tally_json *job_detail(const struct tally_store_job *row, const char *document,
-                              size_t n_document)
+struct tally_json *job_detail(const struct tally_store_job *row,
+                              const struct tally_buffer *document,
+                              const struct tally_waiting *waiting)
 {
     struct tally_json *detail;
-    if (tally_json_parse(document, n_document, &detail, NULL) != TALLY_OK) {
+    if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
         return NULL;
     }
     const struct tally_job_facts facts = {.id = row->id,
@@ -203,7 +204,8 @@ struct tally_json *job_detail(const struct tally_store_job *row, const char *doc
                                           .finished_ms = row->finished_ms,
                                           .recovery_bits = row->recovery_bits,
                                           .wire_in_bytes = row->wire_in_bytes,
-                                          .wire_out_bytes = row->wire_out_bytes};
+                                          .wire_out_bytes = row->wire_out_bytes,
+                                          .waiting = waiting};
     if (!tally_detail_add(detail, &facts, &row->progress)) {
         tally_json_free(detail);
         return NULL;

@@ -9,6 +9,7 @@
 #include "api/json.h"
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
+#include "services/document/detail.h"
 #include "services/job/job.h"
 #include "storage/store.h"
 
@@ -19,6 +20,7 @@ struct client_slot {
     struct session *session;                   /* who plays it; NULL = vacant */
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
     int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
+    bool absent; /* not to be waited for, if the policy allows (stragglers.c) */
 };
 
 struct hosted_job {
@@ -33,8 +35,11 @@ struct hosted_job {
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     bool touched;                     /* written to in the open transaction */
     bool needs_reload;                /* a commit failed: the engine is ahead of the store */
-    bool deadline_noted;              /* the log has said that the open round waits too long */
-    int64_t round_opened_ms;
+    bool deadline_noted;              /* the open round's deadline has passed, and did not end it */
+    bool absence_changed;             /* the engine does not know yet what the slots say */
+    int64_t round_opened_ms;          /* monotonic; or resumed, or read back from the store */
+    int64_t waits_since_ms;           /* Unix time of the same, or of the last change of status */
+    char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */
@@ -57,8 +62,10 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err);
 
-/* The job detail of a row and its document; NULL = out of memory or a document that is no JSON. */
-struct tally_json *job_detail(const struct tally_store_job *row, const char *document,
-                              size_t n_document);
+/* The job detail of a row and its document. waiting: what the job waits for, or NULL. NULL = out of
+ * memory or a document that is no JSON. */
+struct tally_json *job_detail(const struct tally_store_job *row,
+                              const struct tally_buffer *document,
+                              const struct tally_waiting *waiting);
 
 #endif

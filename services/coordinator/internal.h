@@ -8,6 +8,7 @@
 #include "services/coordinator/metrics.h"
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
+#include "services/coordinator/waiting.h"
 
 enum { MAX_PATH_PARAMS = 1, MAX_CALL_HEADERS = 6, REQUEST_ID_CAPACITY = 65 };
 
@@ -40,10 +41,9 @@ struct call {
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
-    struct tally_error error;       /* that the answer tells; OK = none */
-    bool repeated, reports_failure; /* of an update, for the metrics */
-    int n_rounds;                   /* that it closed */
-    bool streaming;                 /* the handler has begun a stream: nothing is left to be sent */
+    struct tally_error error;                        /* that the answer tells; OK = none */
+    bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
+    bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
@@ -84,6 +84,7 @@ struct tally_coordinator {
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
+    bool retries_writes;       /* in this turn: once a second, if the store has failed */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
@@ -98,6 +99,9 @@ struct tally_coordinator {
     bool streams_hungry;               /* some have taken all they were given and lack more */
     struct series_cache *series_cache; /* NULL until it is needed */
     struct metrics metrics;
+    struct {
+        uint64_t rounds, dropped_answers;
+    } uncommitted;              /* of the open transaction, for the metrics */
     uint32_t request_id_prefix; /* random; drawn with the first id */
     uint64_t n_request_ids;
 };
@@ -137,6 +141,29 @@ void assign_slots(struct tally_coordinator *coordinator);
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */
 void answer_idle(struct tally_coordinator *coordinator, struct session *session);
+
+/* Whether any worker that is here may serve the job. */
+bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Slots free for the job now. */
+int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+
+/* Stragglers (stragglers.c). */
+
+/* The open round's time, and what the job waits for, begin now. */
+void restart_clock(struct hosted_job *job);
+/* Whether an event of the engine closed a round or ended the job. */
+bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
+/* Persists what it closed, in the open transaction, and goes on from there. */
+enum tally_status put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             const struct tally_job_outcome *outcome, struct tally_error *err);
+/* A round has closed or the job has ended. */
+void after_round(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The worker is there: its clients are waited for (again). */
+void hear_of(const struct session *session);
+/* Tells the engines who is absent and who is back. Writes. */
+void settle_absence(struct tally_coordinator *coordinator);
+/* Ends rounds and jobs whose time is over, as their policy says. Writes. */
+void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
 
 /* Ends a session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);

@@ -19,7 +19,7 @@ struct hosted_job *find_job(const struct tally_coordinator *coordinator, const c
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     job->next = NULL;
-    job->round_opened_ms = tally_monotonic_ms();
+    restart_clock(job);
     *coordinator->last_job = job;
     coordinator->last_job = &job->next;
     coordinator->n_jobs++;

@@ -93,8 +93,10 @@ static enum update_result result_of(const struct call *call)
      */
     switch ((int)call->error.status) {
     case TALLY_OK:
-        return call->reports_failure ? UPDATE_FAILURE
-                                     : (call->repeated ? UPDATE_REPEATED : UPDATE_ACCEPTED);
+        return call->reports_failure   ? UPDATE_FAILURE
+               : call->reports_refusal ? UPDATE_REFUSAL
+               : call->repeated        ? UPDATE_REPEATED
+                                       : UPDATE_ACCEPTED;
     case TALLY_ALREADY_EXISTS:
         return UPDATE_CONFLICTING;
     case TALLY_FAILED_PRECONDITION:
@@ -138,7 +140,6 @@ void metrics_count_call(struct metrics *metrics, const struct call *call, int st
     }
     if (call->route->handler == worker_update && result != TALLY_UNAUTHENTICATED) {
         metrics->updates[result_of(call)]++;
-        metrics->rounds += result == TALLY_OK ? (uint64_t)call->n_rounds : 0;
     }
 }
 
@@ -225,6 +226,10 @@ static void write_updates(const struct metrics *metrics, struct exposition *expo
     exposition_family(exposition, ROUNDS, EXPOSITION_COUNTER,
                       "Rounds closed by this process, over all jobs.");
     exposition_unsigned(exposition, ROUNDS, NULL, metrics->rounds);
+    static const char DROPPED[] = "tally_dropped_answers_total";
+    exposition_family(exposition, DROPPED, EXPOSITION_COUNTER,
+                      "Clients' messages that closed rounds went without, over all jobs.");
+    exposition_unsigned(exposition, DROPPED, NULL, metrics->dropped_answers);
     static const char UPDATES[] = "tally_updates_total";
     exposition_family(exposition, UPDATES, EXPOSITION_COUNTER,
                       "Updates posted by workers, by what became of them.");

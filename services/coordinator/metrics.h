@@ -36,6 +36,7 @@ enum { METRICS_MAX_JOBS = 200, METRICS_MAX_ENDED = 1000 };
     X(NOT_PLAYED, "not_played")   /* the session does not play this client */                      \
     X(UNKNOWN, "unknown")         /* no such session or job */                                     \
     X(FAILURE, "failure")         /* the client says that it cannot go on; the job fails */        \
+    X(REFUSAL, "refusal")         /* the worker says that it cannot serve the job */               \
     X(UNAVAILABLE, "unavailable") /* not stored; the worker tries again */
 
 enum update_result {
@@ -69,7 +70,7 @@ struct metrics {
     int n_routes;                 /* without that one */
     struct histogram polls[N_POLL_KINDS];
     uint64_t updates[N_UPDATE_RESULTS];
-    uint64_t rounds;
+    uint64_t rounds, dropped_answers;
     uint64_t workers_joined, workers_lost;
     uint64_t jobs_ended[TALLY_N_JOB_STATUS];
     struct histogram commit_seconds, commit_requests;

@@ -257,6 +257,40 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
     }
 }
 
+/* 0 where a job gets on, so that a rule needs no case for series that are not there. */
+static void write_waiting(const struct tally_coordinator *coordinator, const struct shown *shown,
+                          struct exposition *exposition)
+{
+    const int64_t now_ms = tally_monotonic_ms(), unix_ms = tally_realtime_ms();
+    int64_t waiting_ms[METRICS_MAX_JOBS] = {0}, n_missing[METRICS_MAX_JOBS] = {0};
+    for (int i = 0; i < shown->n; i++) {
+        struct tally_waiting waiting;
+        if (shown->live[i] != NULL && job_waiting(coordinator, shown->live[i], now_ms, &waiting)) {
+            waiting_ms[i] = unix_ms > waiting.since_ms ? unix_ms - waiting.since_ms : 0;
+            n_missing[i] = waiting.n_clients;
+        }
+    }
+    static const char SECONDS[] = "tally_job_waiting_seconds";
+    exposition_family(
+        exposition, SECONDS, EXPOSITION_GAUGE,
+        "For how long the job has been waiting for what `waiting` of its detail says; "
+        "0 while it gets on.");
+    for (int i = 0; i < shown->n; i++) {
+        if (shown->live[i] != NULL) {
+            exposition_real(exposition, SECONDS, EXPOSITION_LABELS({"job", shown->rows[i]->id}),
+                            (double)waiting_ms[i] / 1000);
+        }
+    }
+    static const char MISSING[] = "tally_job_missing_clients";
+    exposition_family(exposition, MISSING, EXPOSITION_GAUGE,
+                      "Clients that the job waits for; 0 while it gets on.");
+    for (int i = 0; i < shown->n; i++) {
+        if (shown->live[i] != NULL) {
+            write_count(exposition, MISSING, shown->rows[i], n_missing[i]);
+        }
+    }
+}
+
 void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition)
 {
     struct shown shown = {0};
@@ -270,6 +304,7 @@ void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition
             FAMILIES[f].write(exposition, FAMILIES[f].name, shown.rows[i]);
         }
     }
+    write_waiting(coordinator, &shown, exposition);
     static const char VACANT[] = "tally_job_vacant_clients";
     exposition_family(exposition, VACANT, EXPOSITION_GAUGE, "Clients that no worker plays.");
     for (int i = 0; i < shown.n; i++) {

@@ -24,20 +24,32 @@ static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct 
     return TALLY_OK;
 }
 
-static enum tally_status answer_detail(struct call *call, int status,
+/* The detail of a stored row, with what the job waits for if it is live. */
+static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row,
+                                    const struct tally_buffer *document)
+{
+    struct tally_waiting waiting;
+    const struct hosted_job *job = find_job(coordinator, row->id);
+    const bool waits = job != NULL && job_waiting(coordinator, job, tally_monotonic_ms(), &waiting);
+    return job_detail(row, document, waits ? &waiting : NULL);
+}
+
+static enum tally_status answer_detail(const struct tally_coordinator *coordinator,
+                                       struct call *call, int status,
                                        const struct tally_store_job *row,
                                        const struct tally_buffer *document, struct tally_error *err)
 {
-    return answer_json(call, status, job_detail(row, (const char *)document->data, document->size),
-                       err);
+    return answer_json(call, status, detail_of(coordinator, row, document), err);
 }
 
-static enum tally_status answer_created(struct call *call, const struct tally_store_job *row,
+static enum tally_status answer_created(const struct tally_coordinator *coordinator,
+                                        struct call *call, const struct tally_store_job *row,
                                         const struct tally_buffer *document,
                                         struct tally_error *err)
 {
     snprintf(call->location, sizeof call->location, "/v1/jobs/%s", row->id);
-    return answer_detail(call, 201, row, document, err);
+    return answer_detail(coordinator, call, 201, row, document, err);
 }
 
 /* The job that an earlier request with the same key made. NOT_FOUND if there is none. */
@@ -58,7 +70,7 @@ static enum tally_status answer_repeated(struct tally_coordinator *coordinator, 
     struct tally_buffer document = {0};
     status = read_job(coordinator, row.id, &row, &document, err);
     if (status == TALLY_OK) {
-        status = answer_created(call, &row, &document, err);
+        status = answer_created(coordinator, call, &row, &document, err);
     }
     tally_buffer_fini(&document);
     return status;
@@ -163,7 +175,7 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     add_job(coordinator, job);
     status = prepare_job(coordinator, job, err);
     if (status == TALLY_OK) {
-        status = answer_created(call, &job->row, &job->document, err);
+        status = answer_created(coordinator, call, &job->row, &job->document, err);
     }
     return status;
 }
@@ -175,7 +187,7 @@ enum tally_status get_job(struct tally_coordinator *coordinator, struct call *ca
     struct tally_buffer document = {0};
     enum tally_status status = read_job(coordinator, call->params[0], &row, &document, err);
     if (status == TALLY_OK) {
-        status = answer_detail(call, 200, &row, &document, err);
+        status = answer_detail(coordinator, call, 200, &row, &document, err);
     }
     tally_buffer_fini(&document);
     return status;
@@ -202,7 +214,7 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     struct tally_buffer document = {0};
     enum tally_status status = store->ops->document_get(store, row->key, &document, err);
     if (status == TALLY_OK) {
-        struct tally_json *detail = job_detail(row, (const char *)document.data, document.size);
+        struct tally_json *detail = detail_of(page->coordinator, row, &document);
         if (detail == NULL || !tally_json_append(page->jobs, detail)) {
             status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
         }
@@ -287,10 +299,11 @@ static enum tally_status change_job(struct tally_coordinator *coordinator, struc
         return status;
     }
     coordinator->assignment_changed = true;
+    restart_clock(job);
     mark_job_ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job changed"), tally_log_text("job", job->row.id),
               tally_log_text("status", tally_job_status_name(job->row.status)));
-    return answer_detail(call, 200, &job->row, &job->document, err);
+    return answer_detail(coordinator, call, 200, &job->row, &job->document, err);
 }
 
 enum tally_status cancel_job(struct tally_coordinator *coordinator, struct call *call,

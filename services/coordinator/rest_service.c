@@ -26,8 +26,46 @@ static struct tally_json *assignments_of(const struct session *session)
     return list;
 }
 
-static struct tally_json *worker_of(const struct session *session, int64_t now_ms)
+/* The jobs that the worker does not serve: [{"job": id, "reason": text}]. */
+static struct tally_json *refusals_of(const struct session *session)
 {
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (const struct refusal *r = session->refusals; ok && r != NULL; r = r->next) {
+        struct tally_json *one = tally_json_object();
+        ok = one != NULL && tally_json_set_text(one, "job", r->job->row.id) &&
+             tally_json_set_text(one, "reason", r->reason);
+        if (ok) {
+            ok = tally_json_append(list, one);
+        } else {
+            tally_json_free(one);
+        }
+    }
+    if (!ok) {
+        tally_json_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* Whether a worker that should have been heard of has not: it has missed a deadline, or half of the
+ * time is over after which it is given up. */
+static bool is_silent(const struct tally_coordinator *coordinator, const struct session *session,
+                      int64_t age_ms)
+{
+    bool missed = false;
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        missed = missed || played->job->slots[played->client].absent;
+    }
+    return session->poll.request == NULL &&
+           (missed || age_ms > coordinator->config.session_timeout_ms / 2);
+}
+
+static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
+                                    const struct session *session, int64_t now_ms)
+{
+    const int64_t age_ms = session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms;
     struct tally_json *object = tally_json_object();
     bool ok = object != NULL && tally_json_set_text(object, "name", session->name) &&
               tally_json_set_integer(object, "slots", session->n_slots) &&
@@ -35,13 +73,13 @@ static struct tally_json *worker_of(const struct session *session, int64_t now_m
               tally_json_set_text(object, "state",
                                   session->poll.request != NULL ? "waiting" : "working") &&
               tally_json_set_integer(object, "joined_ms", session->joined_ms) &&
-              tally_json_set_integer(
-                  object, "last_contact_age_ms",
-                  session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms) &&
+              tally_json_set_integer(object, "last_contact_age_ms", age_ms) &&
+              tally_json_set_bool(object, "silent", is_silent(coordinator, session, age_ms)) &&
               (session->pinned_job[0] != '\0'
                    ? tally_json_set_text(object, "pinned_job", session->pinned_job)
                    : tally_json_set_null(object, "pinned_job")) &&
-              tally_json_set(object, "assignments", assignments_of(session));
+              tally_json_set(object, "assignments", assignments_of(session)) &&
+              tally_json_set(object, "refuses", refusals_of(session));
     if (!ok) {
         tally_json_free(object);
         return NULL;
@@ -57,7 +95,7 @@ enum tally_status get_workers(struct tally_coordinator *coordinator, struct call
     struct tally_json *list = tally_json_array();
     bool ok = answer != NULL && list != NULL;
     for (struct session *s = coordinator->sessions.first; ok && s != NULL; s = s->next) {
-        struct tally_json *worker = worker_of(s, now_ms);
+        struct tally_json *worker = worker_of(coordinator, s, now_ms);
         ok = worker != NULL && tally_json_append(list, worker);
     }
     ok = ok && tally_json_set_integer(answer, "slots_free", coordinator->sessions.n_free);

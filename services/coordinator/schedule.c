@@ -2,8 +2,9 @@
  *
  * Vacant clients of started jobs are filled first, oldest job first; then queued jobs start in
  * order of age as soon as all their clients can be filled. A queued job that the present workers
- * could fill if they were free keeps younger jobs from taking its slots; one that they never could
- * does not. */
+ * could fill as soon as the jobs that get on have ended keeps younger jobs from taking its slots;
+ * one that they could not, because there are too few or because a job that is paused or waits keeps
+ * them, does not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,45 @@
 #include "services/program/log.h"
 #include "services/program/time.h"
 
-/* Slots that a job could use: free ones, or all there are. */
-static int64_t count_slots(const struct tally_coordinator *coordinator,
-                           const struct hosted_job *job, bool only_free)
+int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     int64_t n = 0;
-    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        if (session_serves(s, job)) {
-            n += only_free ? session_n_free(s) : s->n_slots;
+    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        n += session_serves(s, job) ? session_n_free(s) : 0;
+    }
+    return n;
+}
+
+bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct session *s = coordinator->sessions.first;
+    while (s != NULL && !session_serves(s, job)) {
+        s = s->next;
+    }
+    return s != NULL;
+}
+
+/* Whether a started job will give its slots back without anybody's help. */
+static bool gets_on(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->deadline_noted &&
+           (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP);
+}
+
+/* Slots that a queued job could have if it waited for them: free ones, and those of jobs that get
+ * on. A paused job keeps its own for as long as its owner likes, so nobody is to wait for them. */
+static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
+                                  const struct hosted_job *job)
+{
+    int64_t n = 0;
+    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        if (!session_serves(s, job)) {
+            continue;
+        }
+        n += session_n_free(s);
+        for (uint32_t i = 0; i < s->n_assignments; i++) {
+            const struct hosted_job *other = s->assignments[i].job;
+            n += other == job || gets_on(other);
         }
     }
     return n;
@@ -63,7 +95,7 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         coordinator->assignment_failed = true;
         return;
     }
-    job->round_opened_ms = tally_monotonic_ms();
+    restart_clock(job);
     mark_job_ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job started"), tally_log_text("job", job->row.id),
               tally_log_text("algorithm", job->row.algorithm),
@@ -87,10 +119,10 @@ void assign_slots(struct tally_coordinator *coordinator)
         if (tally_job_status(job->engine) != TALLY_JOB_QUEUED || !job->prepared) {
             continue;
         }
-        if (count_slots(coordinator, job, true) >= job->n_vacant) {
+        if (count_free_slots(coordinator, job) >= job->n_vacant) {
             fill_job(coordinator, job);
             start_job(coordinator, job);
-        } else if (count_slots(coordinator, job, false) >= job->row.clients) {
+        } else if (count_coming_slots(coordinator, job) >= job->row.clients) {
             break;
         }
     }
@@ -208,13 +240,14 @@ static struct hosted_job *find_work(struct session *session, uint32_t *clients,
     return NULL;
 }
 
-/* Newest point that any of the clients was sent before. */
+/* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
+ * one of them, which the ledger has counted as delivered to it when the broadcast was made. */
 static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
 {
-    int64_t delivered = 0;
+    int64_t delivered = INT64_MAX;
     for (size_t i = 0; i < n; i++) {
         const int64_t iterate = job->slots[clients[i]].delivered_iterate;
-        delivered = iterate > delivered ? iterate : delivered;
+        delivered = iterate < delivered ? iterate : delivered;
     }
     return delivered;
 }

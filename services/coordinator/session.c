@@ -70,15 +70,54 @@ enum tally_status session_new(struct session_table *table, const struct tally_jo
     return TALLY_OK;
 }
 
+/* Nobody plays the client any more. */
+static void vacate(const struct session *session, const struct assignment *played)
+{
+    struct client_slot *slot = &played->job->slots[played->client];
+    slot->session = NULL;
+    slot->absent = true;
+    memcpy(slot->previous, session->name, sizeof slot->previous);
+    played->job->n_vacant++;
+    played->job->absence_changed = true;
+}
+
+/* Vacates the clients that the session plays for the job. */
+static void release(struct session_table *table, struct session *session,
+                    const struct hosted_job *job)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment played = session->assignments[i];
+        if (played.job == job) {
+            vacate(session, &played);
+            table->n_free++;
+        } else {
+            session->assignments[kept++] = played;
+        }
+    }
+    session->n_assignments = kept;
+}
+
+static void forget_refusals(struct session *session, const struct hosted_job *job)
+{
+    struct refusal **at = &session->refusals;
+    while (*at != NULL) {
+        struct refusal *refusal = *at;
+        if (job == NULL || refusal->job == job) {
+            *at = refusal->next;
+            free(refusal);
+        } else {
+            at = &refusal->next;
+        }
+    }
+}
+
 void session_free(struct session_table *table, struct session *session)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment *played = &session->assignments[i];
-        struct client_slot *slot = &played->job->slots[played->client];
-        slot->session = NULL;
-        memcpy(slot->previous, session->name, sizeof slot->previous);
-        played->job->n_vacant++;
+        vacate(session, &session->assignments[i]);
     }
+    forget_refusals(session, NULL);
     table->n_free -= session_n_free(session);
     table->n_sessions--;
     tdelete(session, &table->by_id, compare_ids);
@@ -96,34 +135,52 @@ void session_assign(struct session_table *table, struct session *session, struct
 {
     session->assignments[session->n_assignments++] =
         (struct assignment){.job = job, .client = client};
-    job->slots[client].session = session;
+    struct client_slot *slot = &job->slots[client];
+    slot->session = session;
+    job->absence_changed = job->absence_changed || slot->absent;
+    slot->absent = false;
     job->n_vacant--;
     table->n_free--;
 }
 
+enum tally_status session_refuse(struct session_table *table, struct session *session,
+                                 struct hosted_job *job, const char *reason,
+                                 struct tally_error *err)
+{
+    if (session_refusal(session, job) == NULL) {
+        struct refusal *refusal = calloc(1, sizeof *refusal);
+        if (refusal == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a refusal");
+        }
+        refusal->job = job;
+        snprintf(refusal->reason, sizeof refusal->reason, "%s", reason);
+        refusal->next = session->refusals;
+        session->refusals = refusal;
+    }
+    release(table, session, job);
+    return TALLY_OK;
+}
+
+const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job)
+{
+    const struct refusal *refusal = session->refusals;
+    while (refusal != NULL && refusal->job != job) {
+        refusal = refusal->next;
+    }
+    return refusal;
+}
+
 void session_release_job(struct session_table *table, struct hosted_job *job)
 {
-    for (int64_t m = 0; m < job->row.clients; m++) {
-        struct session *session = job->slots[m].session;
-        if (session == NULL) {
-            continue;
-        }
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < session->n_assignments; i++) {
-            const struct assignment played = session->assignments[i];
-            if (played.job == job) {
-                job->slots[played.client].session = NULL;
-                job->n_vacant++;
-                table->n_free++;
-            } else {
-                session->assignments[kept++] = played;
-            }
-        }
-        session->n_assignments = kept;
+    for (struct session *session = table->first; session != NULL; session = session->next) {
+        release(table, session, job);
+        forget_refusals(session, job);
     }
 }
 
 bool session_serves(const struct session *session, const struct hosted_job *job)
 {
-    return session->pinned_job[0] == '\0' || strcmp(session->pinned_job, job->row.id) == 0;
+    const bool may =
+        session->pinned_job[0] == '\0' || strcmp(session->pinned_job, job->row.id) == 0;
+    return may && session_refusal(session, job) == NULL;
 }

@@ -9,6 +9,13 @@
 #include "api/worker_messages.h"
 #include "services/coordinator/hosted_job.h"
 
+/* A job that a worker has said it cannot serve, whichever client it plays. */
+struct refusal {
+    const struct hosted_job *job;
+    char reason[TALLY_FAILURE_CAPACITY];
+    struct refusal *next;
+};
+
 /* A client of a job that a session plays. */
 struct assignment {
     struct hosted_job *job;
@@ -22,6 +29,7 @@ struct session {
     uint32_t n_slots;
     struct assignment *assignments; /* [n_slots] */
     uint32_t n_assignments;
+    struct refusal *refusals;
     uint32_t turn; /* the assignment after the last one served: jobs take turns */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
@@ -56,7 +64,14 @@ struct session *session_by_name(const struct session_table *table, const char *n
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
-/* Takes all clients of a job away from whoever plays them. */
+/* The session plays no client of the job any more, and is not to: the worker refuses it.
+ * Idempotent. Errors: NO_MEMORY. */
+enum tally_status session_refuse(struct session_table *table, struct session *session,
+                                 struct hosted_job *job, const char *reason,
+                                 struct tally_error *err);
+/* NULL if the worker has not refused the job. */
+const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
+/* The job is taken out: no session plays or refuses it any more. */
 void session_release_job(struct session_table *table, struct hosted_job *job);
 
 static inline uint32_t session_n_free(const struct session *session)

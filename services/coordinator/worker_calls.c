@@ -45,6 +45,7 @@ static enum tally_status find_session(struct tally_coordinator *coordinator, uin
         return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
     }
     session->last_contact_ms = tally_monotonic_ms();
+    hear_of(session);
     *ret_session = session;
     return TALLY_OK;
 }
@@ -202,43 +203,6 @@ static struct tally_job_update event_of(const struct tally_update *update)
                                      .loss = update->loss};
 }
 
-/* Persists what the engine made of an update. */
-static enum tally_status put_outcome(struct tally_coordinator *coordinator, struct hosted_job *job,
-                                     const struct tally_update *update, const uint8_t *body,
-                                     size_t n_body, const struct tally_job_outcome *outcome,
-                                     struct tally_error *err)
-{
-    struct tally_store *store = coordinator->store;
-    job->touched = true;
-    const bool closed =
-        outcome->n_records > 0 || tally_job_status_is_terminal(tally_job_status(job->engine));
-    if (closed) {
-        return hosted_job_put_rounds(store, job, outcome, tally_realtime_ms(), err);
-    }
-    const struct tally_store_update stored = {
-        .round = update->round, .client = update->client, .body = body, .n_body = n_body};
-    return store->ops->update_insert(store, job->row.key, &stored, err);
-}
-
-static void after_round(struct tally_coordinator *coordinator, struct hosted_job *job)
-{
-    job->round_opened_ms = tally_monotonic_ms();
-    job->deadline_noted = false;
-    mark_job_ready(coordinator, job);
-    if (tally_job_status_is_terminal(job->row.status)) {
-        coordinator->assignment_changed = true;
-        tally_log(
-            TALLY_LOG_INFO, tally_log_event("job ended"), tally_log_text("job", job->row.id),
-            tally_log_text("status", tally_job_status_name(job->row.status)),
-            tally_log_text("reason", job->row.reason),
-            tally_log_integer("rounds", job->row.progress.round),
-            tally_log_real("cumulative_regret", job->row.progress.cumulative_regret),
-            tally_log_unsigned("uplink_payload_bits", job->row.progress.bits.uplink.payload_bits),
-            tally_log_unsigned("downlink_payload_bits",
-                               job->row.progress.bits.downlink.payload_bits));
-    }
-}
-
 /* An update for a live job. */
 static enum tally_status receive(struct tally_coordinator *coordinator, struct hosted_job *job,
                                  const struct tally_update *update, const uint8_t *body,
@@ -258,14 +222,14 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
     if (status != TALLY_OK || ret_outcome->duplicate) {
         return status;
     }
-    status = put_outcome(coordinator, job, update, body, n_body, ret_outcome, err);
-    if (write_failed(coordinator, status, err) != TALLY_OK) {
-        return status;
+    if (has_closed(job, ret_outcome)) {
+        return put_closed(coordinator, job, ret_outcome, err);
     }
-    if (ret_outcome->n_records > 0 || tally_job_status_is_terminal(job->row.status)) {
-        after_round(coordinator, job);
-    }
-    return TALLY_OK;
+    const struct tally_store_update stored = {
+        .round = update->round, .client = update->client, .body = body, .n_body = n_body};
+    job->touched = true;
+    status = coordinator->store->ops->update_insert(coordinator->store, job->row.key, &stored, err);
+    return write_failed(coordinator, status, err);
 }
 
 /* An update for a job that has ended: the engine, restored, tells a repetition from a late one. */
@@ -310,6 +274,45 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     return status;
 }
 
+/* Whether nobody has ever answered for the job and nobody who is here could. */
+static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    return tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
+           !can_be_served(coordinator, job);
+}
+
+/* The worker cannot serve the job: its clients go to others. */
+static enum tally_status take_refusal(struct tally_coordinator *coordinator,
+                                      struct session *session, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                          coordinator->store_error.message);
+    }
+    enum tally_status status =
+        session_refuse(&coordinator->sessions, session, job, update->refusal, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    coordinator->assignment_changed = true;
+    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
+              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+              tally_log_text("reason", update->refusal));
+    if (!is_hopeless(coordinator, job)) {
+        return TALLY_OK;
+    }
+    char reason[TALLY_JOB_REASON_CAPACITY];
+    snprintf(reason, sizeof reason, "no worker can serve the job; %s: %s", session->name,
+             update->refusal);
+    status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        after_round(coordinator, job);
+    }
+    return status;
+}
+
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -335,6 +338,8 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
                             "this session does not play client %u of job %s", update.client,
                             update.job_id);
+    } else if (update.refusal[0] != '\0') {
+        status = take_refusal(coordinator, session, job, &update, err);
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
@@ -346,7 +351,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     memcpy(call->job_id, update.job_id, sizeof call->job_id);
     call->repeated = outcome.duplicate;
     call->reports_failure = update.failure[0] != '\0' && job != NULL;
-    call->n_rounds = outcome.n_records;
+    call->reports_refusal = update.refusal[0] != '\0' && job != NULL;
     const struct tally_update_response response = {.formula_bits = outcome.bits.formula_bits,
                                                    .payload_bits = outcome.bits.payload_bits};
     return answer_protobuf(call, tally_update_response_encode(&response, &call->body), err);

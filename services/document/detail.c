@@ -77,6 +77,50 @@ static bool add_job_bits(struct tally_json *object, const struct tally_job_facts
     return tally_json_set(object, "bits", bits) && ok;
 }
 
+static const char *const WAITING_FOR[] = {"reference", "workers", "clients", "resume", "store"};
+
+bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b)
+{
+    bool same = a->what == b->what && a->since_ms == b->since_ms && a->n_workers == b->n_workers &&
+                strcmp(a->clients, b->clients) == 0 && strcmp(a->text, b->text) == 0;
+    for (int i = 0; same && i < a->n_workers; i++) {
+        same = strcmp(a->workers[i], b->workers[i]) == 0;
+    }
+    return same;
+}
+
+static struct tally_json *workers_of(const struct tally_waiting *waiting)
+{
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (int i = 0; ok && i < waiting->n_workers; i++) {
+        ok = tally_json_append(list, tally_json_text(waiting->workers[i]));
+    }
+    if (!ok) {
+        tally_json_free(list);
+        return NULL;
+    }
+    return list;
+}
+
+static bool set_waiting(struct tally_json *object, const struct tally_waiting *waiting)
+{
+    if (waiting == NULL) {
+        return tally_json_set_null(object, "waiting");
+    }
+    struct tally_json *value = tally_json_object();
+    bool ok = value != NULL && tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
+              tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
+              tally_json_set_text(value, "clients", waiting->clients) &&
+              tally_json_set(value, "workers", workers_of(waiting)) &&
+              tally_json_set_text(value, "text", waiting->text);
+    if (!ok) {
+        tally_json_free(value);
+        return false;
+    }
+    return tally_json_set(object, "waiting", value);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -98,6 +142,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     ok = ok && (progress->has_f_star ? tally_json_set_real(object, "f_star", progress->f_star)
                                      : tally_json_set_null(object, "f_star"));
     ok = ok && tally_json_set_text(object, "x_checksum", checksum);
+    ok = ok && set_waiting(object, facts->waiting);
     return ok && add_job_bits(object, facts, &progress->bits);
 }
 
@@ -116,6 +161,7 @@ struct tally_json *tally_detail_round(const struct tally_round_record *record)
     ok = ok && tally_json_set_bool(object, "cut", record->cut);
     ok = ok && tally_json_set_real(object, "loss", record->loss);
     ok = ok && tally_json_set_real(object, "regret", record->cumulative_regret);
+    ok = ok && tally_json_set_text(object, "missing", record->missing);
     ok = ok && tally_json_set(object, "bits", ledger_of(&record->bits));
     if (!ok) {
         tally_json_free(object);
@@ -130,7 +176,7 @@ enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)
         out, "round,t,k,j,samples,received,norm,passed,cut,loss,regret,"
              "uplink_formula_bits,uplink_payload_bits,uplink_messages,uplink_clipped,"
              "downlink_formula_bits,downlink_payload_bits,downlink_messages,downlink_clipped,"
-             "delivered_payload_bits,control_bits,telemetry_bits\n");
+             "delivered_payload_bits,control_bits,telemetry_bits,missing\n");
 }
 
 static enum tally_status bits_csv(const struct tally_bits *bits, struct tally_buffer *out)
@@ -158,9 +204,9 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
         status = bits_csv(&bits->downlink, out);
     }
     if (status == TALLY_OK) {
-        status = tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+        status = tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s\n",
                                      bits->delivered_payload_bits, bits->control_bits,
-                                     bits->telemetry_bits);
+                                     bits->telemetry_bits, record->missing);
     }
     return status;
 }

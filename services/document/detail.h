@@ -6,7 +6,31 @@
 #include <stddef.h>
 
 #include "api/json.h"
+#include "api/worker_messages.h"
 #include "codec/base/record.h"
+
+enum { TALLY_WAITING_WORKERS = 16, TALLY_WAITING_TEXT_CAPACITY = 768 };
+
+/* What a live job waits for. */
+enum tally_waiting_for {
+    TALLY_WAITS_FOR_REFERENCE, /* f(x*) is being solved */
+    TALLY_WAITS_FOR_WORKERS,   /* too few slots are free for it to start */
+    TALLY_WAITS_FOR_CLIENTS,   /* of its open round */
+    TALLY_WAITS_FOR_RESUME,    /* it is paused */
+    TALLY_WAITS_FOR_STORE      /* what it has come to cannot be written */
+};
+
+struct tally_waiting {
+    enum tally_waiting_for what;
+    int64_t since_ms;                     /* Unix time */
+    int64_t n_clients;                    /* awaited ones; 0 unless for clients */
+    char clients[TALLY_MISSING_CAPACITY]; /* as tally_round_record.missing; "" unless for clients */
+    char workers[TALLY_WAITING_WORKERS][TALLY_WORKER_NAME_CAPACITY]; /* that play or played them */
+    int n_workers;
+    char text[TALLY_WAITING_TEXT_CAPACITY]; /* for people, without a time: it stays the same */
+};
+
+bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b);
 
 /* What the detail tells beyond the document and the engine's progress. */
 struct tally_job_facts {
@@ -17,6 +41,7 @@ struct tally_job_facts {
     int64_t created_ms, started_ms, finished_ms; /* Unix time, 0 = null */
     uint64_t recovery_bits;
     uint64_t wire_in_bytes, wire_out_bytes;
+    const struct tally_waiting *waiting; /* NULL = it gets on, or has ended */
 };
 
 /* Adds the detail's members to `object`, the job's document. False = out of memory. */

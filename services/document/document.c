@@ -149,6 +149,19 @@ static enum tally_status check_reference(const struct tally_json *document,
                       needs_value ? "needs a value" : "takes no value");
 }
 
+/* A quorum alone means that a round need not wait for more; a policy of dropping alone, that any
+ * answer will do. */
+static void complete_quorum(const struct tally_json *document, struct tally_job_spec *spec)
+{
+    if (tally_json_get(document, "policy") == NULL && spec->quorum != 0 &&
+        spec->quorum < spec->clients) {
+        spec->policy = TALLY_POLICY_DROP;
+    }
+    if (spec->quorum == 0) {
+        spec->quorum = spec->policy == TALLY_POLICY_DROP ? 1 : spec->clients;
+    }
+}
+
 static enum tally_status read_document(const struct tally_json *document,
                                        struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -174,7 +187,7 @@ static enum tally_status read_document(const struct tally_json *document,
         status = check_reference(document, spec, err);
     }
     if (status == TALLY_OK) {
-        spec->quorum = spec->quorum == 0 ? spec->clients : spec->quorum;
+        complete_quorum(document, spec);
         status = tally_job_spec_validate(spec, err);
     }
     return status;

@@ -21,6 +21,7 @@ struct client {
     uint64_t digest;
     uint64_t formula_bits, payload_bits;
     double loss; /* of the open round */
+    bool absent; /* is not waited for if the policy allows */
 };
 
 struct tally_job {
@@ -37,6 +38,7 @@ struct tally_job {
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
     struct client *clients; /* [M] */
+    int64_t n_awaited;      /* clients that are present and have not answered the open round */
 
     struct tally_scratch scratch;
     struct tally_decision decision;
@@ -49,6 +51,11 @@ static uint64_t point_checksum(const struct tally_job *job)
     return tally_checksum64(job->x, job->setting.dim * sizeof *job->x);
 }
 
+static bool is_open(const struct tally_job *job)
+{
+    return job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
+}
+
 static void check_invariants(const struct tally_job *job)
 {
     const struct tally_progress *progress = &job->progress;
@@ -56,6 +63,7 @@ static void check_invariants(const struct tally_job *job)
     assert(job->open.received >= 0 && job->open.received <= job->spec.clients);
     assert(progress->round >= 0 && progress->iterate >= 1);
     assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon);
+    assert(job->n_awaited >= 0 && job->n_awaited <= job->spec.clients - job->open.received);
     (void)progress;
 }
 
@@ -148,8 +156,12 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
                                         .samples = job->spec.horizon - progress->time_step,
                                         .cut = true};
     record.bits.telemetry_bits = job->telemetry_bits;
+    if (job->open.evaluate) {
+        tally_job_list_missing(job, record.missing);
+    }
     add_record(job, &record, outcome);
     job->open = (struct tally_job_round){0};
+    job->n_awaited = 0;
     move(job, TALLY_EVENT_COMPLETE, NULL);
 }
 
@@ -163,6 +175,10 @@ static void open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     job->open = (struct tally_job_round){.round = progress->round + 1,
                                          .iterate = progress->iterate,
                                          .evaluate = !progress->has_loss};
+    job->n_awaited = 0;
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        job->n_awaited += !job->clients[m].absent;
+    }
     int64_t left = job->spec.horizon - progress->time_step;
     if (left == 0) {
         move(job, TALLY_EVENT_COMPLETE, NULL);
@@ -223,9 +239,9 @@ static void take_losses(struct tally_job *job)
     }
     double sum = 0;
     for (int64_t m = 0; m < job->spec.clients; m++) {
-        sum += job->clients[m].loss;
+        sum += tally_job_has_received(job, (uint32_t)m) ? job->clients[m].loss : 0;
     }
-    job->progress.loss = sum / (double)job->spec.clients;
+    job->progress.loss = sum / (double)job->open.received;
     job->progress.has_loss = true;
 }
 
@@ -248,6 +264,7 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
                                         .received = job->open.received,
                                         .norm = job->decision.norm,
                                         .passed = job->decision.passed};
+    tally_job_list_missing(job, record.missing);
     record.bits.uplink = job->received_bits;
     record.bits.telemetry_bits = job->telemetry_bits;
     record.bits.control_bits = !job->decision.passed;
@@ -263,6 +280,19 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     job->progress.stage = job->decision.next_stage;
     add_record(job, &record, outcome);
     open_round(job, outcome);
+}
+
+/* Closes the round if it has all that it waits for. */
+static void close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    const bool may_drop =
+        job->spec.policy != TALLY_POLICY_WAIT &&
+        job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : job->spec.clients);
+    const bool waits_for_none = job->spec.policy == TALLY_POLICY_DROP && job->n_awaited == 0;
+    if (job->open.received == job->spec.clients ||
+        (may_drop && (job->open.overdue || waits_for_none))) {
+        close_round(job, outcome);
+    }
 }
 
 /* Messages. */
@@ -301,8 +331,7 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
                                             .clipped = update->clipped}; /* in the digest */
         return TALLY_OK;
     }
-    bool open = job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
-    if (!open) {
+    if (!is_open(job)) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
                           tally_job_status_name(job->status));
     }
@@ -374,20 +403,81 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
     if (status != TALLY_OK) {
         return status;
     }
-    job->clients[update->client] = (struct client){.round = update->round,
-                                                   .digest = digest,
-                                                   .formula_bits = outcome.bits.formula_bits,
-                                                   .payload_bits = outcome.bits.payload_bits,
-                                                   .loss = update->loss};
+    struct client *client = &job->clients[update->client];
+    job->n_awaited -= !client->absent;
+    *client = (struct client){.round = update->round,
+                              .digest = digest,
+                              .formula_bits = outcome.bits.formula_bits,
+                              .payload_bits = outcome.bits.payload_bits,
+                              .loss = update->loss,
+                              .absent = client->absent};
     tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
     job->open.received++;
     check_invariants(job);
-    if (job->open.received == job->spec.clients) {
-        close_round(job, &outcome);
-    }
+    close_if_complete(job, &outcome);
     *ret_outcome = outcome;
+    return TALLY_OK;
+}
+
+/* Stragglers. */
+
+void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
+                          struct tally_job_outcome *ret_outcome)
+{
+    *ret_outcome = (struct tally_job_outcome){0};
+    if (job->clients[client].absent == absent) {
+        return;
+    }
+    job->clients[client].absent = absent;
+    if (!is_open(job)) {
+        return;
+    }
+    if (!tally_job_has_received(job, client)) {
+        job->n_awaited += absent ? -1 : 1;
+    }
+    check_invariants(job);
+    close_if_complete(job, ret_outcome);
+}
+
+static void fail_overdue(struct tally_job *job)
+{
+    char missing[TALLY_MISSING_CAPACITY];
+    struct tally_error why = TALLY_ERROR_INIT;
+    tally_job_list_missing(job, missing);
+    tally_fail(&why, TALLY_DEADLINE, NULL,
+               "round %lld has %lld of %lld answers after %lld ms, the quorum is %lld; missing "
+               "clients: %s",
+               (long long)job->open.round, (long long)job->open.received,
+               (long long)job->spec.clients, (long long)job->spec.round_deadline_ms,
+               (long long)job->spec.quorum, missing);
+    fail_with(job, &why);
+}
+
+enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
+                                    struct tally_error *err)
+{
+    *ret_outcome = (struct tally_job_outcome){0};
+    if (job->status != TALLY_JOB_RUNNING) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "the job is %s",
+                          tally_job_status_name(job->status));
+    }
+    job->open.overdue = true;
+    if (job->spec.policy == TALLY_POLICY_WAIT) {
+        return TALLY_OK;
+    }
+    if (job->spec.policy == TALLY_POLICY_FAIL && job->open.received < job->spec.quorum) {
+        fail_overdue(job);
+        return TALLY_OK;
+    }
+    for (uint32_t m = 0; m < job->setting.clients; m++) {
+        if (!tally_job_has_received(job, m) && !job->clients[m].absent) {
+            job->clients[m].absent = true;
+            job->n_awaited--;
+        }
+    }
+    close_if_complete(job, ret_outcome);
     return TALLY_OK;
 }
 
@@ -466,6 +556,68 @@ bool tally_job_has_received(const struct tally_job *job, uint32_t client)
     return job->clients[client].round == job->open.round;
 }
 
+bool tally_job_is_absent(const struct tally_job *job, uint32_t client)
+{
+    return job->clients[client].absent;
+}
+
+/* Appends " first" or " first-last" if it and " ..." still fit. */
+static bool append_range(char *text, size_t *at, int64_t first, int64_t last)
+{
+    static const char more[] = " ...";
+    char range[48];
+    const char *space = *at == 0 ? "" : " ";
+    const int n = first == last ? snprintf(range, sizeof range, "%s%lld", space, (long long)first)
+                                : snprintf(range, sizeof range, "%s%lld-%lld", space,
+                                           (long long)first, (long long)last);
+    const bool fits = *at + (size_t)n + sizeof more <= TALLY_MISSING_CAPACITY;
+    const char *added = fits ? range : more;
+    memcpy(text + *at, added, strlen(added) + 1);
+    *at += strlen(added);
+    return fits;
+}
+
+static void list_clients(const struct tally_job *job,
+                         bool (*is_listed)(const struct tally_job *, uint32_t),
+                         char ret_text[TALLY_MISSING_CAPACITY])
+{
+    const int64_t n = job->spec.clients;
+    size_t at = 0;
+    bool fits = true;
+    memset(ret_text, 0, TALLY_MISSING_CAPACITY);
+    for (int64_t m = 0; fits && m < n; m++) {
+        const int64_t first = m;
+        while (m < n && is_listed(job, (uint32_t)m)) {
+            m++;
+        }
+        if (m > first) {
+            fits = append_range(ret_text, &at, first, m - 1);
+        }
+    }
+}
+
+static bool is_missing(const struct tally_job *job, uint32_t client)
+{
+    return !tally_job_has_received(job, client);
+}
+
+void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY])
+{
+    list_clients(job, is_missing, ret_text);
+}
+
+bool tally_job_awaits(const struct tally_job *job, uint32_t client)
+{
+    const bool is_left_out = job->spec.policy == TALLY_POLICY_DROP && job->n_awaited > 0 &&
+                             job->clients[client].absent;
+    return is_missing(job, client) && !is_left_out;
+}
+
+void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY])
+{
+    list_clients(job, tally_job_awaits, ret_text);
+}
+
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate)
 {
     bool kept = iterate >= job->oldest_broadcast && iterate <= job->progress.iterate;
@@ -541,7 +693,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
 static bool progress_fits(const struct tally_job *job, const struct tally_progress *progress,
                           bool has_state)
 {
-    bool open = job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
+    bool open = is_open(job);
     bool complete = job->status == TALLY_JOB_COMPLETED;
     return progress->round >= 0 && progress->time_step >= 0 &&
            progress->time_step <= job->spec.horizon && (!open || progress->has_f_star) &&
@@ -589,7 +741,7 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
         tally_job_free(job);
         return result;
     }
-    if (status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED) {
+    if (is_open(job)) {
         reopen_round(job);
     }
     *ret_job = job;

@@ -14,6 +14,12 @@
  * of arrival nor who did the summing matters. Losses are kept per client and averaged in client
  * order when the round closes.
  *
+ * A round closes when all M clients have answered, or earlier by the policy of the spec: at its
+ * deadline, and under `drop` also when all that are present have answered. The average is then over
+ * those that did, and the record names the others. Who is absent and when a deadline has passed is
+ * the host's to know; it tells by events, and nothing of it is saved: after a restore everybody is
+ * present and the open round's time begins anew.
+ *
  * Invariants, checked at every move: 0 <= time_step <= horizon; received <= clients; a message is
  * counted once per (round, client); ledger = sum of the records; x_checksum is that of x. */
 #ifndef TALLY_SERVICES_JOB_JOB_H
@@ -86,6 +92,17 @@ struct tally_job_outcome {
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
+/* The open round's deadline has passed. `wait`: nothing happens. Else the round closes with the
+ * answers it has, if they are `quorum`, and the missing clients are absent from now on; if not, it
+ * closes as soon as they are (`drop`), or the job fails (`fail`). Of the outcome only the records
+ * are set. Errors: FAILED_PRECONDITION (not running). */
+enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
+                                    struct tally_error *err);
+/* Nobody plays the client or it is known to be silent; or it is there again. Under `drop` this may
+ * close the round; of the outcome only the records are set. Preconditions: client < M. */
+void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
+                          struct tally_job_outcome *ret_outcome);
+
 /* Looking at it. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
@@ -102,9 +119,17 @@ struct tally_job_round {
     struct tally_round_plan plan; /* cut: no gradient message, only what evaluate asks */
     bool evaluate;                /* clients report a loss, see algorithm.h */
     int64_t received;             /* clients that have answered */
+    bool overdue;                 /* its deadline has passed */
 };
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);
+bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
+/* The clients that the open round lacks, as tally_round_record.missing. */
+void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
+/* Whether it is the client's answer that the open round waits for. Of those that it lacks, `drop`
+ * leaves the absent ones out, unless nobody else is left and the quorum is not reached. */
+bool tally_job_awaits(const struct tally_job *job, uint32_t client);
+void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
  * last few; a client that is further behind takes the point itself. */

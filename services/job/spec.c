@@ -54,15 +54,29 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(quorum),
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
-     .doc = "clients that a round waits for"},
+     .doc = "answers that a round needs at least"},
+    {.name = "policy",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = JOB(policy),
+     .choices = TALLY_POLICY_NAMES,
+     .doc = "what becomes of a round whose deadline has passed: wait for every client; drop those "
+            "that are missing if the quorum has answered; fail the job if it has not"},
     {.name = "round_deadline_ms",
      .kind = TALLY_FIELD_INTEGER,
      .offset = JOB(round_deadline_ms),
      .min = 0,
      .max = 86400000,
-     .doc = "after it, a waiting round is reported; 0 = never"},
+     .doc = "time that the clients have for a round before the policy comes in; 0 = no limit"},
+    {.name = "job_deadline_ms",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = JOB(job_deadline_ms),
+     .min = 0,
+     .max = 31622400000, /* a year */
+     .doc = "time from submission after which the job fails; 0 = no limit"},
 };
 const size_t TALLY_N_JOB_FIELDS = sizeof TALLY_JOB_FIELDS / sizeof TALLY_JOB_FIELDS[0];
+
+const char *const TALLY_POLICY_NAMES[] = {"wait", "drop", "fail", NULL};
 
 const char *const TALLY_INITIAL_POINT_NAMES[] = {"zeros", "random_sphere", NULL};
 const struct tally_field TALLY_INITIAL_POINT_FIELDS[] = {
@@ -133,11 +147,15 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err)
 {
-    if (spec->quorum != 0 && spec->quorum != spec->clients) {
+    if (spec->quorum > spec->clients) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
-                          "quorum %lld differs from clients %lld; this version waits for every "
-                          "client",
-                          (long long)spec->quorum, (long long)spec->clients);
+                          "quorum %lld is above clients %lld", (long long)spec->quorum,
+                          (long long)spec->clients);
+    }
+    if (spec->policy != TALLY_POLICY_WAIT && spec->round_deadline_ms == 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "round_deadline_ms",
+                          "policy %s needs a round_deadline_ms above 0",
+                          TALLY_POLICY_NAMES[spec->policy]);
     }
     enum tally_status status = tally_objective_spec_validate(&spec->objective, spec->clients, err);
     if (status != TALLY_OK) {

@@ -25,6 +25,14 @@ struct tally_reference {
     double value; /* f(x*), for VALUE */
 };
 
+/* What becomes of a round when its deadline has passed and clients have not answered. */
+enum tally_policy {
+    TALLY_POLICY_WAIT, /* it waits for every client, whatever the quorum */
+    TALLY_POLICY_DROP, /* it closes with those that answered, as soon as they are `quorum`; clients
+                        * known to be absent are not waited for at all */
+    TALLY_POLICY_FAIL, /* with fewer than `quorum` answers the job fails, else as DROP */
+};
+
 struct tally_job_spec {
     char name[129];
     int algorithm; /* index into TALLY_ALGORITHMS */
@@ -39,13 +47,17 @@ struct tally_job_spec {
     int encoding; /* index into TALLY_ENCODINGS */
     struct tally_initial_point initial_point;
     struct tally_reference reference;
-    int64_t quorum;            /* clients that a round waits for; 0 = all */
-    int64_t round_deadline_ms; /* after which a round that waits says so; 0 = never */
+    int policy;                /* enum tally_policy */
+    int64_t quorum;            /* answers that a round needs at least; 0 = all */
+    int64_t round_deadline_ms; /* when the policy comes in; 0 = never */
+    int64_t job_deadline_ms;   /* from submission; a job that lasts longer fails; 0 = never */
 };
 
 /* Members of the document's top level that are plain values. */
 extern const struct tally_field TALLY_JOB_FIELDS[];
 extern const size_t TALLY_N_JOB_FIELDS;
+
+extern const char *const TALLY_POLICY_NAMES[];
 
 extern const char *const TALLY_INITIAL_POINT_NAMES[];
 extern const struct tally_field TALLY_INITIAL_POINT_FIELDS[];
@@ -57,8 +69,8 @@ extern const size_t TALLY_N_REFERENCE_FIELDS;
 
 struct tally_job_spec tally_job_spec_default(void);
 
-/* Checks what single fields cannot tell: quorum and clients, data and clients, and that the
- * quantizer grid of every stage that the horizon allows exists. Errors: INVALID_ARGUMENT,
+/* Checks what single fields cannot tell: quorum, clients and deadline, data and clients, and that
+ * the quantizer grid of every stage that the horizon allows exists. Errors: INVALID_ARGUMENT,
  * OUT_OF_RANGE, with the field's path. */
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);

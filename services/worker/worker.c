@@ -168,8 +168,9 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         if (status == TALLY_OK) {
             reached(worker);
             tally_bits_add(&worker->totals.uplink, bits);
-            if (update->failure[0] == '\0' && (response.formula_bits != bits->formula_bits ||
-                                               response.payload_bits != bits->payload_bits)) {
+            const bool is_message = update->failure[0] == '\0' && update->refusal[0] == '\0';
+            if (is_message && (response.formula_bits != bits->formula_bits ||
+                               response.payload_bits != bits->payload_bits)) {
                 return tally_fail(err, TALLY_DATA_LOSS, NULL,
                                   "the coordinator counts %llu payload bits, this worker %llu",
                                   (unsigned long long)response.payload_bits,
@@ -251,15 +252,15 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     return TALLY_OK;
 }
 
-/* A job that this worker cannot make from its document (its data files are not here) fails with the
- * reason; the worker goes on with others. */
+/* A job that this worker cannot make from its document (its data files are not here) is left to
+ * other workers. */
 static enum tally_status refuse_task(struct worker *worker, const struct tally_task *task,
                                      const struct tally_error *why, struct tally_error *err)
 {
     struct tally_update message = {.round = task->round, .client = task->clients[0]};
     const struct tally_bits none = {0};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    snprintf(message.failure, sizeof message.failure, "%.*s", (int)sizeof message.failure - 1,
+    snprintf(message.refusal, sizeof message.refusal, "%.*s", (int)sizeof message.refusal - 1,
              why->message);
     tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
               tally_log_problem(why));

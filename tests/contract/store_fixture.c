@@ -164,7 +164,7 @@ struct tally_store_job sample_job(const char *id, int salt)
 struct tally_round_record sample_record(int64_t round, int salt)
 {
     int64_t base = 1000 * (int64_t)salt;
-    return (struct tally_round_record){
+    struct tally_round_record record = {
         .round = round,
         .time_step = base + 1,
         .iterate = base + 2,
@@ -178,6 +178,8 @@ struct tally_round_record sample_record(int64_t round, int salt)
         .cumulative_regret = (double)base + 0.3,
         .bits = sample_ledger((uint64_t)base + 100),
     };
+    snprintf(record.missing, sizeof record.missing, "%d 17-20", salt);
+    return record;
 }
 
 /* Equality of bits, so that -0.0 differs from 0.0. */
@@ -245,6 +247,7 @@ void expect_same_record(const struct tally_round_record *actual,
     CU_ASSERT_EQUAL(actual->stage, expected->stage);
     CU_ASSERT_EQUAL(actual->samples, expected->samples);
     CU_ASSERT_EQUAL(actual->received, expected->received);
+    TALLY_ASSERT_TEXT(actual->missing, expected->missing);
     expect_same_real(actual->norm, expected->norm);
     CU_ASSERT_EQUAL(actual->passed, expected->passed);
     CU_ASSERT_EQUAL(actual->cut, expected->cut);

@@ -647,7 +647,9 @@ test("rules that no schema can say are the server's, and named", async () => {
   const {ceal, images} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
-    [{...ceal, quorum: 1}, "quorum"],
+    [{...ceal, quorum: 3}, "quorum"],
+    [{...ceal, policy: "drop", round_deadline_ms: 0}, "round_deadline_ms"],
+    [{...ceal, policy: "fail", round_deadline_ms: 0}, "round_deadline_ms"],
     [inData(ceal, {points: 1}), "objective.data.points"],
     [inData(ceal, {points: 100000, dim: 10000}), "objective.data.points"],
     [inData(images, {points_per_class: 10000000}), "objective.data.points_per_class"],

@@ -298,6 +298,7 @@ class Events(EventsTestCase):
     def test_heartbeat(self):
         self.start("--heartbeat-ms", "300", workers=False)
         job_id = self.client.submit(job_document())
+        wait_until(lambda: self.client.job(job_id)["waiting"]["for"] == "workers", "f(x*)")
         stream = self.opened(job_id)
         items = stream.items()
         self.assertEqual(next(items)[0], "job")

@@ -17,7 +17,7 @@ from unittest import mock
 import common
 from common import (
     HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port,
-    job_document, wait_until,
+    job_document, messages, wait_until,
 )
 
 HOSTILE_NAMES = ['a"b\\c', "{}=,# \\n", "<img src=x onerror=alert(1)>", "é\u2028日本", "x" * 128]
@@ -126,8 +126,16 @@ def job_samples(detail):
         samples["tally_job_messages_total", way] = bits[direction]["messages"]
         samples["tally_job_clipped_total", way] = bits[direction]["clipped"]
         samples["tally_job_wire_bytes_total", way] = bits["wire_bytes"]["in" if direction == "uplink" else "out"]
+    if detail["status"] in ("queued", "running", "paused"):
+        samples["tally_job_missing_clients",] = n_clients((detail["waiting"] or {"clients": ""})["clients"])
     return {(name, tuple(sorted([("job", job), *labels]))): value
             for (name, *labels), value in samples.items()}
+
+
+def n_clients(text):
+    """How many "3 17 20-25" are."""
+    ranges = [[int(end) for end in each.split("-")] for each in text.split()]
+    return sum(each[-1] - each[0] + 1 for each in ranges)
 
 
 def promtool(*arguments, text=None):
@@ -147,6 +155,8 @@ class MetricsTestCase(TallyTestCase):
     def assert_job_is_shown(self, metrics, detail):
         shown = {key: value for key, value in metrics.values.items() if ("job", detail["id"]) in key[1]}
         shown.pop(("tally_job_vacant_clients", (("job", detail["id"]),)), None)
+        waiting_s = shown.pop(("tally_job_waiting_seconds", (("job", detail["id"]),)), 0)
+        self.assertEqual(waiting_s > 0, detail["waiting"] is not None)
         self.assertEqual(shown, job_samples(detail))
 
 
@@ -291,9 +301,11 @@ class Content(MetricsTestCase):
         expect("late", "failed_precondition", worker.update(task, 0, round=1))
         self.assertEqual(scrape(client).get("tally_rounds_total"), 3)
         task = worker.poll_task()
-        failure = worker.update(task, 0, failure="no memory")
-        failure.ClearField("payload")
-        expect("failure", None, failure)
+        refusal = messages.PostUpdateRequest(session=worker.session, job_id=job_id, refusal="no data")
+        expect("refusal", None, refusal)
+        worker = ForeignWorker(client, slots=2)
+        task = worker.poll_task()
+        expect("failure", None, worker.update(task, 0, failure="no memory"))
         self.assertEqual(client.job(job_id)["status"], "failed")
         expect("late", "failed_precondition", worker.update(task, 1))
         metrics = scrape(client)
@@ -855,7 +867,7 @@ class Scraped(MetricsTestCase):
                 name = metric.pop("__name__")
                 instance = metric.pop("instance")
                 self.assertEqual(instance, f"127.0.0.1:{coordinator.port}")
-                if metric["job"] in ids and name != "tally_job_vacant_clients":
+                if metric["job"] in ids and name not in ("tally_job_vacant_clients", "tally_job_waiting_seconds"):
                     found[name, tuple(sorted(metric.items()))] = value
             expected = {}
             for detail in details:

@@ -198,6 +198,7 @@ class Rest(TallyTestCase):
 
     def test_head(self):
         job_id = self.client.submit(job_document())
+        wait_until(lambda: self.client.job(job_id)["waiting"]["for"] == "workers", "f(x*)")  # else it grows
         for path in ("/healthz", "/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/rounds.csv"):
             get = self.client.get(path)
             head = self.client.request("HEAD", path)

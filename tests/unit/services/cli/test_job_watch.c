@@ -16,7 +16,7 @@ static void expect_text(const char *json, const char *expected)
 {
     struct tally_json *detail = parse(json);
     char text[TALLY_WATCH_TEXT_CAPACITY];
-    tally_job_watch_text(detail, text);
+    tally_job_watch_text(detail, 1795232412900, text);
     TALLY_ASSERT_TEXT(text, expected);
     tally_json_free(detail);
 }
@@ -29,7 +29,20 @@ static void test_cli_job_watch__text_tells_progress_regret_and_bits(void)
                 "time step 1200/2000  round 31  regret 412.3  up 598 bit  down 628 bit");
     expect_text("{\"status\":\"queued\",\"horizon\":10}",
                 "queued  time step 0/10  round 0  regret 0.0  up 0 bit  down 0 bit");
+    expect_text("{\"status\":\"running\",\"time_step\":1,\"horizon\":2,\"waiting\":null}",
+                "time step 1/2  round 0  regret 0.0  up 0 bit  down 0 bit");
     expect_text("{}", "  time step 0/0  round 0  regret 0.0  up 0 bit  down 0 bit");
+}
+
+static void test_cli_job_watch__text_tells_what_a_job_waits_for(void)
+{
+    expect_text(
+        "{\"status\":\"running\",\"waiting\":{\"for\":\"clients\",\"since_ms\":1795232400123,"
+        "\"text\":\"waits for client 3 (w3): round 7 has 9 of 10 answers\"}}",
+        "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers");
+    /* A clock that is behind the coordinator's. */
+    expect_text("{\"waiting\":{\"since_ms\":1795232999999,\"text\":\"waits\"}}",
+                "since 0 s: waits");
 }
 
 static bool is_same_mark(const char *a, const char *b)
@@ -57,6 +70,13 @@ static void test_cli_job_watch__only_the_jobs_course_is_a_change(void)
                                        "\"iterate\":1}"));
     CU_ASSERT_FALSE(is_same_mark(base, "{\"status\":\"running\",\"time_step\":1,\"round\":1,"
                                        "\"iterate\":2}"));
+    const char *waits = "{\"status\":\"running\",\"time_step\":1,\"round\":1,\"iterate\":1,"
+                        "\"waiting\":{\"since_ms\":5,\"text\":\"waits for client 1\"}}";
+    CU_ASSERT_FALSE(is_same_mark(base, waits));
+    CU_ASSERT_TRUE(is_same_mark(waits, waits));
+    CU_ASSERT_FALSE(
+        is_same_mark(waits, "{\"status\":\"running\",\"time_step\":1,\"round\":1,\"iterate\":1,"
+                            "\"waiting\":{\"since_ms\":5,\"text\":\"waits for client 2\"}}"));
 }
 
 static double fraction_of(const char *json)
@@ -86,6 +106,7 @@ static void test_cli_job_watch__backoff_doubles_up_to_five_seconds(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_job_watch__text_tells_progress_regret_and_bits),
+    TALLY_TEST(test_cli_job_watch__text_tells_what_a_job_waits_for),
     TALLY_TEST(test_cli_job_watch__only_the_jobs_course_is_a_change),
     TALLY_TEST(test_cli_job_watch__fraction_is_time_over_horizon),
     TALLY_TEST(test_cli_job_watch__backoff_doubles_up_to_five_seconds),

@@ -22,7 +22,8 @@ static void test_cli_result_table__shows_all_of_a_finished_job(void)
     expect(
         "{\"id\":\"ab12\",\"name\":\"synthetic-ceal\",\"algorithm\":{\"type\":\"ceal\"},"
         "\"encoding\":\"unary\",\"clients\":10,\"horizon\":2000,\"status\":\"completed\","
-        "\"reason\":null,\"time_step\":2000,\"round\":40,\"iterate\":4,\"stage\":3,"
+        "\"reason\":null,\"waiting\":null,\"time_step\":2000,\"round\":40,\"iterate\":4,\"stage\":"
+        "3,"
         "\"cumulative_regret\":412.34567890123,\"f_star\":0.998,"
         "\"x_checksum\":\"00deadbeef001122\",\"bits\":{"
         "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":0},"
@@ -56,10 +57,13 @@ static void test_cli_result_table__shows_all_of_a_finished_job(void)
 static void test_cli_result_table__what_is_missing_is_a_dash(void)
 {
     expect("{\"id\":\"\",\"name\":\"n\",\"reason\":\"worker 3 diverged\",\"clients\":1,"
+           "\"waiting\":{\"since_ms\":1795232400123,\"text\":\"waits for client 0 (w)\"},"
            "\"f_star\":null,\"bits\":{\"uplink\":{\"formula\":\"18446744073709551615\"}}}",
            "job         n\n"
            "status      -\n"
            "reason      worker 3 diverged\n"
+           "waiting     waits for client 0 (w)\n"
+           "  since     2026-11-21T03:40:00.123Z\n"
            "algorithm   -, encoding -, 1 client\n"
            "time step   - / -\n"
            "round       -\n"

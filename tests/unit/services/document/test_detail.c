@@ -27,6 +27,7 @@ static const struct tally_round_record RECORD = {
     .stage = 3,
     .samples = 13,
     .received = 10,
+    .missing = "3 17-20",
     .norm = 0.1,
     .passed = true,
     .loss = 1.5,
@@ -75,12 +76,55 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
                 "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"created_ms\":1000,"
                 "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
                 "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
-                "\"x_checksum\":\"00000000000000ab\",\"bits\":{"
+                "\"x_checksum\":\"00000000000000ab\",\"waiting\":null,\"bits\":{"
                 "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
                 "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
                 "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
                 "\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},\"recovery\":64,"
                 "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
+}
+
+static const struct tally_waiting WAITING = {.what = TALLY_WAITS_FOR_CLIENTS,
+                                             .since_ms = 3000,
+                                             .n_clients = 3,
+                                             .clients = "3 7-8",
+                                             .workers = {"a", "b"},
+                                             .n_workers = 2,
+                                             .text = "waits for clients 3 7-8 (a, b)"};
+
+static void test_document_detail__a_job_says_what_it_waits_for(void)
+{
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 10, .waiting = &WAITING};
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    expect_json(tally_json_copy(tally_json_get(object, "waiting")),
+                "{\"for\":\"clients\",\"since_ms\":3000,\"clients\":\"37-8\","
+                "\"workers\":[\"a\",\"b\"],\"text\":\"waitsforclients37-8(a,b)\"}");
+    tally_json_free(object);
+}
+
+static void test_document_detail__waiting_is_compared_by_all_it_says(void)
+{
+    struct tally_waiting other = WAITING;
+    CU_ASSERT_TRUE(tally_waiting_equals(&WAITING, &other));
+    other.since_ms++;
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
+    other = WAITING;
+    other.what = TALLY_WAITS_FOR_STORE;
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
+    other = WAITING;
+    other.clients[0] = '4';
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
+    other = WAITING;
+    other.workers[1][0] = 'c';
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
+    other = WAITING;
+    other.n_workers = 1;
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
+    other = WAITING;
+    other.text[0] = 'W';
+    CU_ASSERT_FALSE(tally_waiting_equals(&WAITING, &other));
 }
 
 static void test_document_detail__unknown_things_are_null(void)
@@ -103,7 +147,8 @@ static void test_document_detail__round_as_object(void)
 {
     expect_json(tally_detail_round(&RECORD),
                 "{\"round\":2,\"t\":21,\"k\":1,\"j\":3,\"samples\":13,\"received\":10,\"norm\":0.1,"
-                "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"bits\":{"
+                "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"missing\":\"317-"
+                "20\",\"bits\":{"
                 "\"uplink\":{\"formula\":11,\"payload\":12,\"messages\":13,\"clipped\":14},"
                 "\"downlink\":{\"formula\":21,\"payload\":22,\"messages\":23,\"clipped\":24,"
                 "\"delivered_payload\":31},\"control\":32,\"telemetry\":33}}");
@@ -126,11 +171,11 @@ static void test_document_detail__csv_header_and_row_have_the_same_columns(void)
     CU_ASSERT_EQUAL(tally_buffer_append(&header, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&row, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(n_columns((const char *)header.data), n_columns((const char *)row.data));
-    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 22);
+    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 23);
     TALLY_ASSERT_TEXT((const char *)row.data,
                       "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,12.75,11,12,13,14,21,22,23,24,"
-                      "31,32,33\n");
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits\n"));
+                      "31,32,33,3 17-20\n");
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits,missing\n"));
     tally_buffer_fini(&header);
     tally_buffer_fini(&row);
 }
@@ -171,6 +216,8 @@ static void test_document_detail__npy_follows_nep_1(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__job_has_the_members_of_the_architecture),
+    TALLY_TEST(test_document_detail__a_job_says_what_it_waits_for),
+    TALLY_TEST(test_document_detail__waiting_is_compared_by_all_it_says),
     TALLY_TEST(test_document_detail__unknown_things_are_null),
     TALLY_TEST(test_document_detail__round_as_object),
     TALLY_TEST(test_document_detail__csv_header_and_row_have_the_same_columns),

@@ -181,9 +181,14 @@ static void test_document_document__errors_name_the_field(void)
         {"\"seed\": 1", "\"seed\": 9007199254740992", TALLY_OUT_OF_RANGE, "seed"},
         {"\"unary\"", "\"morse\"", TALLY_INVALID_ARGUMENT, "encoding"},
         {"\"unary\"", "1", TALLY_INVALID_ARGUMENT, "encoding"},
-        {"\"quorum\": 10", "\"quorum\": 9", TALLY_INVALID_ARGUMENT, "quorum"},
         {"\"quorum\": 10", "\"quorum\": 11", TALLY_INVALID_ARGUMENT, "quorum"},
         {"\"quorum\": 10", "\"quorum\": 0", TALLY_OUT_OF_RANGE, "quorum"},
+        {"\"quorum\": 10", "\"policy\": \"vote\"", TALLY_INVALID_ARGUMENT, "policy"},
+        {"\"quorum\": 10", "\"policy\": 1", TALLY_INVALID_ARGUMENT, "policy"},
+        {"30000}", "0, \"policy\": \"drop\"}", TALLY_INVALID_ARGUMENT, "round_deadline_ms"},
+        {"30000}", "0, \"policy\": \"fail\"}", TALLY_INVALID_ARGUMENT, "round_deadline_ms"},
+        {"30000}", "0, \"job_deadline_ms\": -1}", TALLY_OUT_OF_RANGE, "job_deadline_ms"},
+        {"30000}", "0, \"job_deadline_ms\": 31622400001}", TALLY_OUT_OF_RANGE, "job_deadline_ms"},
         {"30000}", "-1}", TALLY_OUT_OF_RANGE, "round_deadline_ms"},
         {"30000}", "86400001}", TALLY_OUT_OF_RANGE, "round_deadline_ms"},
         /* Algorithm. */
@@ -412,9 +417,37 @@ static void test_document_document__messages_name_value_and_limit(void)
     edit(EXAMPLE, "\"step_size\": 2.0", "\"step_size\": -2.5", text);
     parse(text, &spec, &err);
     TALLY_ASSERT_TEXT(err.message, "step_size -2.5 outside (0, 1e+09]");
-    edit(EXAMPLE, "\"quorum\": 10", "\"quorum\": 9", text);
+    edit(EXAMPLE, "\"quorum\": 10", "\"quorum\": 11", text);
     parse(text, &spec, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "quorum 9 differs from clients 10"));
+    TALLY_ASSERT_TEXT(err.message, "quorum 11 is above clients 10");
+}
+
+/* What a quorum or a policy alone mean. */
+static void test_document_document__quorum_and_policy_complete_each_other(void)
+{
+    static const struct {
+        const char *text;
+        int policy;
+        int64_t quorum;
+    } rows[] = {
+        {"\"quorum\": 10", TALLY_POLICY_WAIT, 10},
+        {"\"quorum\": 9", TALLY_POLICY_DROP, 9},
+        {"\"policy\": \"wait\"", TALLY_POLICY_WAIT, 10},
+        {"\"policy\": \"drop\"", TALLY_POLICY_DROP, 1},
+        {"\"policy\": \"fail\"", TALLY_POLICY_FAIL, 10},
+        {"\"policy\": \"wait\", \"quorum\": 9", TALLY_POLICY_WAIT, 9},
+        {"\"policy\": \"drop\", \"quorum\": 10", TALLY_POLICY_DROP, 10},
+        {"\"policy\": \"fail\", \"quorum\": 9", TALLY_POLICY_FAIL, 9},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally_job_spec spec;
+        struct tally_error err;
+        char text[4000];
+        edit(EXAMPLE, "\"quorum\": 10", rows[i].text, text);
+        TALLY_ASSERT_STATUS(parse(text, &spec, &err), TALLY_OK, &err);
+        CU_ASSERT_EQUAL(spec.policy, rows[i].policy);
+        CU_ASSERT_EQUAL(spec.quorum, rows[i].quorum);
+    }
 }
 
 /* Limits themselves are allowed. */
@@ -429,6 +462,7 @@ static void test_document_document__ends_of_the_ranges_are_inside(void)
         {"\"noise_std\": 1", "\"noise_std\": 0"},
         {"\"radius\": 1.0", "\"radius\": 0"},
         {"30000}", "0}"},
+        {"30000}", "1, \"policy\": \"drop\", \"job_deadline_ms\": 31622400000}"},
         {"\"points\": 2000", "\"points\": 10"},
         {"\"delta\": 0.1", "\"delta\": 0.999999999"},
         {"\"step_size\": 2.0", "\"step_size\": 2"},
@@ -490,7 +524,8 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    a->evaluate_every == b->evaluate_every);
     CU_ASSERT_TRUE(a->clients == b->clients && a->horizon == b->horizon &&
                    a->minibatch == b->minibatch && a->seed == b->seed && a->run == b->run &&
-                   a->encoding == b->encoding && a->quorum == b->quorum &&
+                   a->encoding == b->encoding && a->quorum == b->quorum && a->policy == b->policy &&
+                   a->job_deadline_ms == b->job_deadline_ms &&
                    a->round_deadline_ms == b->round_deadline_ms);
     CU_ASSERT_TRUE(a->initial_point.type == b->initial_point.type &&
                    a->initial_point.radius == b->initial_point.radius &&
@@ -571,6 +606,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__algorithms_take_their_own_fields_alone),
     TALLY_TEST(test_document_document__other_texts_are_refused),
     TALLY_TEST(test_document_document__messages_name_value_and_limit),
+    TALLY_TEST(test_document_document__quorum_and_policy_complete_each_other),
     TALLY_TEST(test_document_document__ends_of_the_ranges_are_inside),
     TALLY_TEST(test_document_document__name_has_128_bytes),
     TALLY_TEST(test_document_document__written_document_reads_back),

@@ -156,8 +156,8 @@ bool job_same_record(const struct tally_round_record *a, const struct tally_roun
 {
     return a->round == b->round && a->time_step == b->time_step && a->iterate == b->iterate &&
            a->stage == b->stage && a->samples == b->samples && a->received == b->received &&
-           a->norm == b->norm && a->passed == b->passed && a->cut == b->cut && a->loss == b->loss &&
-           a->cumulative_regret == b->cumulative_regret &&
+           strcmp(a->missing, b->missing) == 0 && a->norm == b->norm && a->passed == b->passed &&
+           a->cut == b->cut && a->loss == b->loss && a->cumulative_regret == b->cumulative_regret &&
            memcmp(&a->bits, &b->bits, sizeof a->bits) == 0;
 }
 

@@ -13,5 +13,6 @@ extern const struct tally_suite job_local_suite;
 extern const struct tally_suite job_replica_suite;
 extern const struct tally_suite job_saving_suite;
 extern const struct tally_suite job_spec_suite;
+extern const struct tally_suite job_stragglers_suite;
 
 #endif

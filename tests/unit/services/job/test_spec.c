@@ -13,16 +13,29 @@ static void expect(const struct tally_job_spec *spec, enum tally_status status, 
     TALLY_ASSERT_TEXT(err.field, field);
 }
 
-static void test_job_spec__quorum_is_all_or_unset(void)
+static void test_job_spec__quorum_is_at_most_all(void)
 {
     struct tally_job_spec spec = job_host_spec();
     expect(&spec, TALLY_OK, "");
     spec.quorum = 5;
     expect(&spec, TALLY_OK, "");
     spec.quorum = 4;
-    expect(&spec, TALLY_INVALID_ARGUMENT, "quorum");
+    expect(&spec, TALLY_OK, "");
     spec.quorum = 6;
     expect(&spec, TALLY_INVALID_ARGUMENT, "quorum");
+}
+
+static void test_job_spec__policies_but_wait_need_a_deadline(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    spec.round_deadline_ms = 0;
+    expect(&spec, TALLY_OK, "");
+    spec.policy = TALLY_POLICY_DROP;
+    expect(&spec, TALLY_INVALID_ARGUMENT, "round_deadline_ms");
+    spec.policy = TALLY_POLICY_FAIL;
+    expect(&spec, TALLY_INVALID_ARGUMENT, "round_deadline_ms");
+    spec.round_deadline_ms = 1;
+    expect(&spec, TALLY_OK, "");
 }
 
 static void test_job_spec__every_client_needs_a_point(void)
@@ -104,7 +117,8 @@ static void test_job_spec__setting_takes_over_the_numbers(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_job_spec__quorum_is_all_or_unset),
+    TALLY_TEST(test_job_spec__quorum_is_at_most_all),
+    TALLY_TEST(test_job_spec__policies_but_wait_need_a_deadline),
     TALLY_TEST(test_job_spec__every_client_needs_a_point),
     TALLY_TEST(test_job_spec__data_must_fit_in_memory),
     TALLY_TEST(test_job_spec__grids_of_all_stages_must_exist),

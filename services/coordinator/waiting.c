@@ -1,0 +1,166 @@
+#include "services/coordinator/waiting.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "services/coordinator/internal.h"
+
+enum { NAMES_IN_TEXT = 3 };
+
+/* Appends to the text for people, as far as there is room. */
+__attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting *waiting,
+                                                           const char *format, ...)
+{
+    const size_t at = strlen(waiting->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(waiting->text + at, sizeof waiting->text - at, format, arguments);
+    va_end(arguments);
+}
+
+/* Workers that are here but have refused the job, and why the first of them did. */
+static void add_refusals(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                         struct tally_waiting *waiting)
+{
+    int64_t n_more = 0;
+    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        const struct refusal *refusal = session_refusal(s, job);
+        if (refusal == NULL) {
+            continue;
+        }
+        if (n_more++ == 0) {
+            add_text(waiting, "; worker %s cannot serve it: %s", s->name, refusal->reason);
+        }
+    }
+    if (n_more > 1) {
+        add_text(waiting, "; nor can %lld others", (long long)n_more - 1);
+    }
+}
+
+static void wait_for_workers(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job, struct tally_waiting *waiting)
+{
+    const int64_t n_free = count_free_slots(coordinator, job);
+    waiting->what = TALLY_WAITS_FOR_WORKERS;
+    add_text(waiting, "waits for %lld clients: %lld slots are free", (long long)job->row.clients,
+             (long long)n_free);
+    if (n_free >= job->n_vacant) {
+        add_text(waiting, ", but %s",
+                 coordinator->draining ? "the coordinator is shutting down"
+                                       : "an older job goes first");
+    }
+    add_refusals(coordinator, job, waiting);
+}
+
+/* Takes a name once. */
+static void add_worker(struct tally_waiting *waiting, const char *name)
+{
+    for (int i = 0; i < waiting->n_workers; i++) {
+        if (strcmp(waiting->workers[i], name) == 0) {
+            return;
+        }
+    }
+    if (name[0] != '\0' && waiting->n_workers < TALLY_WAITING_WORKERS) {
+        snprintf(waiting->workers[waiting->n_workers++], sizeof waiting->workers[0], "%s", name);
+    }
+}
+
+/* " (worker-3, worker-17, ...)" */
+static void add_names(struct tally_waiting *waiting)
+{
+    for (int i = 0; i < waiting->n_workers && i <= NAMES_IN_TEXT; i++) {
+        add_text(waiting, "%s%s", i == 0 ? " (" : ", ",
+                 i < NAMES_IN_TEXT ? waiting->workers[i] : "...");
+    }
+    add_text(waiting, "%s", waiting->n_workers > 0 ? ")" : "");
+}
+
+/* False if the round waits for nobody. */
+static bool wait_for_clients(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job, struct tally_waiting *waiting)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    int64_t n_vacant = 0;
+    waiting->what = TALLY_WAITS_FOR_CLIENTS;
+    for (uint32_t m = 0; m < job->row.clients; m++) {
+        if (tally_job_awaits(job->engine, m)) {
+            const struct client_slot *slot = &job->slots[m];
+            waiting->n_clients++;
+            n_vacant += slot->session == NULL;
+            add_worker(waiting, slot->session != NULL ? slot->session->name : slot->previous);
+        }
+    }
+    if (waiting->n_clients == 0) {
+        return false;
+    }
+    tally_job_list_awaited(job->engine, waiting->clients);
+    add_text(waiting, "waits for client%s %s", waiting->n_clients == 1 ? "" : "s",
+             waiting->clients);
+    add_names(waiting);
+    add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
+             (long long)round->received, (long long)job->row.clients);
+    if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
+        add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
+    }
+    if (round->overdue) {
+        add_text(waiting, ", its deadline of %lld ms has passed",
+                 (long long)job->spec.round_deadline_ms);
+    }
+    if (n_vacant > 0) {
+        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
+    }
+    add_refusals(coordinator, job, waiting);
+    return true;
+}
+
+static bool wait_for_store(const struct tally_coordinator *coordinator,
+                           struct tally_waiting *waiting)
+{
+    waiting->what = TALLY_WAITS_FOR_STORE;
+    add_text(waiting, "waits for the store, which cannot be written: %s",
+             coordinator->store_error.message);
+    return true;
+}
+
+/* A running job: its round has been open for `open_ms`. */
+static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                          int64_t open_ms, struct tally_waiting *waiting)
+{
+    if (open_ms < WAITING_AFTER_MS && !job->deadline_noted) {
+        return false;
+    }
+    if (coordinator->store_error.status != TALLY_OK) {
+        return wait_for_store(coordinator, waiting);
+    }
+    return wait_for_clients(coordinator, job, waiting);
+}
+
+bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                 int64_t now_ms, struct tally_waiting *ret_waiting)
+{
+    struct tally_waiting *waiting = ret_waiting;
+    memset(waiting, 0, sizeof *waiting);
+    waiting->since_ms = job->waits_since_ms;
+    bool waits = true;
+    if (job->needs_reload) {
+        wait_for_store(coordinator, waiting);
+    } else if (job->row.status == TALLY_JOB_PAUSED) {
+        waiting->what = TALLY_WAITS_FOR_RESUME;
+        add_text(waiting, "is paused and waits to be resumed");
+    } else if (job->row.status == TALLY_JOB_RUNNING) {
+        waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
+    } else if (job->row.status != TALLY_JOB_QUEUED) {
+        waits = false;
+    } else if (job->prepare_error.status != TALLY_OK) { /* it is to fail, which is not stored yet */
+        wait_for_store(coordinator, waiting);
+    } else if (!job->prepared) {
+        waiting->what = TALLY_WAITS_FOR_REFERENCE;
+        add_text(waiting, "waits for f(x*), which is being computed");
+    } else {
+        wait_for_workers(coordinator, job, waiting);
+    }
+    waiting->text[tally_utf8_valid_prefix(waiting->text, strlen(waiting->text))] = '\0';
+    return waits;
+}

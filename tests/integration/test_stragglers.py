@@ -1,0 +1,526 @@
+"""Clients that do not answer: a round waits for them, goes on without them or ends the job, as the
+job's policy says; whoever waits says for whom; whoever comes back is caught up, and it is counted.
+
+Deadlines of a second or less are there to pass, those of an hour never do: no test depends on how
+long something takes, only on what came first."""
+
+import json
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from common import (
+    BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, messages, simulate,
+    sum_of_rounds, wait_until,
+)
+
+DIM = 30
+BROADCAST_BITS = 32 * DIM  # minibatch_sgd sends the point as float32
+SNAPSHOT_BITS = 64 * DIM
+HOUR_MS = 3600 * 1000
+
+
+def by_hand(clients=3, **changes):
+    """A job whose messages are vectors of float32, so that a hand can write them: x moves by
+    minus their mean. It starts at zero and never ends by itself."""
+    members = {"clients": clients, "quorum": clients, "horizon": 10**8, "initial_point": {"type": "zeros"},
+               "policy": "wait", "round_deadline_ms": HOUR_MS, **changes}
+    return job_document("synthetic-minibatch-sgd", **members)
+
+
+def drop(quorum=1, deadline_ms=HOUR_MS, **changes):
+    return by_hand(policy="drop", quorum=quorum, round_deadline_ms=deadline_ms, **changes)
+
+
+class Hand(ForeignWorker):
+    """A worker whose every step is the test's."""
+
+    def vector(self, task, client, value=0.0, **changes):
+        return self.update(task, client, payload=struct.pack(f"<{DIM}f", *[value] * DIM),
+                           payload_bits=32 * DIM, **changes)
+
+    def answer(self, task, value=0.0):
+        """Posts for all clients of the task, and knows its point from then on."""
+        self.cursors[task.job_id] = task.iterate
+        for client in task.clients:
+            self.post(self.vector(task, client, value))
+        return task
+
+    def play(self, value=0.0):
+        return self.answer(self.poll_task(), value)
+
+
+class Stragglers(TallyTestCase):
+    def start(self, **options):
+        coordinator = self.start_coordinator(**options)
+        return coordinator, coordinator.client
+
+    def wait_round(self, client, job_id, closed):
+        """Waits until so many rounds have closed; returns their records."""
+        wait_until(lambda: client.job(job_id)["round"] >= closed, f"round {closed} to close")
+        return client.rounds(job_id)
+
+    def wait_waiting(self, client, job_id, what):
+        """The `waiting` of a job once it is for that; of None, once it waits for nothing."""
+
+        def look():
+            detail = client.job(job_id)
+            waiting = detail["waiting"]
+            is_wanted = waiting is None if what is None else waiting is not None and waiting["for"] == what
+            return (waiting, detail) if is_wanted else None
+
+        return wait_until(look, f"job {job_id} to wait for {what}")[0]
+
+    def stop(self, process):
+        """SIGSTOP; it goes on at the end of the test at the latest."""
+        process.popen.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.go_on, process)
+
+    def go_on(self, process):
+        if process.is_alive():
+            process.popen.send_signal(signal.SIGCONT)
+
+    # ---- drop ----
+
+    def test_a_missing_client_is_dropped_from_the_round_and_from_the_average(self):
+        _, client = self.start()
+        job_id = client.submit(drop(deadline_ms=500))
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        tasks = [hand.poll_task() for hand in hands]
+        late = hands[1]
+        (missing,) = tasks[1].clients
+        hands[0].answer(tasks[0], 1.0)
+        hands[2].answer(tasks[2], 4.0)
+        (record,) = self.wait_round(client, job_id, 1)
+        self.assertEqual(record["received"], 2)
+        self.assertEqual(record["missing"], str(missing))
+        self.assertEqual(record["bits"]["uplink"]["messages"], 2)
+        # The late answer is not taken, and shows that the worker is alive: it is waited for again.
+        self.assert_connect_error("failed_precondition", late.post, late.vector(tasks[1], missing, 100.0))
+        task = hands[0].poll_task()
+        (broadcast,) = task.broadcasts
+        point = struct.unpack(f"<{DIM}f", broadcast.payload)
+        self.assertEqual(set(point), {-(1.0 + 4.0) / 2})
+        hands[0].answer(task, 0.0)
+        hands[2].play(0.0)
+        self.assertEqual(late.poll_task().round, 2)
+        late.play(6.0)
+        records = self.wait_round(client, job_id, 2)
+        self.assertEqual([records[1][key] for key in ("received", "missing")], [3, ""])
+        (broadcast,) = hands[0].poll_task().broadcasts
+        point = struct.unpack(f"<{DIM}f", broadcast.payload)
+        self.assertEqual(set(point), {-2.5 - 6.0 / 3})
+
+    def test_a_client_that_is_known_to_be_away_is_not_waited_for(self):
+        """Its worker leaves: the round closes with the others at once, an hour before its deadline,
+        and so do those after it, until somebody takes its place."""
+        _, client = self.start()
+        job_id = client.submit(drop())
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        tasks = [hand.poll_task() for hand in hands]
+        (gone,) = tasks[0].clients
+        hands[1].answer(tasks[1])
+        hands[2].answer(tasks[2])
+        self.assertEqual(client.job(job_id)["round"], 0)
+        hands[0].leave()
+        for closed in (1, 2, 3):
+            records = self.wait_round(client, job_id, closed)
+            self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, str(gone))] * closed)
+            hands[1].play()
+            hands[2].play()
+        self.wait_round(client, job_id, 4)
+        newcomer = Hand(client, "newcomer")
+        task = newcomer.poll_task()
+        self.assertEqual(list(task.clients), [gone])
+        self.assertEqual(task.iterate, 5)
+        self.assertEqual(len(task.snapshot), 8 * DIM)  # shorter than four broadcasts
+        hands[1].play()
+        hands[2].play()
+        self.assertEqual(client.job(job_id)["round"], 4)  # it waits for the newcomer
+        newcomer.answer(task)
+        records = self.wait_round(client, job_id, 5)
+        self.assertEqual((records[4]["received"], records[4]["missing"]), (3, ""))
+        wait_until(lambda: client.job(job_id)["bits"]["recovery"] == SNAPSHOT_BITS, "the recovery to be stored")
+
+    def test_a_killed_worker_is_not_waited_for_again(self):
+        """One round waits until it is known to be silent, those after it do not."""
+        coordinator, client = self.start(options=("--session-timeout-ms", "500"))
+        document = job_document("synthetic-ceal-long", horizon=20000, policy="drop", quorum=1,
+                                round_deadline_ms=HOUR_MS)
+        workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
+        job_id = client.submit(document)
+        wait_until(lambda: client.job(job_id)["round"] >= 20, "some rounds", pause_s=0.002)
+        workers[0].kill()
+        client.wait_status(job_id, "completed")
+        # In the first round it may have answered for some of its clients before.
+        missing = [record["missing"] for record in client.rounds(job_id)]
+        self.assertEqual(missing, sorted(missing, key=lambda text: text != ""))
+        self.assertLessEqual(len(set(missing) - {""}), 2)
+        self.assertGreater(len([text for text in missing if text]), 20)
+        said = [line for line in coordinator.log().splitlines() if "round closed without all clients" in line]
+        self.assertEqual(len(said), len(set(missing) - {""}), said)
+
+    def test_a_quorum_is_waited_for(self):
+        _, client = self.start()
+        job_id = client.submit(drop(quorum=2, deadline_ms=100))
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        tasks = [hand.poll_task() for hand in hands]
+        hands[0].answer(tasks[0])
+        waiting = self.wait_waiting(client, job_id, "clients")
+        self.assertIn("the quorum is 2", waiting["text"])
+        self.assertIn("deadline of 100 ms has passed", waiting["text"])
+        self.assertEqual(sorted(waiting["workers"]), ["h1", "h2"])
+        self.assertEqual(client.job(job_id)["round"], 0)
+        hands[2].answer(tasks[2])  # the second answer ends it at once
+        records = self.wait_round(client, job_id, 1)
+        self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, str(tasks[1].clients[0]))])
+
+    def test_real_workers_one_of_ten_is_stopped(self):
+        """The job ends on time without it, and the others' counters are exact."""
+        coordinator, client = self.start()
+        document = job_document("synthetic-ceal-long", horizon=20000, policy="drop", quorum=1,
+                                round_deadline_ms=1000)
+        workers = [self.start_worker(coordinator, f"w{i}") for i in range(10)]
+        job_id = client.submit(document)
+        wait_until(lambda: client.job(job_id)["round"] >= 20, "some rounds", pause_s=0.002)
+        self.stop(workers[4])
+        detail = client.wait_status(job_id, "completed")
+        records = client.rounds(job_id)
+        short = [record for record in records if record["missing"] != ""]
+        self.assertTrue(short, "the job ended before the worker was stopped")
+        self.assertEqual(len({record["missing"] for record in short}), 1)
+        self.assertEqual(records[0]["missing"], "")
+        for record in records:
+            if not record["cut"]:
+                self.assertEqual(record["received"], 10 - (record["missing"] != ""))
+        sums = sum_of_rounds(records)
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+        self.assertEqual(detail["time_step"], 20000)
+
+    # ---- wait ----
+
+    def test_a_stopped_worker_is_waited_for_by_name(self):
+        coordinator, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
+        document = job_document("synthetic-ceal-long", horizon=20000, round_deadline_ms=300)
+        workers = [self.start_worker(coordinator, f"w{i}") for i in range(10)]
+        job_id = client.submit(document)
+        wait_until(lambda: client.job(job_id)["round"] >= 20, "some rounds", pause_s=0.002)
+        self.stop(workers[7])
+        waiting = self.wait_waiting(client, job_id, "clients")
+        self.assertEqual(waiting["workers"], ["w7"])
+        self.assertIn(f"waits for client {waiting['clients']} (w7)", waiting["text"])
+        played = {w["name"]: w for w in client.get_json("/v1/workers")["workers"]}
+        self.assertEqual([str(a["client"]) for a in played["w7"]["assignments"]], [waiting["clients"]])
+        closed = client.job(job_id)["round"]
+        time.sleep(1)  # three deadlines
+        detail = client.job(job_id)
+        self.assertEqual(detail["round"], closed)
+        self.assertEqual(detail["waiting"], waiting)  # since the same moment, too
+        said = [line for line in coordinator.log().splitlines() if "round waits past its deadline" in line]
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("w7", said[0])
+        self.go_on(workers[7])
+        detail = client.wait_status(job_id, "completed")
+        self.assertIsNone(detail["waiting"])
+        self.assertEqual(essence(detail), essence(simulate(document)))
+
+    # ---- fail ----
+
+    def check_fails(self, strike):
+        coordinator, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
+        document = job_document("synthetic-ceal-long", horizon=10**7, policy="fail", round_deadline_ms=500)
+        workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
+        job_id = client.submit(document)
+        wait_until(lambda: client.job(job_id)["round"] >= 20, "some rounds", pause_s=0.002)
+        strike(workers[1])
+        detail = client.wait_status(job_id, "failed")
+        self.assertIn("missing clients: ", detail["reason"])
+        self.assertIn("of 10 answers after 500 ms", detail["reason"])
+        self.assertIsNone(detail["waiting"])
+        return workers
+
+    def test_a_stopped_worker_fails_the_job(self):
+        self.check_fails(self.stop)
+
+    def test_a_killed_worker_fails_the_job(self):
+        self.check_fails(lambda worker: worker.kill())
+
+    def test_a_worker_that_leaves_fails_the_job(self):
+        self.check_fails(lambda worker: self.assert_ends_well(worker))
+
+    # ---- the clock ----
+
+    def test_the_deadline_does_not_run_while_the_job_is_paused(self):
+        _, client = self.start()
+        job_id = client.submit(by_hand(policy="fail", round_deadline_ms=2000))
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        for hand in hands:
+            hand.poll_task()
+        client.post(f"/v1/jobs/{job_id}/pause")
+        waiting = self.wait_waiting(client, job_id, "resume")
+        self.assertEqual((waiting["clients"], waiting["workers"]), ("", []))
+        time.sleep(3)  # past the deadline
+        self.assertEqual(client.job(job_id)["status"], "paused")
+        client.post(f"/v1/jobs/{job_id}/resume")
+        # The whole time again; less what a busy machine takes until the poll.
+        self.assertGreater(hands[0].poll_task().deadline_ms, 500)
+        for hand in hands:
+            hand.play()
+        self.assertEqual(client.job(job_id)["round"], 1)
+
+    def test_after_a_restart_everybody_is_waited_for_until_the_deadline(self):
+        coordinator, client = self.start()
+        job_id = client.submit(drop(deadline_ms=3000))
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        tasks = [hand.poll_task() for hand in hands]
+        hands[0].answer(tasks[0])
+        coordinator.kill()
+        coordinator, client = self.start(port=coordinator.port, store=coordinator.store)
+        # All three are vacant, and none is absent: one answer of three, and no round closes by that.
+        back = Hand(client, "h1", held=[(job_id, tasks[1].clients[0])])
+        task = back.poll_task()
+        self.assertEqual((task.round, list(task.clients)), (1, list(tasks[1].clients)))
+        back.answer(task)
+        detail = client.job(job_id)
+        self.assertEqual((detail["round"], detail["status"]), (0, "running"))
+        records = self.wait_round(client, job_id, 1)
+        self.assertEqual((records[0]["received"], records[0]["missing"]), (2, str(tasks[2].clients[0])))
+
+    def check_job_deadline(self, job_id, client, status, *parts):
+        detail = client.wait_status(job_id, "failed")
+        self.assertTrue(detail["reason"].startswith(f"job deadline of 1500 ms has passed: {status}, "), detail["reason"])
+        for part in parts:
+            self.assertIn(part, detail["reason"])
+        self.assertGreaterEqual(detail["finished_ms"] - detail["created_ms"], 1500)
+        self.assertIsNone(detail["waiting"])
+
+    def test_the_job_deadline_ends_a_job_in_every_status(self):
+        coordinator, client = self.start()
+        document = by_hand(clients=2, job_deadline_ms=1500)
+        queued = client.submit(by_hand(clients=10, quorum=10, job_deadline_ms=1500))
+        hands = [Hand(client, f"h{i}") for i in range(4)]
+        paused = client.submit(document)
+        wait_until(lambda: client.job(paused)["status"] == "running", "the job to run")
+        client.post(f"/v1/jobs/{paused}/pause")
+        running = client.submit(document)
+        self.check_job_deadline(queued, client, "queued", "waits for 10 clients", " slots are free")
+        self.check_job_deadline(paused, client, "paused", "waits to be resumed")
+        self.check_job_deadline(running, client, "running", "waits for clients 0-1 (h", "has 0 of 2 answers")
+        # Its workers are free for the next.
+        last = client.submit(by_hand(clients=4, quorum=4))
+        client.wait_status(last, "running")
+        for hand in hands:
+            hand.leave()
+
+    def test_the_job_deadline_counts_from_submission_across_a_restart(self):
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(job_deadline_ms=1500))
+        coordinator.kill()
+        time.sleep(1.6)
+        coordinator, client = self.start(port=coordinator.port, store=coordinator.store)
+        detail = client.wait_status(job_id, "failed")
+        self.assertIn("job deadline of 1500 ms has passed", detail["reason"])
+
+    # ---- catching up ----
+
+    def recovery(self, client, job_id, bits):
+        wait_until(lambda: client.job(job_id)["bits"]["recovery"] >= bits, "the recovery to be stored")
+        self.assertEqual(client.job(job_id)["bits"]["recovery"], bits)
+
+    def test_broadcasts_that_a_client_missed_are_no_recovery(self):
+        """It was owed them, and gets each for the first time: the ledger has counted them."""
+        _, client = self.start()
+        job_id = client.submit(drop(deadline_ms=200, clients=2))
+        awake, sleepy = Hand(client, "awake"), Hand(client, "sleepy")
+        for hand in (awake, sleepy):
+            hand.play()
+        self.wait_round(client, job_id, 1)
+        task = sleepy.poll_task()  # round 2, with broadcast 2, and then it sleeps
+        for closed in (2, 3):
+            awake.play()
+            self.wait_round(client, job_id, closed)
+        sleepy.cursors[job_id] = task.iterate
+        task = sleepy.poll_task()
+        self.assertEqual([b.iterate for b in task.broadcasts], [3, 4])
+        bits = client.job(job_id)["bits"]
+        self.assertEqual(bits["recovery"], 0)
+        self.assertEqual(bits["downlink"]["delivered_payload"], 3 * 2 * BROADCAST_BITS)
+        sleepy.cursors[job_id] = 3  # it has lost the last one
+        task = sleepy.poll_task()
+        self.assertEqual([b.iterate for b in task.broadcasts], [4])
+        self.recovery(client, job_id, BROADCAST_BITS)
+
+    def test_clients_with_different_pasts_in_one_session(self):
+        """A broadcast is sent again only if all clients that the task is for have had it."""
+        _, client = self.start()
+        job_id = client.submit(drop(clients=2))
+        first, other = Hand(client, "first"), Hand(client, "other")
+        first.play()
+        (gone,) = other.poll_task().clients
+        other.leave()
+        self.wait_round(client, job_id, 1)
+        task = first.play()  # client A has had broadcast 2, B has not
+        self.wait_round(client, job_id, 2)
+        first.leave()
+        both = Hand(client, "both", slots=2)
+        task = wait_until(lambda: (lambda t: t if len(t.clients) == 2 else None)(both.poll_task()), "both clients")
+        self.assertEqual([b.iterate for b in task.broadcasts], [2, 3])
+        both.answer(task)
+        self.wait_round(client, job_id, 3)
+        both.play()
+        self.wait_round(client, job_id, 4)
+        both.leave()
+        again = Hand(client, "again", slots=2)
+        task = wait_until(lambda: (lambda t: t if len(t.clients) == 2 else None)(again.poll_task()), "both clients")
+        self.assertEqual(len(task.snapshot), 8 * DIM)
+        # The snapshot alone: 2 was B's first copy, 3, 4 and 5 were both clients' first.
+        self.recovery(client, job_id, SNAPSHOT_BITS)
+        self.assertEqual(str(gone), "1" if list(task.clients) == [0, 1] and gone == 1 else "0")
+
+    # ---- refusals ----
+
+    def refuse(self, hand, task, reason="no such file"):
+        request = messages.PostUpdateRequest(session=hand.session, job_id=task.job_id, round=task.round,
+                                             client=task.clients[0], refusal=reason)
+        hand.post(request)
+
+    def test_a_worker_that_cannot_serve_a_job_is_replaced(self):
+        _, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        able, unable = Hand(client, "able"), Hand(client, "unable")
+        able.play()
+        task = unable.poll_task()
+        self.refuse(unable, task)
+        waiting = self.wait_waiting(client, job_id, "clients")
+        self.assertEqual(waiting["clients"], str(task.clients[0]))
+        self.assertIn("worker unable cannot serve it: no such file", waiting["text"])
+        answer = unable.poll(wait_ms=100)
+        self.assertEqual((answer.WhichOneof("kind"), answer.idle.jobs_pending), ("idle", 0))
+        workers = {w["name"]: w for w in client.get_json("/v1/workers")["workers"]}
+        self.assertEqual(workers["unable"]["refuses"], [{"job": job_id, "reason": "no such file"}])
+        self.assertEqual(workers["unable"]["free_slots"], 1)
+        # It serves others meanwhile, and somebody else this one.
+        other_id = client.submit(by_hand(clients=1))
+        self.assertEqual(unable.poll_task().job_id, other_id)
+        Hand(client, "helper").play()
+        self.wait_round(client, job_id, 1)
+        self.assertIsNone(client.job(job_id)["waiting"])
+        # The refusal goes with the session.
+        unable = Hand(client, "unable")
+        workers = {w["name"]: w for w in client.get_json("/v1/workers")["workers"]}
+        self.assertEqual(workers["unable"]["refuses"], [])
+
+    def test_a_job_that_nobody_can_serve_fails_with_the_reason(self):
+        _, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        hands = [Hand(client, f"h{i}") for i in range(2)]
+        tasks = [hand.poll_task() for hand in hands]
+        self.refuse(hands[0], tasks[0])
+        self.assertEqual(client.job(job_id)["status"], "running")
+        self.refuse(hands[1], tasks[1], "data/train: no such file")
+        detail = client.wait_status(job_id, "failed")
+        self.assertEqual(detail["reason"], "no worker can serve the job; h1: data/train: no such file")
+
+    def test_a_job_that_has_been_served_waits_for_a_worker_that_can(self):
+        """After a restart, the first worker that comes must not be the end of it."""
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(clients=1, quorum=1))
+        Hand(client, "able").play()
+        coordinator.kill()
+        coordinator, client = self.start(port=coordinator.port, store=coordinator.store)
+        unable = Hand(client, "unable")
+        self.refuse(unable, unable.poll_task())
+        waiting = self.wait_waiting(client, job_id, "clients")
+        self.assertIn("worker unable cannot serve it", waiting["text"])
+        Hand(client, "able").play()
+        self.wait_round(client, job_id, 2)
+
+    def test_real_workers_without_the_data(self):
+        coordinator, client = self.start()
+        document = job_document("mnist-fedavg", reference={"type": "value", "value": 0.2})
+        self.start_worker(coordinator, "poor", clients=20, options=("--data-dir", f"{self.folder}/nothing"))
+        detail = client.wait_status(client.submit(document), "failed")
+        self.assertIn("no worker can serve the job; poor: ", detail["reason"])
+
+    # ---- scheduling ----
+
+    def test_a_paused_job_does_not_block_the_queue(self):
+        _, client = self.start()
+        paused = client.submit(by_hand(clients=2))
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        client.wait_status(paused, "running")
+        large = client.submit(by_hand(clients=3))
+        small = client.submit(by_hand(clients=1))
+        self.wait_waiting(client, large, "workers")
+        waiting = self.wait_waiting(client, small, "workers")  # the large one is to start before it
+        self.assertIn("an older job goes first", waiting["text"])
+        client.post(f"/v1/jobs/{paused}/pause")
+        client.wait_status(small, "running")
+        waiting = self.wait_waiting(client, large, "workers")
+        self.assertEqual(waiting["text"], "waits for 3 clients: 0 slots are free")
+        for hand in hands:
+            hand.leave()
+
+    # ---- it is told everywhere ----
+
+    def test_waiting_is_told_alike_everywhere(self):
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        waiting = self.wait_waiting(client, job_id, "workers")
+        self.assertEqual(waiting["text"], "waits for 2 clients: 0 slots are free")
+        self.assertGreaterEqual(waiting["since_ms"], client.job(job_id)["created_ms"])
+        present = Hand(client, "present")
+        away = Hand(client, "a<b>way")
+        present.play()
+        (gone,) = away.poll_task().clients
+        away.leave()
+        waiting = self.wait_waiting(client, job_id, "clients")
+        self.assertEqual((waiting["clients"], waiting["workers"]), (str(gone), ["a<b>way"]))
+        self.assertIn("no worker plays 1 of them", waiting["text"])
+        listed = {job["id"]: job for job in client.get_json("/v1/jobs")["jobs"]}
+        self.assertEqual(listed[job_id]["waiting"], waiting)
+        metrics = client.get("/metrics").body.decode()
+        seconds = float(metrics.split(f'tally_job_waiting_seconds{{job="{job_id}"}} ')[1].split()[0])
+        self.assertGreaterEqual(seconds, 1.0)
+        self.assertIn(f'tally_job_missing_clients{{job="{job_id}"}} 1\n', metrics)
+        shown = subprocess.run([BIN / "tally", "--coordinator", coordinator.url, "show", job_id],
+                               capture_output=True, text=True, timeout=HANG_S, check=True).stdout
+        self.assertIn(waiting["text"], shown)
+        helper = Hand(client, "helper")
+        helper.play()
+        self.wait_round(client, job_id, 1)
+        self.assertIsNone(client.job(job_id)["waiting"])
+        metrics = client.get("/metrics").body.decode()
+        self.assertIn(f'tally_job_waiting_seconds{{job="{job_id}"}} 0\n', metrics)
+        self.assertIn(f'tally_job_missing_clients{{job="{job_id}"}} 0\n', metrics)
+
+    def test_dropped_answers_are_counted(self):
+        _, client = self.start()
+        job_id = client.submit(drop())
+        hands = [Hand(client, f"h{i}") for i in range(3)]
+        wait_until(lambda: client.job(job_id)["status"] == "running", "the job to run")
+        hands[0].leave()
+        for closed in (1, 2):
+            hands[1].play()
+            hands[2].play()
+            self.wait_round(client, job_id, closed)
+        metrics = client.get("/metrics").body.decode()
+        self.assertIn("tally_dropped_answers_total 2\n", metrics)
+        self.assertIn("tally_rounds_total 2\n", metrics)
+
+    def test_simulate_has_the_same_members(self):
+        document = job_document()
+        coordinator, client = self.start()
+        job_id = client.submit(document)
+        self.start_worker(coordinator, "w", clients=10)
+        detail = client.wait_status(job_id, "completed")
+        simulated = simulate(document)
+        self.assertIn("waiting", simulated)
+        self.assertIsNone(simulated["waiting"])
+        self.assertEqual(set(simulated) - {"run"}, set(detail))
+
+
+if __name__ == "__main__":
+    unittest.main()
