@@ -8,8 +8,12 @@
  * Every message is looked at on its way:
  *   - what a worker posts equals what that client sent in the fault-free run, so its point did;
  *   - the checksum in every task is that of the fault-free run's point;
- *   - a job's detail tells what the store holds;
+ *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
  *   - no worker has to throw its point away, and none is told that its update differs.
+ * Where the policy of a job lets a round close without somebody, the fault-free run is no measure from
+ * there on. Then the record says who is missing, nobody whose update was acknowledged is, there is a
+ * quorum, and all that is seen of a point or a message must stay as it was seen first.
+ *
  * A power cut without power_loss_safe may take the last commits back; after it the job begins again
  * where the store says, and all of the above holds from there. */
 #ifndef TALLY_TESTS_SIMULATION_INVARIANTS_H
@@ -40,6 +44,9 @@ void invariants_see_refusal(const char *worker, const char *method, const uint8_
                             size_t n_body, const struct tally_error *why);
 void invariants_see_worker_log(const char *worker, const char *event, const char *text);
 void invariants_see_worker_end(const char *worker, const struct tally_error *why);
+
+/* The coordinator writes into its log. */
+void invariants_see_coordinator_log(const char *event);
 
 /* Administrators say that they cancel a job, so that it need not complete. */
 void invariants_allow_cancel(const struct sim_job *job);

@@ -42,6 +42,18 @@ static void draw_algorithm(struct tally_job_spec *spec)
     spec->evaluate_every = sim_between(1, 3);
 }
 
+/* Most wait: of what waits, everything is known beforehand. */
+static void draw_policy(struct tally_job_spec *spec)
+{
+    spec->policy = sim_chance(650)   ? TALLY_POLICY_WAIT
+                   : sim_chance(800) ? TALLY_POLICY_DROP
+                                     : TALLY_POLICY_FAIL;
+    spec->quorum = spec->policy == TALLY_POLICY_WAIT ? spec->clients : sim_between(1, spec->clients);
+    const bool has_deadline = spec->policy != TALLY_POLICY_WAIT || sim_chance(500);
+    spec->round_deadline_ms = has_deadline ? 5 * (INT64_C(1) << sim_between(0, 11)) : 0;
+    spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0;
@@ -69,8 +81,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     spec.initial_point.type = sim_chance(500) ? TALLY_INITIAL_ZEROS : TALLY_INITIAL_RANDOM_SPHERE;
     spec.reference.type = sim_chance(500) ? TALLY_REFERENCE_SOLVE : TALLY_REFERENCE_VALUE;
     spec.reference.value = draw_real(0, 1);
-    spec.round_deadline_ms = sim_chance(500) ? 0 : sim_between(1, 60000);
-    spec.quorum = spec.clients;
+    draw_policy(&spec);
     draw_algorithm(&spec);
     job->spec = spec;
 }
@@ -101,13 +112,6 @@ uint64_t sim_update_digest(const struct tally_update *update)
 {
     return digest_of(&update->payload, update->payload_bits, update->clipped,
                      update->has_loss ? &update->loss : NULL);
-}
-
-uint64_t sim_job_expected(const struct sim_job *job, int64_t round, int64_t client)
-{
-    const bool is_there =
-        round >= 1 && round <= job->n_rounds && client >= 0 && client < job->spec.clients;
-    return is_there ? job->updates[(round - 1) * job->spec.clients + client] : 0;
 }
 
 /* One round where nothing fails; as services/job/local.c, which does not show every message. */
@@ -185,8 +189,10 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
             sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
         ok = write_document(job) && run_alone(job);
     }
-    sim_note("job", "%s: %s, %lld clients, dim %lld, horizon %lld, %lld rounds", job->name,
-             tally_job_spec_algorithm(&job->spec)->name, (long long)job->spec.clients,
+    sim_note("job", "%s: %s, %s, quorum %lld of %lld clients, dim %lld, horizon %lld, %lld rounds",
+             job->name, tally_job_spec_algorithm(&job->spec)->name,
+             TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
+             (long long)job->spec.clients,
              (long long)job->spec.objective.data.synthetic_linear.dim, (long long)job->spec.horizon,
              (long long)job->n_rounds);
 }

@@ -30,7 +30,5 @@ void sim_job_fini(struct sim_job *job);
 struct tally_update;
 /* Of what a client sends: the same digest, the same message. Never 0. */
 uint64_t sim_update_digest(const struct tally_update *update);
-/* The digest of the fault-free run's message; 0 if it had none. */
-uint64_t sim_job_expected(const struct sim_job *job, int64_t round, int64_t client);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "codec/checksum.h"
 #include "services/program/log.h"
+#include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
 #include "tests/simulation/sim_worker.h"
@@ -143,5 +144,7 @@ void tally_log_write(enum tally_log_level level, const struct tally_log_pair *pa
     add_line(worker != NULL ? worker : "coordinator", text, strlen(text));
     if (worker != NULL) {
         sim_worker_said(pairs[0].value.text, text);
+    } else {
+        invariants_see_coordinator_log(pairs[0].value.text);
     }
 }
