@@ -1,6 +1,7 @@
 /* schedule: which session plays which client, and what a waiting poll is answered.
  *
- * Vacant clients of started jobs are filled first, oldest job first; then queued jobs start in
+ * Vacant clients of started jobs are filled first, oldest job first; where that leaves several of
+ * them short, the oldest that can be filled gets the others' slots. Then queued jobs start in
  * order of age as soon as all their clients can be filled. A queued job that the present workers
  * could fill as soon as the jobs that get on have ended keeps younger jobs from taking its slots;
  * one that they could not, because there are too few or because a job that is paused or waits keeps
@@ -75,6 +76,56 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
     }
 }
 
+/* Whether a started job cannot get on before somebody plays its vacant clients. */
+static bool is_stuck(const struct hosted_job *job)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP &&
+                       job->row.clients - job->n_vacant >= job->spec.quorum;
+    return started && job->n_vacant > 0 && !drops;
+}
+
+/* Takes up to n clients away from a stuck job whose workers may serve `job`, or only counts them.
+ */
+static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_job *job,
+                    struct hosted_job *lender, int64_t n, bool only_count)
+{
+    int64_t lent = 0;
+    for (uint32_t m = 0; m < lender->row.clients && lent < n; m++) {
+        const struct session *session = lender->slots[m].session;
+        if (session == NULL || !session_serves(session, job)) {
+            continue;
+        }
+        lent++;
+        if (!only_count) {
+            session_unassign(&coordinator->sessions, lender, m);
+        }
+    }
+    return lent;
+}
+
+/* Jobs that began when there were more workers may each lack clients for ever, while together they
+ * hold enough for one. So the oldest that can be filled that way gets the slots of the others, and
+ * these get them back when it has ended. */
+static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (int pass = 0; pass < 2; pass++) { /* counts, then takes */
+        int64_t n = 0;
+        for (struct hosted_job *other = coordinator->jobs; other != NULL; other = other->next) {
+            if (other != job && is_stuck(other)) {
+                n += lend(coordinator, job, other, job->n_vacant - n, pass == 0);
+            }
+        }
+        if (n < job->n_vacant) {
+            return;
+        }
+    }
+    tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of jobs that wait as well"),
+              tally_log_text("job", job->row.id), tally_log_integer("clients", job->n_vacant));
+    fill_job(coordinator, job);
+}
+
 /* Starts a queued job whose f(x*) is known and whose clients are all there. */
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
@@ -113,6 +164,11 @@ void assign_slots(struct tally_coordinator *coordinator)
         enum tally_job_status status = tally_job_status(job->engine);
         if (status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED) {
             fill_job(coordinator, job);
+        }
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && is_stuck(job)) {
+            borrow_slots(coordinator, job);
         }
     }
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {

@@ -144,6 +144,20 @@ void session_assign(struct session_table *table, struct session *session, struct
     table->n_free--;
 }
 
+void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client)
+{
+    struct session *session = job->slots[client].session;
+    uint32_t i = 0;
+    while (session->assignments[i].job != job || session->assignments[i].client != client) {
+        i++;
+    }
+    vacate(session, &session->assignments[i]);
+    session->n_assignments--;
+    memmove(&session->assignments[i], &session->assignments[i + 1],
+            (session->n_assignments - i) * sizeof *session->assignments);
+    table->n_free++;
+}
+
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const char *reason,
                                  struct tally_error *err)

@@ -66,6 +66,8 @@ struct session *session_by_name(const struct session_table *table, const char *n
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
+/* Takes one client away from the session that plays it, whose slot is free then. */
+void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
 /* The session plays no client of the job any more, and is not to: the worker refuses it.
  * Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,

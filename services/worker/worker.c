@@ -23,7 +23,8 @@ struct worker {
     const struct worker_config *config;
     struct tally_http_client *client;
     struct call_buffers buffers;
-    uint64_t session; /* 0 = none */
+    struct tally_poll_response response; /* of the last poll; large */
+    uint64_t session;                    /* 0 = none */
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;
@@ -376,31 +377,30 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
 {
     struct tally_poll_request request = {.session = worker->session,
                                          .wait_ms = worker->config->wait_ms};
-    static struct tally_poll_response response; /* large; one worker per process */
+    struct tally_poll_response *response = &worker->response;
     list_cursors(worker, &request);
-    enum tally_status status =
-        call_poll(worker->client, &worker->buffers, &request, &response, err);
+    enum tally_status status = call_poll(worker->client, &worker->buffers, &request, response, err);
     if (status != TALLY_OK) {
         return status;
     }
     reached(worker);
-    switch (response.kind) {
+    switch (response->kind) {
     case TALLY_POLL_IDLE:
-        *ret_idle = response.jobs_pending == 0;
+        *ret_idle = response->jobs_pending == 0;
         break;
     case TALLY_POLL_RELEASED:
-        forget_job(worker, response.released_job_id);
+        forget_job(worker, response->released_job_id);
         break;
     case TALLY_POLL_TASK: {
         /* The task borrows from the response buffer, which posting would overwrite. */
         struct tally_buffer body = worker->buffers.response;
         worker->buffers.response = (struct tally_buffer){0};
-        status = do_task(worker, &response.task, err);
+        status = do_task(worker, &response->task, err);
         tally_buffer_fini(&body);
         break;
     }
     }
-    tally_poll_response_fini(&response);
+    tally_poll_response_fini(response);
     return status;
 }
 

@@ -1,0 +1,59 @@
+/* invariants: what must hold whatever happens, checked against the fault-free run of each job.
+ *
+ * After every turn of the coordinator that changed the disk, and after every restart, the store is read:
+ *   - jobs: none is lost, none is there twice (idempotency); a job that has ended does not change;
+ *   - counters never go back and equal the sum of the round records;
+ *   - records are contiguous and equal those of the fault-free run, the point's checksum included;
+ *   - every acknowledged update is stored in the open round, or its round has closed.
+ * Every message is looked at on its way:
+ *   - what a worker posts equals what that client sent in the fault-free run, so its point did;
+ *   - the checksum in every task is that of the fault-free run's point;
+ *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
+ *   - no worker has to throw its point away, and none is told that its update differs.
+ * Where the policy of a job lets a round close without somebody, the fault-free run is no measure from
+ * there on. Then the record says who is missing, nobody whose update was acknowledged is, there is a
+ * quorum, and all that is seen of a point or a message must stay as it was seen first.
+ *
+ * A power cut without power_loss_safe may take the last commits back; after it the job begins again
+ * where the store says, and all of the above holds from there. */
+#ifndef TALLY_TESTS_SIMULATION_INVARIANTS_H
+#define TALLY_TESTS_SIMULATION_INVARIANTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "tests/simulation/sim_job.h"
+#include "tests/simulation/sim_network.h"
+
+void invariants_begin(const struct sim_job *jobs, int n_jobs);
+void invariants_end(void);
+
+/* After a turn; reads the store only if the disk has changed. */
+void invariants_check(void);
+void invariants_see_restart(void);
+void invariants_see_power_cut(bool power_loss_safe);
+
+/* The coordinator answers. */
+void invariants_see_answer(const struct sim_peer *peer, const struct sim_message *message,
+                           int status, const uint8_t *body, size_t n_body);
+/* A worker posts, is refused, writes into its log, ends. */
+void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body);
+void invariants_see_refusal(const char *worker, const char *method, const uint8_t *body,
+                            size_t n_body, const struct tally_error *why);
+void invariants_see_worker_log(const char *worker, const char *event, const char *text);
+void invariants_see_worker_end(const char *worker, const struct tally_error *why);
+
+/* The coordinator writes into its log. */
+void invariants_see_coordinator_log(const char *event);
+
+/* Administrators say that they cancel a job, so that it need not complete. */
+void invariants_allow_cancel(const struct sim_job *job);
+
+/* All jobs have ended in the store. */
+bool invariants_all_ended(void);
+/* At the end: every job is completed like the fault-free run, or cancelled. */
+void invariants_check_end(void);
+
+#endif

@@ -1,0 +1,116 @@
+/* tally-simulation: runs seeds; tests/simulation/README.md.
+ *
+ *   tally-simulation --seeds A-B [--twice] [--expect-violation]
+ *   tally-simulation --seed N [--verbose]
+ *
+ * Exit status: 0 all hold, 1 a violation (its seed is printed), 2 usage, 3 the simulation itself is
+ * wrong. With --expect-violation 0 and 1 change places: for mutants. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/sim_fiber.h"
+#include "tests/simulation/sim_vfs.h"
+
+struct arguments {
+    uint64_t first, last;
+    bool verbose, twice, expect_violation;
+};
+
+static bool read_number(const char **text, uint64_t *ret_value)
+{
+    char *rest;
+    errno = 0;
+    *ret_value = strtoull(*text, &rest, 10);
+    const bool ok = rest != *text && errno == 0;
+    *text = rest;
+    return ok;
+}
+
+static bool read_range(const char *text, struct arguments *arguments)
+{
+    return read_number(&text, &arguments->first) && *text++ == '-' &&
+           read_number(&text, &arguments->last) && *text == '\0' &&
+           arguments->first <= arguments->last;
+}
+
+static bool read_seed(const char *text, struct arguments *arguments)
+{
+    const bool ok = read_number(&text, &arguments->first) && *text == '\0';
+    arguments->last = arguments->first;
+    return ok;
+}
+
+static bool read_arguments(int argc, char **argv, struct arguments *arguments)
+{
+    bool has_seeds = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--seeds") == 0 && read_range(value, arguments)) {
+            has_seeds = true;
+            i++;
+        } else if (strcmp(argv[i], "--seed") == 0 && read_seed(value, arguments)) {
+            has_seeds = true;
+            i++;
+        } else if (strcmp(argv[i], "--verbose") == 0) {
+            arguments->verbose = true;
+        } else if (strcmp(argv[i], "--twice") == 0) {
+            arguments->twice = true;
+        } else if (strcmp(argv[i], "--expect-violation") == 0) {
+            arguments->expect_violation = true;
+        } else {
+            return false;
+        }
+    }
+    return has_seeds;
+}
+
+/* True if the seed holds, and goes the same way again if it is run twice. */
+static bool run_seed(uint64_t seed, const struct arguments *arguments)
+{
+    struct scenario_result result, again;
+    scenario_run(seed, arguments->verbose, &result);
+    if (!result.ok) {
+        printf("seed %" PRIu64 ": %s\n", seed, result.violation);
+        if (!arguments->expect_violation) {
+            printf("replay: tests/simulation/run --seed %" PRIu64 " --verbose\n", seed);
+        }
+        return false;
+    }
+    if (arguments->twice) {
+        scenario_run(seed, false, &again);
+        if (again.digest != result.digest || again.n_events != result.n_events) {
+            printf("seed %" PRIu64 ": the second run differs from the first\n", seed);
+            return false;
+        }
+    }
+    if (arguments->first == arguments->last) {
+        printf("seed %" PRIu64 ": holds, %" PRIu64 " events, digest %016" PRIx64 "\n", seed,
+               result.n_events, result.digest);
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    if (!read_arguments(argc, argv, &arguments)) {
+        fprintf(stderr, "usage: tally-simulation --seeds A-B [--twice] [--expect-violation]\n"
+                        "       tally-simulation --seed N [--verbose]\n");
+        return 2;
+    }
+    sim_vfs_install();
+    uint64_t seed = arguments.first;
+    bool holds = true;
+    while (holds && seed <= arguments.last) {
+        holds = run_seed(seed++, &arguments);
+    }
+    sim_fiber_end();
+    if (arguments.expect_violation && holds) {
+        printf("no violation in seeds %" PRIu64 "-%" PRIu64 "\n", arguments.first, arguments.last);
+    }
+    return holds != arguments.expect_violation ? EXIT_SUCCESS : EXIT_FAILURE;
+}

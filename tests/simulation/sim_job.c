@@ -1,0 +1,202 @@
+#include "tests/simulation/sim_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker_messages.h"
+#include "codec/checksum.h"
+#include "services/document/document.h"
+#include "services/job/local.h"
+#include "services/job/replica.h"
+#include "tests/simulation/sim.h"
+#include "tests/simulation/sim_random.h"
+
+static double draw_real(double low, double high)
+{
+    return low + (high - low) * (double)sim_between(0, 1000) / 1000;
+}
+
+static void draw_algorithm(struct tally_job_spec *spec)
+{
+    const char *name = tally_job_spec_algorithm(spec)->name;
+    if (strcmp(name, "ceal") == 0) {
+        spec->params.ceal = (struct tally_ceal_params){.step_size = draw_real(0.05, 2),
+                                                       .sigma = draw_real(0.5, 4),
+                                                       .delta = 0.1,
+                                                       .gamma0 = draw_real(1, 4),
+                                                       .phi0 = draw_real(1, 4),
+                                                       .sample_scale = draw_real(0.02, 0.3),
+                                                       .log_factor = sim_chance(300),
+                                                       .first_stage = sim_between(1, 3),
+                                                       .gradient_bound = 1};
+        spec->horizon = sim_between(20, 400);
+        return;
+    }
+    struct tally_baseline_params *baseline = &spec->params.baseline;
+    *baseline = (struct tally_baseline_params){.step_size = draw_real(0.005, 0.3),
+                                               .local_steps = sim_between(1, 6),
+                                               .levels = sim_between(1, 15),
+                                               .server_step_size = draw_real(0.3, 2)};
+    spec->horizon = baseline->local_steps * sim_between(3, 30) + sim_between(0, 5);
+    spec->evaluate_every = sim_between(1, 3);
+}
+
+/* Most wait: of what waits, everything is known beforehand. */
+static void draw_policy(struct tally_job_spec *spec)
+{
+    spec->policy = sim_chance(650)   ? TALLY_POLICY_WAIT
+                   : sim_chance(800) ? TALLY_POLICY_DROP
+                                     : TALLY_POLICY_FAIL;
+    spec->quorum =
+        spec->policy == TALLY_POLICY_WAIT ? spec->clients : sim_between(1, spec->clients);
+    const bool has_deadline = spec->policy != TALLY_POLICY_WAIT || sim_chance(500);
+    spec->round_deadline_ms = has_deadline ? 5 * (INT64_C(1) << sim_between(0, 11)) : 0;
+    spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
+}
+
+static void draw_spec(struct sim_job *job, int64_t max_clients)
+{
+    int n_algorithms = 0;
+    while (TALLY_ALGORITHMS[n_algorithms] != NULL) {
+        n_algorithms++;
+    }
+    int n_encodings = 0;
+    while (TALLY_ENCODING_NAMES[n_encodings] != NULL) {
+        n_encodings++;
+    }
+    struct tally_job_spec spec = tally_job_spec_default();
+    snprintf(spec.name, sizeof spec.name, "%s", job->name);
+    spec.algorithm = (int)sim_between(0, n_algorithms - 1);
+    spec.encoding = (int)sim_between(0, n_encodings - 1);
+    spec.clients = sim_between(1, max_clients);
+    spec.seed = sim_between(0, 1000000);
+    spec.minibatch = sim_between(1, 3);
+    spec.objective.type = TALLY_LEAST_SQUARES;
+    spec.objective.data.type = TALLY_DATA_SYNTHETIC_LINEAR;
+    spec.objective.data.synthetic_linear =
+        (struct tally_synthetic_linear){.dim = sim_between(1, 8),
+                                        .points = spec.clients * sim_between(4, 12),
+                                        .frobenius_norm = draw_real(2, 12),
+                                        .noise_std = draw_real(0, 1)};
+    spec.initial_point.type = sim_chance(500) ? TALLY_INITIAL_ZEROS : TALLY_INITIAL_RANDOM_SPHERE;
+    spec.reference.type = sim_chance(500) ? TALLY_REFERENCE_SOLVE : TALLY_REFERENCE_VALUE;
+    spec.reference.value = draw_real(0, 1);
+    draw_policy(&spec);
+    draw_algorithm(&spec);
+    job->spec = spec;
+}
+
+/* The document, and the spec again as everybody will read it there. */
+static bool write_document(struct sim_job *job)
+{
+    struct tally_json *json = tally_document_of(&job->spec);
+    job->document.size = 0;
+    SIM_REQUIRE(json != NULL && tally_json_dump(json, 0, &job->document) == TALLY_OK,
+                "no document");
+    tally_json_free(json);
+    return tally_document_parse((const char *)job->document.data, job->document.size, &job->spec,
+                                NULL) == TALLY_OK;
+}
+
+static uint64_t digest_of(const struct tally_bytes *payload, uint64_t payload_bits,
+                          uint32_t clipped, const double *loss)
+{
+    const uint64_t rest[] = {payload_bits, clipped, loss != NULL};
+    uint64_t sum = tally_checksum64(payload->data, payload->size);
+    sum = tally_checksum64_more(sum, rest, sizeof rest);
+    sum = loss != NULL ? tally_checksum64_more(sum, loss, sizeof *loss) : sum;
+    return sum != 0 ? sum : 1;
+}
+
+uint64_t sim_update_digest(const struct tally_update *update)
+{
+    return digest_of(&update->payload, update->payload_bits, update->clipped,
+                     update->has_loss ? &update->loss : NULL);
+}
+
+/* One round where nothing fails; as services/job/local.c, which does not show every message. */
+static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_replica *replica)
+{
+    const struct tally_job_round round = *tally_job_open_round(engine);
+    const int64_t iterate = tally_job_progress(engine)->iterate;
+    if (round.round > SIM_MAX_ROUNDS - 1) {
+        return false;
+    }
+    if (tally_replica_iterate(replica) != iterate) {
+        const struct tally_message_view view =
+            tally_message_view(tally_job_broadcast(engine, iterate));
+        SIM_REQUIRE(tally_replica_apply(replica, iterate, &view, NULL) == TALLY_OK, "broadcast");
+    }
+    job->checksums[iterate] = tally_replica_checksum(replica);
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        struct tally_job_update update;
+        struct tally_bits bits;
+        struct tally_job_outcome outcome = {0};
+        if (tally_replica_compute(replica, &round, (uint32_t)m, &update, &bits, NULL) != TALLY_OK ||
+            tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
+            return false;
+        }
+        const struct tally_bytes payload = {update.payload, update.n_payload};
+        job->updates[(round.round - 1) * job->spec.clients + m] = digest_of(
+            &payload, update.payload_bits, update.clipped, update.has_loss ? &update.loss : NULL);
+        for (int i = 0; i < outcome.n_records; i++) {
+            job->records[job->n_rounds++] = outcome.records[i];
+        }
+    }
+    return true;
+}
+
+/* False if the job fails, or is too long for a simulation. */
+static bool run_alone(struct sim_job *job)
+{
+    struct tally_objective *objective = NULL;
+    struct tally_replica *replica = NULL;
+    struct tally_job *engine = NULL;
+    double f_star = 0;
+    bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
+                                  tally_job_spec_setting(&job->spec).key, NULL, &objective,
+                                  NULL) == TALLY_OK &&
+              tally_local_reference(&job->spec, objective, &f_star, NULL) == TALLY_OK &&
+              tally_replica_new(&job->spec, objective, &replica, NULL) == TALLY_OK &&
+              tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
+              tally_job_start(engine, f_star, NULL) == TALLY_OK;
+    while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
+        ok = run_round(job, engine, replica);
+    }
+    ok = ok && tally_job_status(engine) == TALLY_JOB_COMPLETED && job->n_rounds >= 2;
+    if (ok) {
+        job->progress = *tally_job_progress(engine);
+        job->checksums[job->progress.iterate] = job->progress.x_checksum;
+    }
+    tally_job_free(engine);
+    tally_replica_free(replica);
+    tally_objective_free(objective);
+    return ok;
+}
+
+void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
+{
+    memset(job, 0, sizeof *job);
+    snprintf(job->name, sizeof job->name, "job-%d", number);
+    snprintf(job->idempotency_key, sizeof job->idempotency_key, "key-%d", number);
+    bool ok = false;
+    while (!ok) {
+        job->n_rounds = 0;
+        draw_spec(job, max_clients);
+        free(job->updates);
+        job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
+        ok = write_document(job) && run_alone(job);
+    }
+    sim_note("job", "%s: %s, %s, quorum %lld of %lld clients, dim %lld, horizon %lld, %lld rounds",
+             job->name, tally_job_spec_algorithm(&job->spec)->name,
+             TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
+             (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
+             (long long)job->spec.horizon, (long long)job->n_rounds);
+}
+
+void sim_job_fini(struct sim_job *job)
+{
+    free(job->updates);
+    tally_buffer_fini(&job->document);
+}

@@ -1,0 +1,66 @@
+/* sim_network: requests on their way to the coordinator and answers on their way back. Each may be
+ * late, overtaken, lost or doubled; a loss is noticed at once (the connection breaks) or only by its
+ * time-out. */
+#ifndef TALLY_TESTS_SIMULATION_SIM_NETWORK_H
+#define TALLY_TESTS_SIMULATION_SIM_NETWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+
+/* Who sends: a worker's process or an administrator's. Times are those of sim_now_us(). */
+struct sim_peer {
+    char name[65];
+    int64_t partitioned_until_us; /* nothing passes between it and the coordinator before */
+    int64_t paused_until_us;      /* stopped as by SIGSTOP: takes nothing before */
+};
+
+/* A request; all texts are copied. */
+struct sim_message {
+    const char *method, *path, *content_type;
+    const char *idempotency_key; /* NULL = none */
+    const uint8_t *body;
+    size_t n_body;
+};
+
+struct sim_answer {
+    enum tally_status status; /* OK: an answer came; else UNAVAILABLE, DEADLINE */
+    int http_status;
+    char content_type[64];
+    struct tally_buffer body; /* the receiver frees it */
+};
+
+struct sim_exchange;
+/* The answer is the receiver's. */
+typedef void sim_answer_fn(void *context, struct sim_exchange *exchange, struct sim_answer *answer);
+
+struct sim_network_faults {
+    int lost_requests, lost_answers; /* of 1000 */
+    int silent;                      /* of 1000 losses: nobody is told */
+    int doubled;                     /* of 1000 requests: the same comes again later */
+    int late;                        /* of 1000 messages: a hundred times the delay */
+    int64_t delay_us;                /* of a message, mean */
+};
+
+void sim_network_begin(void);
+void sim_network_end(void); /* after the coordinator's end */
+void sim_network_set_faults(const struct sim_network_faults *faults);
+
+/* Calls `done` once, from the event loop, unless it is abandoned before. */
+struct sim_exchange *sim_network_send(struct sim_peer *peer, const struct sim_message *message,
+                                      int64_t timeout_ms, sim_answer_fn *done, void *context);
+/* The client's process is gone; its connection is seen to be closed unless `unseen`. */
+void sim_network_abandon(struct sim_exchange *exchange, bool unseen);
+
+/* For sim_http.c: what the coordinator asks and does. */
+
+const struct sim_message *sim_exchange_message(const struct sim_exchange *exchange);
+const struct sim_peer *sim_exchange_peer(const struct sim_exchange *exchange);
+/* The coordinator answers; the body is taken. Its hold on the exchange ends. */
+void sim_exchange_answer(struct sim_exchange *exchange, int status, const char *content_type,
+                         struct tally_buffer *body);
+/* The coordinator's end of the connection breaks. Its hold on the exchange ends. */
+void sim_exchange_break(struct sim_exchange *exchange);
+
+#endif

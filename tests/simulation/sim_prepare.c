@@ -1,0 +1,99 @@
+/* Stands in for services/coordinator/prepare.h: f(x*) is solved when the result is asked for, in
+ * the coordinator's next turn, instead of in a thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "services/coordinator/prepare.h"
+#include "services/job/local.h"
+#include "tests/simulation/sim.h"
+
+struct work {
+    char job_id[TALLY_JOB_ID_CAPACITY];
+    struct tally_job_spec spec;
+    struct work *next;
+};
+
+struct preparer {
+    struct work *first;
+    int wake_fd;
+};
+
+enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
+                               struct tally_error *err)
+{
+    (void)data_dir, (void)err;
+    *ret_preparer = sim_new(sizeof **ret_preparer);
+    (*ret_preparer)->wake_fd = wake_fd;
+    return TALLY_OK;
+}
+
+/* Closes wake_fd as well, which the coordinator leaves open for a thread that may still solve. */
+void preparer_free(struct preparer *preparer)
+{
+    if (preparer == NULL) {
+        return;
+    }
+    while (preparer->first != NULL) {
+        struct work *work = preparer->first;
+        preparer->first = work->next;
+        free(work);
+    }
+    close(preparer->wake_fd);
+    free(preparer);
+}
+
+enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
+                                  const struct tally_job_spec *spec, struct tally_error *err)
+{
+    (void)err;
+    struct work *work = sim_new(sizeof *work);
+    snprintf(work->job_id, sizeof work->job_id, "%s", job_id);
+    work->spec = *spec;
+    work->next = preparer->first;
+    preparer->first = work;
+    return TALLY_OK;
+}
+
+void preparer_forget(struct preparer *preparer, const char *job_id)
+{
+    struct work **at = &preparer->first;
+    while (*at != NULL) {
+        struct work *work = *at;
+        if (strcmp(work->job_id, job_id) == 0) {
+            *at = work->next;
+            free(work);
+        } else {
+            at = &work->next;
+        }
+    }
+}
+
+static enum tally_status solve(const struct tally_job_spec *spec, double *ret_f_star,
+                               struct tally_error *err)
+{
+    struct tally_objective *objective = NULL;
+    enum tally_status status =
+        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                            tally_job_spec_setting(spec).key, NULL, &objective, err);
+    if (status == TALLY_OK) {
+        status = tally_local_reference(spec, objective, ret_f_star, err);
+    }
+    tally_objective_free(objective);
+    return status;
+}
+
+bool preparer_take(struct preparer *preparer, struct prepared *ret_result)
+{
+    struct work *work = preparer->first;
+    if (work == NULL) {
+        return false;
+    }
+    preparer->first = work->next;
+    *ret_result = (struct prepared){.status = TALLY_OK};
+    snprintf(ret_result->job_id, sizeof ret_result->job_id, "%s", work->job_id);
+    ret_result->status = solve(&work->spec, &ret_result->f_star, &ret_result->err);
+    free(work);
+    return true;
+}
