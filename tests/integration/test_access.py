@@ -586,20 +586,35 @@ class Secrecy(AccessTestCase):
                     for form in self.forms_of(sessions):
                         self.assertNotIn(form, text, name)
 
-    def test_memory_is_for_the_program_alone(self):
-        self.start(store="memory:")
-        worker = self.start_worker(self.coordinator, "w", options=("--token-file", "worker-tokens"))
-        wait_until(lambda: "joined" in worker.log(), "the worker")
-        for process in (self.coordinator, worker):
-            # What is not dumpable belongs to root (proc(5)); root itself sees no difference.
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            self.assertIn("NoNewPrivs:\t1\n", status)
-            self.assertNotEqual(self.dumped(process), True)
+    def owner_of_its_secrets(self, program, *options, **variables):
+        """The user that /proc says may look into the program, once it has said something, and its
+        status. Root sees no difference, hence another user."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+        child = subprocess.Popen([common.BIN / program, "--log-level", "debug", *options], cwd="/", text=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 env={**kept, **variables}, **user)
+        try:
+            child.stdout.readline()
+            return Path(f"/proc/{child.pid}/environ").stat().st_uid, Path(f"/proc/{child.pid}/status").read_text()
+        finally:
+            child.terminate()
+            child.wait(common.HANG_S)
+            child.stdout.close()
 
-    def dumped(self, process):
-        """Whether a core file would be written, as far as the kernel tells: it does by the owner of
-        /proc/PID for a process of another user."""
-        return Path(f"/proc/{process.pid}/environ").stat().st_uid != 0 if os.getuid() != 0 else None
+    def test_memory_is_for_the_program_alone(self):
+        """What may not be dumped belongs to root in /proc (proc(5)), and no core file shows it."""
+        nobody = 65534 if os.getuid() == 0 else os.getuid()
+        for program, options, variable in (
+                ("tally-coordinator", ("--listen", "127.0.0.1:0", "--store", "memory:"), "TALLY_ADMIN_TOKEN"),
+                ("tally-worker", ("--coordinator", f"http://127.0.0.1:{free_port()}"), "TALLY_TOKEN")):
+            owner, status = self.owner_of_its_secrets(program, *options, **{variable: self.tokens["admin"]})
+            self.assertEqual(owner, 0, program)
+            self.assertIn("NoNewPrivs:\t1\n", status)
+            self.assertIn("Umask:\t0077\n", status)
+            owner, status = self.owner_of_its_secrets(program, *options)
+            self.assertEqual(owner, nobody, program)  # nothing to hide: whoever debugs it may
+            self.assertIn("NoNewPrivs:\t1\n", status)
 
 
 if __name__ == "__main__":
