@@ -582,6 +582,8 @@ class Secrecy(AccessTestCase):
                 self.assertTrue(any(name.startswith(f"{log_format}.db") and len(text) > 4096
                                     for name, text in said.items()), said.keys())
                 self.assertIn(f"{log_format}.db, running", said)
+                for path in Path(self.folder).glob(f"{log_format}.db*"):
+                    self.assertEqual(path.stat().st_mode & 0o077, 0, path.name)
                 for name, text in said.items():
                     for form in self.forms_of(sessions):
                         self.assertNotIn(form, text, name)
