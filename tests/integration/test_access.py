@@ -465,9 +465,11 @@ class Start(AccessTestCase):
         secret = self.tokens["admin"]
         for text, reason in (("", "admin-tokens: there is no token in it"), ("\n", "there is no token in it"),
                              ("fifteen-bytes--\n", "admin-tokens:1: the token has 15 bytes, fewer than 16"),
-                             (f"{secret}\n{secret}\n", "admin-tokens:2: "), (f"{secret} {secret}\n", "admin-tokens:1: "),
+                             (f"{secret}\n{secret}\n", "admin-tokens:2: "),
+                             (f"{secret} {secret}\n", "admin-tokens:1: "),
                              (f"{secret}\n{secret[:20]}\u00e9\n", "admin-tokens:2: byte 21 "),
-                             (f"{secret} until=never\n", "until= wants a time"), (f"{secret} name=a/b\n", "name= wants")):
+                             (f"{secret} until=never\n", "until= wants a time"),
+                             (f"{secret} name=a/b\n", "name= wants")):
             (Path(self.folder) / "admin-tokens").write_text(text)
             status, output = self.run_briefly("--admin-token-file", "admin-tokens")
             self.assertEqual(status, 2, output)
@@ -517,7 +519,8 @@ class Secrecy(AccessTestCase):
         for who in (*self.tokens, None):
             client = self.client(who)
             for path in ("/v1/jobs", f"/v1/jobs/{job_id}", "/v1/workers", "/metrics", "/nothing", "/openapi.yaml", "/",
-                         f"/v1/jobs/{job_id}/rounds?after=x", f"/v1/jobs/{job_id}/model", "/readyz", "/v1/jobs?limit=0"):
+                         f"/v1/jobs/{job_id}/rounds?after=x", f"/v1/jobs/{job_id}/model", "/readyz",
+                         "/v1/jobs?limit=0"):
                 self.ask(client, "GET", path)
                 self.ask(client, "DELETE", path)
             for body in (b"", b"{", b"{}", b"\xff" * 100, json.dumps(job_document(clients=0)).encode()):

@@ -136,7 +136,8 @@ class Install(InstalledCase):
                         "0123456789abcdef until=2020-01-01T00:00:00Z\n")
         self.assertEqual(run(script, "--rotate", "admin", "--keep", "2099-01-01 UTC", folder).returncode, 0)
         lines = file.read_text().splitlines()
-        self.assertEqual(lines[1:], [f"{first} until=2099-01-01T00:00:00Z", f"{fresh} name=x until=2098-01-01T00:00:00Z"])
+        self.assertEqual(lines[1:], [f"{first} until=2099-01-01T00:00:00Z",
+                                     f"{fresh} name=x until=2098-01-01T00:00:00Z"])
         done = run(BIN / "tally-coordinator", "--admin-token-file", file, "--listen", "0.0.0.0:0", "--store", "memory:",
                    env=environment())
         self.assertIn("can be reached by others", done.stderr)  # so the file itself is right
@@ -193,7 +194,8 @@ class Units(InstalledCase):
     def test_they_are_hardened(self):
         for name in UNITS:
             for line in ("DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict",
-                         "CapabilityBoundingSet=", "MemoryDenyWriteExecute=yes", "LimitCORE=0", "SystemCallFilter=@system-service"):
+                         "CapabilityBoundingSet=", "MemoryDenyWriteExecute=yes", "LimitCORE=0",
+                         "SystemCallFilter=@system-service"):
                 self.assertIn(f"\n{line}\n", self.unit(name))
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
