@@ -465,9 +465,11 @@ class Start(AccessTestCase):
         secret = self.tokens["admin"]
         for text, reason in (("", "admin-tokens: there is no token in it"), ("\n", "there is no token in it"),
                              ("fifteen-bytes--\n", "admin-tokens:1: the token has 15 bytes, fewer than 16"),
-                             (f"{secret}\n{secret}\n", "admin-tokens:2: "), (f"{secret} {secret}\n", "admin-tokens:1: "),
+                             (f"{secret}\n{secret}\n", "admin-tokens:2: "),
+                             (f"{secret} {secret}\n", "admin-tokens:1: "),
                              (f"{secret}\n{secret[:20]}\u00e9\n", "admin-tokens:2: byte 21 "),
-                             (f"{secret} until=never\n", "until= wants a time"), (f"{secret} name=a/b\n", "name= wants")):
+                             (f"{secret} until=never\n", "until= wants a time"),
+                             (f"{secret} name=a/b\n", "name= wants")):
             (Path(self.folder) / "admin-tokens").write_text(text)
             status, output = self.run_briefly("--admin-token-file", "admin-tokens")
             self.assertEqual(status, 2, output)
@@ -517,7 +519,8 @@ class Secrecy(AccessTestCase):
         for who in (*self.tokens, None):
             client = self.client(who)
             for path in ("/v1/jobs", f"/v1/jobs/{job_id}", "/v1/workers", "/metrics", "/nothing", "/openapi.yaml", "/",
-                         f"/v1/jobs/{job_id}/rounds?after=x", f"/v1/jobs/{job_id}/model", "/readyz", "/v1/jobs?limit=0"):
+                         f"/v1/jobs/{job_id}/rounds?after=x", f"/v1/jobs/{job_id}/model", "/readyz",
+                         "/v1/jobs?limit=0"):
                 self.ask(client, "GET", path)
                 self.ask(client, "DELETE", path)
             for body in (b"", b"{", b"{}", b"\xff" * 100, json.dumps(job_document(clients=0)).encode()):
@@ -582,24 +585,41 @@ class Secrecy(AccessTestCase):
                 self.assertTrue(any(name.startswith(f"{log_format}.db") and len(text) > 4096
                                     for name, text in said.items()), said.keys())
                 self.assertIn(f"{log_format}.db, running", said)
+                for path in Path(self.folder).glob(f"{log_format}.db*"):
+                    self.assertEqual(path.stat().st_mode & 0o077, 0, path.name)
                 for name, text in said.items():
                     for form in self.forms_of(sessions):
                         self.assertNotIn(form, text, name)
 
-    def test_memory_is_for_the_program_alone(self):
-        self.start(store="memory:")
-        worker = self.start_worker(self.coordinator, "w", options=("--token-file", "worker-tokens"))
-        wait_until(lambda: "joined" in worker.log(), "the worker")
-        for process in (self.coordinator, worker):
-            # What is not dumpable belongs to root (proc(5)); root itself sees no difference.
-            status = Path(f"/proc/{process.pid}/status").read_text()
-            self.assertIn("NoNewPrivs:\t1\n", status)
-            self.assertNotEqual(self.dumped(process), True)
+    def owner_of_its_secrets(self, program, *options, **variables):
+        """The user that /proc says may look into the program, once it has said something, and its
+        status. Root sees no difference, hence another user."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+        child = subprocess.Popen([common.BIN / program, "--log-level", "debug", *options], cwd="/", text=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 env={**kept, **variables}, **user)
+        try:
+            child.stdout.readline()
+            return Path(f"/proc/{child.pid}/environ").stat().st_uid, Path(f"/proc/{child.pid}/status").read_text()
+        finally:
+            child.terminate()
+            child.wait(common.HANG_S)
+            child.stdout.close()
 
-    def dumped(self, process):
-        """Whether a core file would be written, as far as the kernel tells: it does by the owner of
-        /proc/PID for a process of another user."""
-        return Path(f"/proc/{process.pid}/environ").stat().st_uid != 0 if os.getuid() != 0 else None
+    def test_memory_is_for_the_program_alone(self):
+        """What may not be dumped belongs to root in /proc (proc(5)), and no core file shows it."""
+        nobody = 65534 if os.getuid() == 0 else os.getuid()
+        for program, options, variable in (
+                ("tally-coordinator", ("--listen", "127.0.0.1:0", "--store", "memory:"), "TALLY_ADMIN_TOKEN"),
+                ("tally-worker", ("--coordinator", f"http://127.0.0.1:{free_port()}"), "TALLY_TOKEN")):
+            owner, status = self.owner_of_its_secrets(program, *options, **{variable: self.tokens["admin"]})
+            self.assertEqual(owner, 0, program)
+            self.assertIn("NoNewPrivs:\t1\n", status)
+            self.assertIn("Umask:\t0077\n", status)
+            owner, status = self.owner_of_its_secrets(program, *options)
+            self.assertEqual(owner, nobody, program)  # nothing to hide: whoever debugs it may
+            self.assertIn("NoNewPrivs:\t1\n", status)
 
 
 if __name__ == "__main__":

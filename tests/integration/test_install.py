@@ -95,16 +95,52 @@ class Install(InstalledCase):
         tokens = [(folder / name).read_text() for name in ("admin-token", "worker-token")]
         self.assertNotEqual(*tokens)
         for token in tokens:
-            self.assertRegex(token, r"^[0-9a-f]{64}\n$")
+            self.assertRegex(token, r"^[0-9a-f]{64} name=(admin|worker)\n$")
+        self.assertRegex((folder / "metrics-token").read_text(), r"^[0-9a-f]{64}\n$")  # Prometheus reads it
         self.assertEqual(run(script, folder).stdout, "")
         (folder / "admin-token").unlink()
         run(script, folder)
         changed = (folder / "admin-token").read_text()
         self.assertNotEqual(changed, tokens[0])
         self.assertEqual((folder / "worker-token").read_text(), tokens[1])
-        self.assertIn(changed.strip(), (folder / "curl-admin").read_text())
-        for words in (["--nonsense"], ["--name"], ["--name", "a b"], ["a", "b"]):
+        self.assertIn(f'Bearer {changed.split()[0]}"', (folder / "curl-admin").read_text())
+        for words in (["--nonsense"], ["--name"], ["--name", "a b"], ["a", "b"], ["--rotate"], ["--rotate", "metrics"],
+                      ["--rotate", "admin", "--keep"], ["--rotate", "admin", "--keep", "nonsense"]):
             self.assertEqual(run(script, *words).returncode, 2, words)
+        self.assertEqual((folder / "admin-token").read_text(), changed)
+
+    def test_rotating_secrets(self):
+        folder = pathlib.Path(self.folder.name) / "rotated"
+        script = self.root / "share/tally/init-secrets"
+        run(script, folder)
+        file = folder / "admin-token"
+        first, worker = file.read_text().split()[0], (folder / "worker-token").read_text()
+        place = file.stat().st_ino
+        for _ in range(2):
+            done = run(script, "--rotate", "admin", "--keep", "2099-01-02 03:04:05 UTC", folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        lines = file.read_text().splitlines()
+        fresh = lines[0].split()[0]
+        self.assertEqual(len({line.split()[0] for line in lines}), 3)
+        self.assertRegex(lines[0], r"^[0-9a-f]{64} name=admin$")
+        for line in lines[1:]:
+            self.assertRegex(line, r"^[0-9a-f]{64} name=admin until=2099-01-02T03:04:05Z$")
+        self.assertEqual(lines[2].split()[0], first)
+        self.assertEqual(file.stat().st_ino, place)  # a container has this very file
+        self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o444)
+        self.assertIn(f'Bearer {fresh}"', (folder / "curl-admin").read_text())
+        self.assertEqual((folder / "worker-token").read_text(), worker)
+        # What ends sooner stays so, what has ended goes; a token without a name is as good.
+        file.chmod(0o600)
+        file.write_text(f"# ours\n{first}\n{fresh} until=2098-01-01T00:00:00Z name=x\n"
+                        "0123456789abcdef until=2020-01-01T00:00:00Z\n")
+        self.assertEqual(run(script, "--rotate", "admin", "--keep", "2099-01-01 UTC", folder).returncode, 0)
+        lines = file.read_text().splitlines()
+        self.assertEqual(lines[1:], [f"{first} until=2099-01-01T00:00:00Z",
+                                     f"{fresh} name=x until=2098-01-01T00:00:00Z"])
+        done = run(BIN / "tally-coordinator", "--admin-token-file", file, "--listen", "0.0.0.0:0", "--store", "memory:",
+                   env=environment())
+        self.assertIn("can be reached by others", done.stderr)  # so the file itself is right
 
 
 class ManPages(InstalledCase):
@@ -158,8 +194,19 @@ class Units(InstalledCase):
     def test_they_are_hardened(self):
         for name in UNITS:
             for line in ("DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict",
-                         "CapabilityBoundingSet=", "SystemCallFilter=@system-service"):
+                         "CapabilityBoundingSet=", "MemoryDenyWriteExecute=yes", "LimitCORE=0",
+                         "SystemCallFilter=@system-service"):
                 self.assertIn(f"\n{line}\n", self.unit(name))
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_systemd_finds_little_exposed(self):
+        """On its scale from 0 to 10; what is left is mostly that they use the network."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in UNITS:
+                file = pathlib.Path(folder) / name.replace("@.", "@1.")
+                file.write_text(self.unit(name))
+                done = run("systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=14", file)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_systemd_verifies_them(self):
