@@ -189,10 +189,12 @@ class DamagedRows(DamageTestCase):
 
     def check_job_ends(self, sql, place):
         self.assertEqual(len(query(self.path, sql)), 0)
-        coordinator = self.start_coordinator()
-        detail = coordinator.client.get_json("/v1/jobs")["jobs"]
-        [row] = [row for row in detail if row["id"] == RUNNING]
-        self.assertEqual(row["status"], "failed")
+        coordinator = self.start_coordinator()  # ready: what is damaged has been dealt with
+        jobs = {job["id"]: job for job in coordinator.client.get_json("/v1/jobs")["jobs"]}
+        self.assertEqual(jobs[RUNNING]["status"], "failed")
+        self.assertIn(place, jobs[RUNNING]["reason"])
+        self.assertEqual(jobs[RUNNING]["name"], "running of version 1")
+        self.assertEqual(jobs[COMPLETED]["status"], "completed")
         self.finish_others(coordinator, QUEUED)
         return coordinator
 
@@ -201,7 +203,6 @@ class DamagedRows(DamageTestCase):
             "UPDATE job_documents SET document = replace(document, '1500', '1501') WHERE job_key = 2",
             "job_documents, job_key 2",
         )
-        self.assertEqual(coordinator.client.get("/readyz").status, 200)
         problem = self.assert_problem(coordinator.client.get(f"/v1/jobs/{RUNNING}"), 500)
         self.assertEqual(problem["code"], "data_loss")
         self.assertIn("job_documents, job_key 2", problem["detail"])
