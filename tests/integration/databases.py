@@ -29,6 +29,27 @@ def query(path, sql, *values):
         database.close()
 
 
+LONG = "ffffffffffff"
+
+
+def add_long_job(path, n_rounds):
+    """To a database of version 1, an ended job with many equal rounds."""
+    database = sqlite3.connect(path)
+
+    def copy(table, sources, **values):
+        names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+        columns = ", ".join(str(values.get(name, name)) for name in names)
+        database.execute(f"INSERT INTO {table} SELECT {columns} FROM {sources}")
+
+    copy("jobs", "jobs WHERE job_key = 1", job_key=9, id=f"'{LONG}'", round=n_rounds)
+    copy("job_documents", "job_documents WHERE job_key = 1", job_key=9)
+    database.execute("CREATE TEMP TABLE numbers AS WITH RECURSIVE n(i) AS"
+                     f" (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n_rounds}) SELECT i FROM n")
+    copy("rounds", "numbers, rounds WHERE job_key = 1 AND round = 1", job_key=9, round="i")
+    database.commit()
+    database.close()
+
+
 def schema_version(path):
     return query(path, "PRAGMA user_version")[0][0]
 

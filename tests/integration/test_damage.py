@@ -4,17 +4,17 @@ What may come of damage: the start is refused and says which file; a job ends wi
 others go on; a read is refused; or nothing at all, and then every job ends as if nothing had been.
 """
 
+import contextlib
 import os
 import random
-import shutil
-import signal
+import sqlite3
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, Coordinator, Process, TallyTestCase, essence, free_port, job_document, simulate,
+    BIN, HANG_S, Client, Process, TallyTestCase, essence, free_port, job_document, simulate,
     uplink_of_workers, wait_until,
 )
 from databases import (
@@ -109,12 +109,12 @@ class FlippedBits(DamageTestCase):
 
         return wait_until(look, f"job {job} to end")
 
-    def check_damaged(self, what):
+    def check_damaged(self):
         """One start on a damaged file; returns what came of it."""
         coordinator = self.start_any()
         if coordinator is None:
             return "start refused"
-        client = self.client_of(coordinator)
+        client = Client(coordinator.port)
         worker = Process(self.folder, "worker", [
             BIN / "tally-worker", "--coordinator", f"http://127.0.0.1:{coordinator.port}",
             "--name", "w", "--clients", "8",
@@ -128,11 +128,6 @@ class FlippedBits(DamageTestCase):
         self.assert_ends_well(worker, coordinator)
         return " ".join(outcomes) + (f", {refused} refused" if refused else "")
 
-    def client_of(self, coordinator):
-        from common import Client
-
-        return Client(coordinator.port)
-
     def trial(self, what, file, log=None):
         remove_log(self.path)
         self.path.write_bytes(file)
@@ -140,7 +135,7 @@ class FlippedBits(DamageTestCase):
             Path(f"{self.path}-wal").write_bytes(log)
         Path(self.folder, "damaged.log").unlink(missing_ok=True)
         with self.subTest(what):
-            print(f"{what}: {self.check_damaged(what)}", flush=True)
+            print(f"{what}: {self.check_damaged()}", flush=True)
 
     def test_flipped_bits(self):
         for _ in range(N_FLIPS):
@@ -161,7 +156,7 @@ class FlippedBits(DamageTestCase):
             BIN / "tally-worker", "--coordinator", f"http://127.0.0.1:{coordinator.port}",
             "--name", "w", "--clients", "3",
         ])
-        client = self.client_of(coordinator)
+        client = Client(coordinator.port)
         wait_until(lambda: client.job(RUNNING)["round"] >= 60, "some rounds", pause_s=0.002)
         coordinator.kill()
         worker.kill()
@@ -248,11 +243,8 @@ class DamagedRows(DamageTestCase):
                 self.path.write_bytes(before)
 
     def test_operators_may_delete(self):
-        database = "PRAGMA foreign_keys = ON"
-        import sqlite3
-
         connection = sqlite3.connect(self.path)
-        connection.execute(database)
+        connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("DELETE FROM jobs WHERE id = ?", (RUNNING,))
         connection.commit()
         connection.close()
@@ -272,7 +264,7 @@ class Medium(DamageTestCase):
             self.skipTest("only root can mount a small file system")
         self.holder = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c",
-             f"mount -t tmpfs -o size=1200k none '{self.disk}' && echo mounted && exec sleep 1000"],
+             f"mount -t tmpfs -o size=8m none '{self.disk}' && echo mounted && exec sleep 1000"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )
         self.addCleanup(self.end_holder)
@@ -297,8 +289,6 @@ class Medium(DamageTestCase):
         return process
 
     def start_ready(self, port):
-        from common import Client
-
         coordinator = self.start_inside(port)
         self.processes.append(coordinator)
         coordinator.client = Client(port)
@@ -315,13 +305,10 @@ class Medium(DamageTestCase):
         return coordinator
 
     def fill(self):
-        with open(self.inside / "filler", "wb") as filler:
-            try:
+        with open(self.inside / "filler", "wb", buffering=0) as filler:
+            with contextlib.suppress(OSError):
                 while True:
                     filler.write(bytes(4096))
-                    filler.flush()
-            except OSError:
-                pass
 
     def free(self):
         (self.inside / "filler").unlink()
