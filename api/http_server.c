@@ -71,9 +71,9 @@ struct tally_http_server {
     uint16_t port;
     unsigned idle_timeout_s;
     struct tally_http_request *suspended; /* doubly linked */
-    bool has_resumed; /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_resumed;    /* since MHD ran last; MHD_get_timeout() does not count that as work */
     unsigned n_requests; /* that exist: begun, and not yet answered to the last byte */
-    bool is_ending;   /* tally_http_server_free() runs: nothing may be suspended any more */
+    bool is_ending;      /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
 struct tally_http_request {

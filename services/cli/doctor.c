@@ -1,4 +1,5 @@
-/* tally doctor: what is wrong with a set-up. Gathers facts, has them judged, prints the verdicts. */
+/* tally doctor: what is wrong with a set-up. Gathers facts, has them judged, prints the verdicts.
+ */
 #include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -28,8 +29,8 @@ const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
 static void ask(struct tally_cli *cli, const char *path, struct tally_http_exchange *exchange,
                 struct doctor_answer *ret_answer)
 {
-    *exchange = (struct tally_http_exchange){
-        .method = "GET", .path = path, .timeout_ms = TIMEOUT_MS};
+    *exchange =
+        (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = TIMEOUT_MS};
     ret_answer->was_asked = true;
     tally_cli_call(cli, exchange, &ret_answer->error);
     ret_answer->status = exchange->status;
@@ -41,9 +42,8 @@ static struct tally_json *ask_json(struct tally_cli *cli, const char *path,
     struct tally_http_exchange exchange;
     struct tally_json *value = NULL;
     ask(cli, path, &exchange, ret_answer);
-    if (ret_answer->status == 200 &&
-        tally_json_parse((const char *)cli->body.data, cli->body.size, &value,
-                         &ret_answer->error) != TALLY_OK) {
+    if (ret_answer->status == 200 && tally_json_parse((const char *)cli->body.data, cli->body.size,
+                                                      &value, &ret_answer->error) != TALLY_OK) {
         ret_answer->status = -1;
     }
     return value;
@@ -101,10 +101,10 @@ static void check_data(const struct tally_json *job, const char *folder, struct 
     if (folder == NULL) {
         return;
     }
-    struct tally_idx_data wanted = {
-        .features = tally_json_get_integer(data, "features", 0),
-        .classes = tally_json_get_integer(data, "classes", 0),
-        .points_per_class = tally_json_get_integer(data, "points_per_class", 0)};
+    struct tally_idx_data wanted = {.features = tally_json_get_integer(data, "features", 0),
+                                    .classes = tally_json_get_integer(data, "classes", 0),
+                                    .points_per_class =
+                                        tally_json_get_integer(data, "points_per_class", 0)};
     snprintf(wanted.images, sizeof wanted.images, "%s", images);
     snprintf(wanted.labels, sizeof wanted.labels, "%s", labels);
     struct tally_idx_set set = {0};
@@ -224,9 +224,9 @@ static bool add_json(struct tally_json *list, const char *name,
 {
     struct tally_json *object = tally_json_object();
     bool ok = object != NULL && tally_json_set_text(object, "check", name) &&
-              tally_json_set_text(object, "level",
-                                  finding->level == DOCTOR_FAIL ? "fail"
-                                                                : doctor_level_name(finding->level)) &&
+              tally_json_set_text(
+                  object, "level",
+                  finding->level == DOCTOR_FAIL ? "fail" : doctor_level_name(finding->level)) &&
               tally_json_set_text(object, "text", finding->text) &&
               (finding->advice[0] != '\0' ? tally_json_set_text(object, "advice", finding->advice)
                                           : tally_json_set_null(object, "advice"));
@@ -252,9 +252,9 @@ static int report(const struct doctor_facts *facts, bool as_json)
         failed = failed || finding.level == DOCTOR_FAIL;
         status = add_json(list, check->name, &finding) ? TALLY_OK : TALLY_NO_MEMORY;
         if (status == TALLY_OK) {
-            status = tally_buffer_printf(&text, "%-4s  %-13s %s\n",
-                                         doctor_level_name(finding.level), check->name,
-                                         finding.text);
+            status =
+                tally_buffer_printf(&text, "%-4s  %-13s %s\n", doctor_level_name(finding.level),
+                                    check->name, finding.text);
         }
         if (status == TALLY_OK && finding.advice[0] != '\0') {
             status = tally_buffer_printf(&text, "%21s%s\n", "-> ", finding.advice);

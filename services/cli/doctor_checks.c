@@ -31,9 +31,12 @@ static const char *advice_on_connection(const char *message)
         const char *words, *advice;
     } ADVICE[] = {
         {"resolve", "the host name is unknown here: check its spelling and the DNS"},
-        {"refused", "nothing listens there: is tally-coordinator running, and is the port its --listen?"},
-        {"onnect to server", "nothing answers there: is tally-coordinator running, and is the port its --listen?"},
-        {"certificate", "the certificate is not trusted: give its CA with --tls-ca, or use the name it is made out to"},
+        {"refused",
+         "nothing listens there: is tally-coordinator running, and is the port its --listen?"},
+        {"onnect to server",
+         "nothing answers there: is tally-coordinator running, and is the port its --listen?"},
+        {"certificate", "the certificate is not trusted: give its CA with --tls-ca, or use the "
+                        "name it is made out to"},
         {"SSL", "one side speaks TLS and the other does not: check http:// and https://"},
         {"TLS", "one side speaks TLS and the other does not: check http:// and https://"},
         {"timed out", "the address does not answer: a firewall, or a wrong address"},
@@ -119,7 +122,8 @@ static void judge_token(const struct doctor_facts *facts, struct doctor_finding 
              "the token is one for something else");
         break;
     case 200:
-        find(finding, DOCTOR_OK, NULL, facts->has_token ? "the token is accepted" : "no token is needed");
+        find(finding, DOCTOR_OK, NULL,
+             facts->has_token ? "the token is accepted" : "no token is needed");
         break;
     default:
         find(finding, DOCTOR_FAIL, NULL, "the list of jobs cannot be read: %s",
@@ -155,7 +159,8 @@ static void judge_waiting(const struct doctor_facts *facts, struct doctor_findin
         return;
     }
     if (facts->n_waiting > 0) {
-        find(finding, DOCTOR_WARN, "look at those workers; \"policy\" of a job says how long it waits",
+        find(finding, DOCTOR_WARN,
+             "look at those workers; \"policy\" of a job says how long it waits",
              "%" PRId64 " jobs wait: %s", facts->n_waiting, facts->waiting);
     } else {
         find(finding, DOCTOR_OK, NULL, "no job waits for anybody");
@@ -259,12 +264,18 @@ static void judge_descriptors(const struct doctor_facts *facts, struct doctor_fi
 }
 
 const struct doctor_check DOCTOR_CHECKS[] = {
-    {"coordinator", judge_coordinator}, {"ready", judge_ready},
-    {"version", judge_version},         {"clock", judge_clock},
-    {"token", judge_token},             {"workers", judge_workers},
-    {"waiting", judge_waiting},         {"data files", judge_data},
-    {"store", judge_store},             {"store in use", judge_owner},
-    {"disk", judge_disk},               {"descriptors", judge_descriptors},
+    {"coordinator", judge_coordinator},
+    {"ready", judge_ready},
+    {"version", judge_version},
+    {"clock", judge_clock},
+    {"token", judge_token},
+    {"workers", judge_workers},
+    {"waiting", judge_waiting},
+    {"data files", judge_data},
+    {"store", judge_store},
+    {"store in use", judge_owner},
+    {"disk", judge_disk},
+    {"descriptors", judge_descriptors},
     {NULL, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* doctor_checks: what is found about a set-up, and the verdicts that follow. Judging is pure: facts in,
- * findings out; `tally doctor` gathers the facts (doctor.c). */
+/* doctor_checks: what is found about a set-up, and the verdicts that follow. Judging is pure: facts
+ * in, findings out; `tally doctor` gathers the facts (doctor.c). */
 #ifndef TALLY_SERVICES_CLI_DOCTOR_CHECKS_H
 #define TALLY_SERVICES_CLI_DOCTOR_CHECKS_H
 
@@ -11,7 +11,8 @@
 
 enum { DOCTOR_TEXT_CAPACITY = 512 };
 
-/* How asking something of the coordinator ended: HTTP status 0 = no answer, and `error` says why. */
+/* How asking something of the coordinator ended: HTTP status 0 = no answer, and `error` says why.
+ */
 struct doctor_answer {
     bool was_asked;
     int status;
@@ -27,10 +28,11 @@ struct doctor_facts {
     char version[32];       /* of the coordinator; "" = not known */
     const char *own_version;
     int64_t n_workers, n_slots, n_free_slots;
-    int64_t n_queued, most_clients;      /* of queued jobs: how many, and the largest need of slots */
-    int64_t n_waiting;                   /* jobs that wait for somebody */
-    char waiting[DOCTOR_TEXT_CAPACITY];  /* the first of them, and for what */
-    int64_t n_data_jobs, n_data_missing; /* live jobs with files, and those whose files are not right */
+    int64_t n_queued, most_clients; /* of queued jobs: how many, and the largest need of slots */
+    int64_t n_waiting;              /* jobs that wait for somebody */
+    char waiting[DOCTOR_TEXT_CAPACITY]; /* the first of them, and for what */
+    int64_t n_data_jobs,
+        n_data_missing; /* live jobs with files, and those whose files are not right */
     char data_error[DOCTOR_TEXT_CAPACITY];
     bool has_data_dir;
     const char *store; /* NULL = not to be looked at */

@@ -190,8 +190,8 @@ struct page {
     bool more;
 };
 
-/* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged job
- * must not hide the others from a list. */
+/* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
+ * job must not hide the others from a list. */
 static enum tally_status replace_document(struct tally_coordinator *coordinator,
                                           const struct tally_store_job *row,
                                           struct tally_buffer *document, struct tally_error *err)

@@ -1,6 +1,7 @@
 """What an operator does: upgrade, check, back up, restore, stop."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -306,6 +307,47 @@ class Backup(OperationsTestCase):
         self.tally("restore", "--store", f"sqlite:{self.folder}/other.db", "copy.db")
         other = self.start_coordinator(store=f"sqlite:{self.folder}/other.db")
         self.assertEqual(other.client.job(RUNNING)["round"], 13)
+
+
+class Doctor(OperationsTestCase):
+    def findings(self, *arguments, status):
+        return {found["check"]: found for found in
+                json.loads(self.tally("doctor", "--json", *arguments, status=status))}
+
+    def test_sound_set_up(self):
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=2)
+        wait_until(lambda: coordinator.client.get_json("/v1/workers")["workers"], "the worker")
+        arguments = ("--coordinator", coordinator.url, "--store", self.uri)
+        found = self.findings(*arguments, status=0)
+        self.assertEqual({name: each["text"] for name, each in found.items() if each["level"] == "fail"}, {})
+        for name in ("coordinator", "ready", "version", "clock", "token", "workers", "store"):
+            self.assertEqual(found[name]["level"], "ok", found[name])
+        self.assertIn(f"process {coordinator.pid}", found["store in use"]["text"])
+        text = self.tally("doctor", *arguments)
+        self.assertIn("ok    coordinator", text)
+
+    def test_what_is_wrong_is_told_apart(self):
+        token = Path(self.folder, "token")
+        token.write_text("right\n")
+        wrong = Path(self.folder, "wrong")
+        wrong.write_text("wrong\n")
+        make_version_1(self.path)
+        coordinator = self.start_coordinator(options=("--admin-token-file", str(token)))
+        url = ("--coordinator", coordinator.url)
+        self.assertIn("wants a token", self.findings(*url, status=1)["token"]["text"])
+        self.assertIn("does not accept", self.findings(*url, "--token-file", wrong, status=1)["token"]["text"])
+        found = self.findings(*url, "--token-file", token, status=1)
+        self.assertEqual(found["token"]["level"], "ok")
+        self.assertIn("no worker has joined, 1 jobs are queued", found["workers"]["text"])
+        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 3")
+        found = self.findings(*url, "--token-file", token, "--store", self.uri, status=1)
+        self.assertIn("rounds, job_key 1, round 3", found["store"]["text"])
+        coordinator.terminate()
+        found = self.findings(*url, status=1)
+        self.assertIn("nothing", found["coordinator"]["advice"])
+        found = self.findings("--coordinator", "http://name.invalid", status=1)
+        self.assertIn("DNS", found["coordinator"]["advice"])
 
 
 class Stop(OperationsTestCase):
