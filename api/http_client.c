@@ -472,6 +472,10 @@ static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
     if (curl_easy_header(easy, "Location", 0, CURLH_HEADER, -1, &location) == CURLHE_OK) {
         snprintf(exchange->location, sizeof exchange->location, "%s", location->value);
     }
+    struct curl_header *date = NULL;
+    if (curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK) {
+        snprintf(exchange->date, sizeof exchange->date, "%s", date->value);
+    }
 }
 
 /* What a transfer that libcurl has ended came to. */
@@ -531,6 +535,7 @@ static enum tally_status perform(struct tally_http_client *client,
     exchange->status = 0;
     exchange->response_type[0] = '\0';
     exchange->location[0] = '\0';
+    exchange->date[0] = '\0';
     struct curl_slist *headers = NULL;
     bool ok = add_request_headers(client, exchange, &headers);
     if (second_extra_header != NULL) {

@@ -46,6 +46,7 @@ struct tally_http_exchange {
     int status;              /* HTTP status */
     char response_type[128]; /* Content-Type of the answer */
     char location[256];      /* Location header, "" if none */
+    char date[64];           /* Date header, "" if none */
 };
 
 /* Sends and receives; the answer's body is appended to *out (which may have a limit). Any HTTP

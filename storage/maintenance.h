@@ -1,7 +1,8 @@
 /* maintenance: looking through a store, copying it and putting a copy back, for operators.
  *
  * All but restore work beside a coordinator that uses the store: they read one snapshot of it, take
- * no lock and change nothing. The log of a database that is read through cannot be cut meanwhile. */
+ * no lock and change nothing. The log of a database that is read through cannot be cut meanwhile.
+ */
 #ifndef TALLY_STORAGE_MAINTENANCE_H
 #define TALLY_STORAGE_MAINTENANCE_H
 
@@ -27,7 +28,8 @@ struct tally_store_report {
 /* Looks through all of a store: structure, references, the checksum of every row (not in schema
  * version 1, which has none). `progress` may be NULL. *ret_report is also written as far as it is
  * known when damage is found. Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the
- * first damage and how many there are), STORE, CANCELLED, INVALID_ARGUMENT (the store has no file). */
+ * first damage and how many there are), STORE, CANCELLED, INVALID_ARGUMENT (the store has no file).
+ */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,
                                      struct tally_error *err);

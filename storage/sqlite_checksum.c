@@ -1,11 +1,11 @@
-/* sqlite_checksum: the SQL function tally_checksum(value, ...), which every row carries over its own
- * table, key and columns. SQLite itself has no page checksums, so that a flipped bit inside a value
- * would go unseen.
+/* sqlite_checksum: the SQL function tally_checksum(value, ...), which every row carries over its
+ * own table, key and columns. SQLite itself has no page checksums, so that a flipped bit inside a
+ * value would go unseen.
  *
  * Each value adds one word that tells its type and length, then its bytes: tally_checksum64_more of
  * an integer's or a real's 8 bytes, of a text's or a blob's content. So two rows that differ in any
- * bit of any value, or in where one value ends, differ in what is summed. The result is the int64 of
- * the same bits. It is stored: a change here is a new schema version. */
+ * bit of any value, or in where one value ends, differ in what is summed. The result is the int64
+ * of the same bits. It is stored: a change here is a new schema version. */
 #include <string.h>
 
 #include "codec/checksum.h"

@@ -167,8 +167,8 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
     }
     enum tally_status status = TALLY_OK;
     if (!replace && access(path, F_OK) == 0) {
-        status = tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "\"%s\" exists; --force replaces it",
-                            path);
+        status =
+            tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "\"%s\" exists; --force replaces it", path);
     } else if (stat(sqlite3_db_filename(from->db, "main"), &source) != 0) {
         status = fail_file("cannot read", from->path, err);
     }

@@ -42,7 +42,7 @@ enum tally_sql {
 #define TALLY_SQL_NAME_IF_true(name) ", '" name "'"
 #define TALLY_SQL_NAME_IF_false(name)
 #define TALLY_SQL_TERMINAL_NAME(symbol, name, terminal) TALLY_SQL_NAME_IF_##terminal(name)
-#define TALLY_SQL_TERMINAL_NAMES "''" TALLY_JOB_STATUS_TABLE(TALLY_SQL_TERMINAL_NAME)
+#define TALLY_SQL_TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TALLY_SQL_TERMINAL_NAME)
 
 struct tally_sqlite {
     struct tally_store base;

@@ -110,8 +110,8 @@ static enum tally_status open_database(struct tally_sqlite *sqlite, int flags,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database path");
     }
     /* NOMUTEX: a store belongs to one thread at a time, see store.h. */
-    int rc = sqlite3_open_v2(name, &sqlite->db,
-                             flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
+    int rc = sqlite3_open_v2(name, &sqlite->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+                             NULL);
     sqlite3_free(name);
     return rc == SQLITE_OK ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
 }
@@ -154,7 +154,8 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
     }
-    /* Writable, because reading beside a log needs shared memory; query_only lets nothing through. */
+    /* Writable, because reading beside a log needs shared memory; query_only lets nothing through.
+     */
     enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(sqlite, "PRAGMA query_only = ON", err);

@@ -19,9 +19,8 @@ struct statement_text {
     " {fixed_names}) AND row_checksum IS tally_checksum('jobs', fixed_checksum, {moving_names}))"
 #define DOCUMENT_IS_INTACT "(row_checksum IS tally_checksum('job_documents', job_key, document))"
 #define STATE_IS_INTACT    "(row_checksum IS tally_checksum('job_states', job_key, state))"
-#define UPDATE_IS_INTACT                                                                           \
-    "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
-#define ROUND_IS_INTACT "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
+#define UPDATE_IS_INTACT   "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
+#define ROUND_IS_INTACT    "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
 
 /* The table and key of a row, for messages. */
 #define JOB_PLACE      "format('jobs, job_key %d', job_key)"
@@ -45,13 +44,15 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_JOB_NEXT_KEY] = {NULL, "SELECT coalesce(max(job_key), 0) + 1 FROM jobs"},
     [TALLY_SQL_JOB_INSERT] =
         {&TALLY_JOB_COLUMNS,
-         "INSERT INTO jobs (job_key, idempotency_key, request_digest, {fixed_names}, {moving_names},"
+         "INSERT INTO jobs (job_key, idempotency_key, request_digest, {fixed_names}, "
+         "{moving_names},"
          " fixed_checksum, row_checksum)"
          " SELECT ?1, ?2, ?3, {fixed_values}, {moving_values},"
          " c, tally_checksum('jobs', c, {moving_values})"
          " FROM (SELECT tally_checksum('jobs', ?1, ?2, ?3, {fixed_values}) AS c)"},
-    [TALLY_SQL_DOCUMENT_INSERT] = {NULL, "INSERT INTO job_documents (job_key, document, row_checksum)"
-                                         " VALUES (?1, ?2, tally_checksum('job_documents', ?1, ?2))"},
+    [TALLY_SQL_DOCUMENT_INSERT] = {NULL,
+                                   "INSERT INTO job_documents (job_key, document, row_checksum)"
+                                   " VALUES (?1, ?2, tally_checksum('job_documents', ?1, ?2))"},
     [TALLY_SQL_JOB_UPDATE] =
         {&TALLY_JOB_COLUMNS,
          "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
@@ -78,19 +79,23 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                             " ORDER BY job_key DESC LIMIT max(0, ?3)"},
     [TALLY_SQL_JOB_LIST_LIVE] = {&TALLY_JOB_COLUMNS,
                                  "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
-                                 " WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES ") ORDER BY job_key"},
-    [TALLY_SQL_DOCUMENT_GET] = {NULL,
-                                "SELECT document" DAMAGE(DOCUMENT_IS_INTACT, DOCUMENT_PLACE)
-                                " FROM job_documents WHERE job_key = ?1"},
-    [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(STATE_IS_INTACT, STATE_PLACE)
-                                   " FROM job_states WHERE job_key = ?1"},
-    [TALLY_SQL_UPDATE_LIST] = {NULL,
-                               "SELECT round, client, body" DAMAGE(UPDATE_IS_INTACT, UPDATE_PLACE)
-                               " FROM updates WHERE job_key = ?1 AND round = ?2 ORDER BY client"},
+                                 " WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES
+                                 ") ORDER BY job_key"},
+    [TALLY_SQL_DOCUMENT_GET] = {NULL, "SELECT document" DAMAGE(
+                                          DOCUMENT_IS_INTACT,
+                                          DOCUMENT_PLACE) " FROM job_documents WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(
+                                       STATE_IS_INTACT,
+                                       STATE_PLACE) " FROM job_states WHERE job_key = ?1"},
+    [TALLY_SQL_UPDATE_LIST] =
+        {NULL, "SELECT round, client, body" DAMAGE(
+                   UPDATE_IS_INTACT,
+                   UPDATE_PLACE) " FROM updates WHERE job_key = ?1 AND round = ?2 ORDER BY client"},
     [TALLY_SQL_ROUND_LIST] = {&TALLY_ROUND_COLUMNS,
-                              "SELECT {names}" DAMAGE(ROUND_IS_INTACT, ROUND_PLACE) " FROM rounds"
-                              " WHERE job_key = ?1 AND round > ?2"
-                              " ORDER BY round LIMIT max(0, ?3)"},
+                              "SELECT {names}" DAMAGE(
+                                  ROUND_IS_INTACT, ROUND_PLACE) " FROM rounds"
+                                                                " WHERE job_key = ?1 AND round > ?2"
+                                                                " ORDER BY round LIMIT max(0, ?3)"},
     [TALLY_SQL_VERIFY_JOBS] = {&TALLY_JOB_COLUMNS, VERIFY("jobs", JOB_IS_INTACT, JOB_PLACE)},
     [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
                                     VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
@@ -274,8 +279,7 @@ static enum tally_status require_intact(const struct tally_sql_call *call, struc
     }
     return tally_fail(err, TALLY_DATA_LOSS, NULL,
                       "database \"%s\" is damaged: a row does not match its checksum (%s)",
-                      call->sqlite->path,
-                      (const char *)sqlite3_column_text(call->statement, last));
+                      call->sqlite->path, (const char *)sqlite3_column_text(call->statement, last));
 }
 
 bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status, struct tally_error *err)

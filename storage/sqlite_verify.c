@@ -1,4 +1,5 @@
-/* sqlite_verify: is a database what was written? Structure by SQLite's own check, rows by theirs. */
+/* sqlite_verify: is a database what was written? Structure by SQLite's own check, rows by theirs.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -159,8 +159,8 @@ struct tally_store {
 
 struct tally_store_options {
     bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
-    /* One snapshot of an existing store, beside its coordinator or without one: takes no lock, makes
-     * and migrates nothing, and every write fails. */
+    /* One snapshot of an existing store, beside its coordinator or without one: takes no lock,
+     * makes and migrates nothing, and every write fails. */
     bool read_only;
 };
 

@@ -41,6 +41,11 @@ static const struct tally_command COMMANDS[] = {
      "it is not shutting down.\n\n"
      "Exit codes: 0 it is, 1 it is not or is away, 2 usage, 3 no answer in time.",
      TALLY_CLI_HEALTH_OPTIONS, 0, 0, true, tally_cli_health},
+    {"doctor", "[OPTION]...", "explain what is wrong with a set-up",
+     "Looks at the coordinator, its workers and jobs, and with --store at its database, and says "
+     "what is wrong and what to do about it.\n\n"
+     "Exit codes: 0 nothing failed, 1 something did, 2 usage.",
+     TALLY_CLI_DOCTOR_OPTIONS, 0, 0, true, tally_cli_doctor},
     {"backup", "FILE [OPTION]...", "copy the coordinator's database, also while it works",
      "Copies the database of a coordinator on this machine, as it is at one instant, to FILE. The "
      "coordinator may work on. FILE appears whole, verified and on the medium, or not at all.",

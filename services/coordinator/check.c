@@ -119,7 +119,8 @@ static void check_database(struct check *check, const char *uri)
         return;
     }
     if (status != TALLY_OK) {
-        snprintf(text, sizeof text, "%s; restore a backup (tally restore), or see README, \"Operations\"",
+        snprintf(text, sizeof text,
+                 "%s; restore a backup (tally restore), or see README, \"Operations\"",
                  err.message);
         say(check, false, text);
     } else {
@@ -128,9 +129,8 @@ static void check_database(struct check *check, const char *uri)
                  "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
                  "%lld updates of open rounds",
                  uri, report.schema_version, is_old ? " (a start brings it up to date)" : "",
-                 (long long)report.n_bytes, (long long)report.n_jobs,
-                 (long long)report.n_live_jobs, (long long)report.n_rounds,
-                 (long long)report.n_updates);
+                 (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
+                 (long long)report.n_rounds, (long long)report.n_updates);
         say(check, true, text);
     }
     if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0 &&

@@ -223,6 +223,32 @@ struct page {
     bool more;
 };
 
+/* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
+ * job must not hide the others from a list. */
+static enum tally_status replace_document(struct tally_coordinator *coordinator,
+                                          const struct tally_store_job *row,
+                                          struct tally_buffer *document, struct tally_error *err)
+{
+    note_damage(coordinator, err);
+    tally_error_clear(err);
+    struct tally_json *object = tally_json_object();
+    struct tally_json *algorithm = tally_json_object();
+    bool ok = object != NULL && algorithm != NULL &&
+              tally_json_set_text(algorithm, "type", row->algorithm) &&
+              tally_json_set_text(object, "name", row->name) &&
+              tally_json_set_integer(object, "clients", row->clients) &&
+              tally_json_set_integer(object, "horizon", row->horizon);
+    if (ok) {
+        ok = tally_json_set(object, "algorithm", algorithm);
+    } else {
+        tally_json_free(algorithm);
+    }
+    document->size = 0;
+    ok = ok && tally_json_dump(object, 0, document) == TALLY_OK;
+    tally_json_free(object);
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
+}
+
 static enum tally_status add_to_page(void *context, const struct tally_store_job *row,
                                      struct tally_error *err)
 {
@@ -234,6 +260,9 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     struct tally_store *store = page->coordinator->store;
     struct tally_buffer document = {0};
     enum tally_status status = store->ops->document_get(store, row->key, &document, err);
+    if (status == TALLY_DATA_LOSS && err != NULL) {
+        status = replace_document(page->coordinator, row, &document, err);
+    }
     if (status == TALLY_OK) {
         struct tally_json *detail = detail_of(page->coordinator, row, &document);
         if (detail == NULL || !tally_json_append(page->jobs, detail)) {

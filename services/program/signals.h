@@ -2,9 +2,9 @@
  * again; nothing else interrupts it.
  *
  * The first of them sets a flag and wakes every poll() on the descriptor below; the program then
- * drains. A second one of the same kind exits at once with 128 + its number, for people who will not
- * wait. SIGPIPE is ignored: a lost reader is an error of write(). Signal handlers belong to the process, hence so
- * does the state here. */
+ * drains. A second one of the same kind exits at once with 128 + its number, for people who will
+ * not wait. SIGPIPE is ignored: a lost reader is an error of write(). Signal handlers belong to the
+ * process, hence so does the state here. */
 #ifndef TALLY_SERVICES_PROGRAM_SIGNALS_H
 #define TALLY_SERVICES_PROGRAM_SIGNALS_H
 

@@ -147,14 +147,13 @@ static enum tally_status read_job_row(void *context, const struct tally_store_jo
     (void)err;
     struct reading *reading = context;
     const struct tally_store_job row = *job;
-    return tally_buffer_printf(&reading->text, "%s %s %s %d %s %lld %lld %lld %a %a %llu %llu %llu\n",
-                               row.id, row.name, row.algorithm, (int)row.status, row.reason,
-                               (long long)row.created_ms, (long long)row.clients,
-                               (long long)row.progress.round, row.progress.cumulative_regret,
-                               row.progress.f_star,
-                               (unsigned long long)row.progress.x_checksum,
-                               (unsigned long long)row.progress.bits.uplink.payload_bits,
-                               (unsigned long long)row.wire_out_bytes);
+    return tally_buffer_printf(
+        &reading->text, "%s %s %s %d %s %lld %lld %lld %a %a %llu %llu %llu\n", row.id, row.name,
+        row.algorithm, (int)row.status, row.reason, (long long)row.created_ms,
+        (long long)row.clients, (long long)row.progress.round, row.progress.cumulative_regret,
+        row.progress.f_star, (unsigned long long)row.progress.x_checksum,
+        (unsigned long long)row.progress.bits.uplink.payload_bits,
+        (unsigned long long)row.wire_out_bytes);
 }
 
 static enum tally_status read_update_row(void *context, const struct tally_store_update *update,
@@ -162,8 +161,8 @@ static enum tally_status read_update_row(void *context, const struct tally_store
 {
     (void)err;
     struct reading *reading = context;
-    enum tally_status status = tally_buffer_printf(&reading->text, "%lld %u ",
-                                                   (long long)update->round, update->client);
+    enum tally_status status =
+        tally_buffer_printf(&reading->text, "%lld %u ", (long long)update->round, update->client);
     return status == TALLY_OK ? tally_buffer_append(&reading->text, update->body, update->n_body)
                               : status;
 }
@@ -226,10 +225,11 @@ static enum outcome try_database(const struct store_fixture *f, const struct tal
     if (store != NULL) {
         struct reading reading = {.text = {.size = 0}};
         status = read_all(store, &reading);
-        outcome = status != TALLY_OK                                                ? READ_REFUSED
+        outcome = status != TALLY_OK ? READ_REFUSED
                   : reading.text.size == whole->size &&
-                          memcmp(reading.text.data, whole->data, whole->size) == 0 ? UNAFFECTED
-                                                                                    : CHANGED;
+                          memcmp(reading.text.data, whole->data, whole->size) == 0
+                      ? UNAFFECTED
+                      : CHANGED;
         tally_buffer_fini(&reading.text);
         store->ops->close(store);
     } else if (strstr(err.message, f->path) == NULL) {

@@ -202,7 +202,8 @@ void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
 {
     struct store_fixture f;
     store_fixture_init(&f);
-    struct crash crash = {f.uri, {.power_loss_safe = false}, true, 20}; /* few enough that nothing left the log */
+    struct crash crash = {
+        f.uri, {.power_loss_safe = false}, true, 20}; /* few enough that nothing left the log */
     struct child child = child_start(commit_brackets, &crash);
     int n_committed = 0;
     while (n_committed >= 0 && n_committed < 20) {

@@ -5,6 +5,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite cli_doctor_suite;
 extern const struct tally_suite cli_job_path_suite;
 extern const struct tally_suite cli_job_watch_suite;
 extern const struct tally_suite cli_out_folder_suite;

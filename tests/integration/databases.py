@@ -1,0 +1,73 @@
+"""Database files for the tests: the one of version 1, and damage."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+from common import REPO
+
+FIXTURE = REPO / "tests/contract/fixtures/v1.sql"
+# Of the three jobs in it, see its head.
+COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
+
+
+def make_version_1(path):
+    """The fixture as a database file."""
+    database = sqlite3.connect(path)
+    database.executescript(FIXTURE.read_text())
+    database.close()
+
+
+def query(path, sql, *values):
+    """All rows; also changes a database if the statement does."""
+    database = sqlite3.connect(path)
+    try:
+        rows = database.execute(sql, values).fetchall()
+        database.commit()
+        return rows
+    finally:
+        database.close()
+
+
+LONG = "ffffffffffff"
+
+
+def add_long_job(path, n_rounds):
+    """To a database of version 1, an ended job with many equal rounds."""
+    database = sqlite3.connect(path)
+
+    def copy(table, sources, **values):
+        names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+        columns = ", ".join(str(values.get(name, name)) for name in names)
+        database.execute(f"INSERT INTO {table} SELECT {columns} FROM {sources}")
+
+    copy("jobs", "jobs WHERE job_key = 1", job_key=9, id=f"'{LONG}'", round=n_rounds)
+    copy("job_documents", "job_documents WHERE job_key = 1", job_key=9)
+    database.execute("CREATE TEMP TABLE numbers AS WITH RECURSIVE n(i) AS"
+                     f" (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n_rounds}) SELECT i FROM n")
+    copy("rounds", "numbers, rounds WHERE job_key = 1 AND round = 1", job_key=9, round="i")
+    database.commit()
+    database.close()
+
+
+def schema_version(path):
+    return query(path, "PRAGMA user_version")[0][0]
+
+
+def document_of(path, job_id):
+    """The job document as a user would submit it."""
+    [(text,)] = query(
+        path, "SELECT document FROM job_documents JOIN jobs USING (job_key) WHERE id = ?", job_id
+    )
+    return json.loads(text)
+
+
+def flip_bit(data, bit):
+    damaged = bytearray(data)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
+def remove_log(path):
+    for suffix in ("-wal", "-shm", "-lock"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

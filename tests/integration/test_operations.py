@@ -1,0 +1,479 @@
+"""What an operator does: upgrade, check, back up, restore, stop."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from common import (
+    BIN, HANG_S, Process, TallyTestCase, essence, job_document, simulate, uplink_of_workers,
+    wait_until,
+)
+from databases import (
+    COMPLETED, LONG, QUEUED, RUNNING, add_long_job, document_of, make_version_1, query,
+    schema_version,
+)
+
+NEWEST_VERSION = 2
+
+
+class OperationsTestCase(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = Path(self.folder) / "tally.db"
+        self.uri = f"sqlite:{self.path}"
+
+    def run_program(self, program, *arguments):
+        return subprocess.run(
+            [BIN / program, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=HANG_S, check=False, cwd=self.folder,
+        )
+
+    def tally(self, *arguments, status=0):
+        done = self.run_program("tally", *arguments)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def check(self, status, *words, store=None):
+        done = self.run_program("tally-coordinator", "--check", "--store", store or self.uri)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stdout)
+        return done.stdout
+
+
+class Upgrade(OperationsTestCase):
+    """From the database of the first release with jobs in all states."""
+
+    def check_jobs(self, documents, old):
+        """The jobs of the fixture go on to the results of an undisturbed run."""
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        ended = client.job(COMPLETED)
+        self.assertEqual(essence(ended), essence(simulate(documents[COMPLETED])))
+        records = client.rounds(COMPLETED)
+        self.assertEqual(len(records), ended["round"])
+        self.assertEqual({record["missing"] for record in records}, {""})
+        self.assertEqual(
+            [record["bits"]["uplink"]["payload"] for record in records],
+            [bits for (bits,) in old],
+        )
+        worker = self.start_worker(coordinator, "w", clients=8)
+        for job in (RUNNING, QUEUED):
+            detail = client.wait_status(job, "completed")
+            self.assertEqual(essence(detail), essence(simulate(documents[job])))
+        self.assert_ends_well(worker, coordinator)
+
+    def setUp(self):
+        super().setUp()
+        make_version_1(self.path)
+        self.assertEqual(schema_version(self.path), 1)
+        self.documents = {job: document_of(self.path, job) for job in (COMPLETED, RUNNING, QUEUED)}
+        self.old = query(self.path, "SELECT uplink_payload_bits FROM rounds WHERE job_key = 1 ORDER BY round")
+
+    def test_version_1(self):
+        self.check_jobs(self.documents, self.old)
+        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
+        kept = f"{self.path}.v1.bak"
+        self.assertEqual(schema_version(kept), 1)
+        self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(2,)])
+        self.check(0, "schema version 2")
+
+    def test_kill_in_the_middle_of_a_migration(self):
+        """Leaves the old version or the new one, and what comes next succeeds."""
+        columns = [name for _, name, *_ in query(self.path, "PRAGMA table_info(rounds)")]
+        add_long_job(self.path, 100000)
+        log = Path(f"{self.path}-wal")
+        interrupted = 0
+        for pause_s in (0, 0.01, 0.05, 0.1):
+            process = Process(self.folder, "killed", [
+                BIN / "tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri,
+            ])
+            wait_until(
+                lambda: not process.is_alive() or "listening" in process.log()
+                or (log.exists() and log.stat().st_size > 100000),
+                "the migration to write", pause_s=0.001,
+            )
+            time.sleep(pause_s)  # anywhere within it
+            process.kill()
+            self.assertNotIn("cannot go on", process.log())
+            version = schema_version(self.path)
+            self.assertIn(version, (1, NEWEST_VERSION))
+            interrupted += version == 1
+            if version == 1:
+                names = [name for _, name, *_ in query(self.path, "PRAGMA table_info(rounds)")]
+                self.assertEqual(names, columns, "nothing of the new version is there")
+        self.assertGreater(interrupted, 0, "no migration was interrupted")
+        self.check_jobs(self.documents, self.old)
+
+    def test_no_space_for_the_copy(self):
+        """The copy is the way back: without it there is no migration."""
+        os.mkdir(f"{self.path}.v1.bak")  # a name that cannot be written
+        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot keep a copy of schema version 1", done.stdout + done.stderr)
+        self.assertEqual(schema_version(self.path), 1)
+
+    def test_damage_is_not_migrated(self):
+        query(self.path, "PRAGMA foreign_keys = OFF")
+        query(self.path, "DELETE FROM jobs WHERE job_key = 2")  # its updates are nobody's now
+        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("a row without its job", done.stdout + done.stderr)
+        self.assertEqual(schema_version(self.path), 1)
+
+    def test_newer_version_is_refused(self):
+        self.assert_ends_well(self.start_coordinator())
+        query(self.path, f"PRAGMA user_version = {NEWEST_VERSION + 1}")
+        before = self.path.read_bytes()
+        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"schema version {NEWEST_VERSION + 1}, newer than {NEWEST_VERSION}",
+                      done.stdout + done.stderr)
+        self.check(1, "newer than")
+        self.assertEqual(self.path.read_bytes(), before)
+
+
+class Check(OperationsTestCase):
+    def test_beside_a_running_coordinator(self):
+        coordinator = self.start_coordinator()
+        document = job_document("synthetic-ceal-long", horizon=1500)
+        worker = self.start_worker(coordinator, "w", clients=10)
+        job_id = coordinator.client.submit(document)
+        wait_until(lambda: coordinator.client.job(job_id)["round"] > 20, "some rounds", pause_s=0.002)
+        n_running = 0
+        for _ in range(5):
+            report = self.check(0, "schema version 2")
+            n_running += f"job {job_id} (running)" in report
+        self.assertGreater(n_running, 0)
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.assert_ends_well(worker, coordinator)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["coordinator.log", "tally.db", "worker-w.log"])
+
+    def test_old_version_is_left_as_it_is(self):
+        make_version_1(self.path)
+        before = self.path.read_bytes()
+        self.check(0, "schema version 1 (a start brings it up to date)", "3 jobs (2 live)")
+        self.assertEqual(self.path.read_bytes(), before)
+
+    def test_live_jobs_are_loaded(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        self.check(0, f"job {RUNNING} (running): round 13, 2 updates of the open one",
+                   f"job {QUEUED} (queued)")
+
+    def test_damage_is_named(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        query(self.path, "DELETE FROM rounds WHERE job_key = 1 AND round = 7")
+        self.check(1, f"job {COMPLETED} (completed): the record of round 7 is missing")
+        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE round IN (9, 10) AND job_key = 1")
+        self.check(1, "rounds, job_key 1, round 9", "damaged rows in all: 2")
+        self.path.write_bytes(self.path.read_bytes()[:-1])
+        self.check(1, "tally.db", "truncated")
+
+    def test_missing_database(self):
+        self.check(0, "is not there yet")
+        self.assertFalse(self.path.exists())
+        self.check(1, "cannot be written", store=f"sqlite:{self.folder}/no/where.db")
+        self.check(0, "memory:", store="memory:")
+
+    def test_options_are_checked(self):
+        done = self.run_program("tally-coordinator", "--check", "--max-jobs", "0")
+        self.assertEqual(done.returncode, 2)
+        done = self.run_program("tally-coordinator", "--check", "--admin-token-file", "/nonexistent")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nonexistent", done.stderr)
+
+
+class Backup(OperationsTestCase):
+    def test_under_load(self):
+        """Every copy is of one instant: the job goes on from it to the same result."""
+        coordinator = self.start_coordinator()
+        document = job_document("synthetic-ceal-long", horizon=3000)
+        expected = essence(simulate(document))
+        worker = self.start_worker(coordinator, "w", clients=10)
+        job_id = coordinator.client.submit(document)
+        rounds = []
+        for i in range(4):
+            seen = coordinator.client.job(job_id)["round"]
+            wait_until(lambda: coordinator.client.job(job_id)["round"] > seen + 20, "rounds", pause_s=0.002)
+            before = coordinator.client.job(job_id)
+            self.assertEqual(before["status"], "running")
+            self.tally("backup", "--store", self.uri, f"copy{i}.db")
+            after = coordinator.client.job(job_id)["round"]
+            [(copied,)] = query(Path(self.folder, f"copy{i}.db"), "SELECT round FROM jobs")
+            self.assertLessEqual(before["round"], copied)
+            self.assertLessEqual(copied, after)
+            rounds.append(copied)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")), expected)
+        self.assert_ends_well(worker, coordinator)
+        print(f"backed up at rounds {rounds} of {expected['round']}", flush=True)
+        for i in range(4):
+            target = Path(self.folder, f"restored{i}.db")
+            self.tally("restore", "--store", f"sqlite:{target}", f"copy{i}.db")
+            again = self.start_coordinator(store=f"sqlite:{target}", name=f"again{i}")
+            self.assertGreaterEqual(again.client.job(job_id)["round"], rounds[i])
+            worker = self.start_worker(again, f"again{i}", clients=10)
+            self.assertEqual(essence(again.client.wait_status(job_id, "completed")), expected)
+            self.assert_ends_well(worker, again)
+
+    def make_store(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+
+    def test_copy_is_one_file_and_nothing_else_is_left(self):
+        self.make_store()
+        before = set(os.listdir(self.folder))
+        os.chmod(self.path, 0o640)
+        self.tally("backup", "--store", self.uri, "copy.db")
+        self.assertEqual(set(os.listdir(self.folder)) - before, {"copy.db"})
+        self.assertEqual(os.stat(Path(self.folder, "copy.db")).st_mode & 0o777, 0o640)
+
+    def test_nothing_is_overwritten_unasked(self):
+        self.make_store()
+        copy = Path(self.folder, "copy.db")
+        copy.write_text("precious")
+        said = self.tally("backup", "--store", self.uri, copy, status=1)
+        self.assertIn("--force", said)
+        self.assertEqual(copy.read_text(), "precious")
+        self.tally("backup", "--store", self.uri, copy, "--force")
+        self.assertEqual(schema_version(copy), NEWEST_VERSION)
+        before = self.path.read_bytes()
+        said = self.tally("restore", "--store", self.uri, copy, status=1)
+        self.assertIn("--force", said)
+        self.assertEqual(self.path.read_bytes(), before)
+
+    def test_running_coordinator_is_not_replaced(self):
+        coordinator = self.start_coordinator()
+        self.tally("backup", "--store", self.uri, "copy.db")
+        said = self.tally("restore", "--store", self.uri, "copy.db", "--force", status=1)
+        self.assertIn(f"process {coordinator.pid}", said)
+        coordinator.client.submit(job_document())
+        self.assertEqual(coordinator.client.get("/readyz").status, 200)
+
+    def test_restore_goes_back(self):
+        coordinator = self.start_coordinator()
+        first = coordinator.client.submit(job_document())
+        self.tally("backup", "--store", self.uri, "copy.db")
+        second = coordinator.client.submit(job_document())
+        coordinator.kill()  # with a log that must not be applied to the copy
+        self.assertTrue(Path(f"{self.path}-wal").exists())
+        self.tally("restore", "--store", self.uri, "copy.db", "--force")
+        self.assertFalse(Path(f"{self.path}-wal").exists())
+        again = self.start_coordinator()
+        self.assertEqual(again.client.job(first)["status"], "queued")
+        self.assertEqual(again.client.get(f"/v1/jobs/{second}").status, 404)
+
+    def test_damaged_copy_is_not_restored(self):
+        self.make_store()
+        self.tally("backup", "--store", self.uri, "copy.db")
+        copy = Path(self.folder, "copy.db")
+        whole = copy.read_bytes()
+        before = self.path.read_bytes()
+        query(copy, "UPDATE job_states SET state = x'00' WHERE job_key = 2")
+        changed = copy.read_bytes()
+        for damaged in (changed, whole[: len(whole) // 2], whole[:-1], b"no database at all, but text" * 100, b""):
+            copy.write_bytes(damaged)
+            said = self.tally("restore", "--store", self.uri, copy, "--force", status=1)
+            self.assertIn("copy.db", said)
+            self.assertEqual(self.path.read_bytes(), before)
+            self.assertFalse(Path(f"{self.path}.tmp").exists())
+
+    def test_damaged_store_is_not_backed_up(self):
+        self.make_store()
+        query(self.path, "UPDATE job_states SET state = x'00' WHERE job_key = 2")
+        said = self.tally("backup", "--store", self.uri, "copy.db", status=1)
+        self.assertIn("job_states, job_key 2", said)
+        self.assertEqual(list(Path(self.folder).glob("copy*")), [])
+
+    def test_no_store(self):
+        said = self.tally("backup", "--store", self.uri, "copy.db", status=1)
+        self.assertIn("there is no database", said)
+        self.assertFalse(self.path.exists())
+        self.tally("backup", "--store", "memory:", "copy.db", status=2)
+        self.tally("backup", status=2)
+
+    def test_version_1_is_copied_as_it_is(self):
+        make_version_1(self.path)
+        self.tally("backup", "--store", self.uri, "copy.db")
+        self.assertEqual(schema_version(Path(self.folder, "copy.db")), 1)
+        self.tally("restore", "--store", f"sqlite:{self.folder}/other.db", "copy.db")
+        other = self.start_coordinator(store=f"sqlite:{self.folder}/other.db")
+        self.assertEqual(other.client.job(RUNNING)["round"], 13)
+
+
+class Doctor(OperationsTestCase):
+    def findings(self, *arguments, status):
+        return {found["check"]: found for found in
+                json.loads(self.tally("doctor", "--json", *arguments, status=status))}
+
+    def test_sound_set_up(self):
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=2)
+        wait_until(lambda: coordinator.client.get_json("/v1/workers")["workers"], "the worker")
+        arguments = ("--coordinator", coordinator.url, "--store", self.uri)
+        found = self.findings(*arguments, status=0)
+        self.assertEqual({name: each["text"] for name, each in found.items() if each["level"] == "fail"}, {})
+        for name in ("coordinator", "ready", "version", "clock", "token", "workers", "store"):
+            self.assertEqual(found[name]["level"], "ok", found[name])
+        self.assertIn(f"process {coordinator.pid}", found["store in use"]["text"])
+        text = self.tally("doctor", *arguments)
+        self.assertIn("ok    coordinator", text)
+
+    def test_what_is_wrong_is_told_apart(self):
+        token = Path(self.folder, "token")
+        token.write_text("right\n")
+        wrong = Path(self.folder, "wrong")
+        wrong.write_text("wrong\n")
+        make_version_1(self.path)
+        coordinator = self.start_coordinator(options=("--admin-token-file", str(token)))
+        url = ("--coordinator", coordinator.url)
+        self.assertIn("wants a token", self.findings(*url, status=1)["token"]["text"])
+        self.assertIn("does not accept", self.findings(*url, "--token-file", wrong, status=1)["token"]["text"])
+        found = self.findings(*url, "--token-file", token, status=1)
+        self.assertEqual(found["token"]["level"], "ok")
+        self.assertIn("no worker has joined, 1 jobs are queued", found["workers"]["text"])
+        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 3")
+        found = self.findings(*url, "--token-file", token, "--store", self.uri, status=1)
+        self.assertIn("rounds, job_key 1, round 3", found["store"]["text"])
+        coordinator.terminate()
+        found = self.findings(*url, status=1)
+        self.assertIn("nothing", found["coordinator"]["advice"])
+        found = self.findings("--coordinator", "http://name.invalid", status=1)
+        self.assertIn("DNS", found["coordinator"]["advice"])
+
+
+class Stop(OperationsTestCase):
+    """SIGTERM: what was begun is answered, and the process is gone within a few seconds."""
+
+    LIMIT_S = 10  # two seconds of draining, on a machine that has other things to do
+
+    def stop(self, coordinator):
+        began = time.monotonic()
+        self.assertEqual(coordinator.terminate(), 0, coordinator.log()[-2000:])
+        took = time.monotonic() - began
+        self.assertLess(took, self.LIMIT_S)
+        return took
+
+    def connect(self, coordinator):
+        return socket.create_connection(("127.0.0.1", coordinator.port), timeout=HANG_S)
+
+    def test_with_a_thousand_open_connections(self):
+        coordinator = self.start_coordinator()
+        with contextlib.ExitStack() as stack:
+            for i in range(1000):
+                connection = stack.enter_context(self.connect(coordinator))
+                if i % 2 == 0:  # the others say nothing at all
+                    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200"))
+            self.stop(coordinator)
+
+    def test_with_half_a_request_and_readers_that_read_nothing(self):
+        make_version_1(self.path)
+        coordinator = self.start_coordinator()
+        with contextlib.ExitStack() as stack:
+            for _ in range(100):
+                half = stack.enter_context(self.connect(coordinator))
+                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                reader = stack.enter_context(self.connect(coordinator))
+                for _ in range(50):
+                    reader.sendall(f"GET /v1/jobs/{COMPLETED}/rounds HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                stream = stack.enter_context(self.connect(coordinator))
+                stream.sendall(f"GET /v1/jobs/{RUNNING}/events?after=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
+            self.stop(coordinator)
+
+    def test_readers_get_the_rest(self):
+        """An answer that is larger than what the kernel takes at once, read slowly: all of it comes."""
+        make_version_1(self.path)
+        add_long_job(self.path, 100000)
+        coordinator = self.start_coordinator()
+        path = f"/v1/jobs/{LONG}/rounds.csv"
+        whole = coordinator.client.get(path).body
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            reader.connect(("127.0.0.1", coordinator.port))
+            reader.settimeout(HANG_S)
+            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            got = reader.recv(100)  # the answer has begun, and the kernel takes no more of it
+            coordinator.popen.send_signal(signal.SIGTERM)
+            time.sleep(0.5)  # longer than the silence that ends draining, shorter than draining
+            while piece := reader.recv(1 << 20):
+                got += piece
+        self.assertGreater(len(whole), 8000000, "more than the kernel takes")
+        self.assertTrue(got.endswith(whole), f"{len(got)} bytes of {len(whole)} and a head")
+        self.assertEqual(coordinator.wait(), 0)
+
+    def test_while_f_star_is_solved(self):
+        coordinator = self.start_coordinator()
+        document = job_document(clients=2, quorum=2, objective__data__dim=3000,
+                                objective__data__points=20000)
+        coordinator.client.submit(document)
+        time.sleep(0.3)  # the solve has begun; it takes many seconds
+        self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"][0]["status"], "queued")
+        self.stop(coordinator)
+
+    def test_cancelled_job_is_not_solved(self):
+        """The queue of solves is one thread's: what nobody waits for must not hold up the others."""
+        coordinator = self.start_coordinator()
+        long = job_document(clients=2, quorum=2, objective__data__dim=500,
+                            objective__data__points=4000)
+        self.start_worker(coordinator, "w", clients=10)
+        began = time.monotonic()
+        coordinator.client.wait_status(coordinator.client.submit(long), "completed")
+        one = time.monotonic() - began
+        first = coordinator.client.submit(long)
+        ids = [coordinator.client.submit(long) for _ in range(60)]
+        for job_id in ids:
+            self.assertEqual(coordinator.client.post(f"/v1/jobs/{job_id}/cancel").status, 200)
+        document = job_document()
+        wanted = coordinator.client.submit(document)
+        began = time.monotonic()
+        detail = coordinator.client.wait_status(wanted, "completed")
+        waited = time.monotonic() - began
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        solved_first = coordinator.client.wait_status(first, "completed")
+        self.assertIsNotNone(solved_first["f_star"])
+        print(f"waited {waited:.1f} s behind one solve of {one:.1f} s and 60 cancelled ones", flush=True)
+        self.assertLess(waited, 20 * one)
+        ended = [coordinator.client.job(job_id)["status"] for job_id in ids]
+        self.assertEqual(set(ended), {"cancelled"})
+
+    def test_updates_in_flight(self):
+        """Each is acknowledged and stored, or not acknowledged: the counters agree in the end."""
+        coordinator = self.start_coordinator()
+        document = job_document("synthetic-ceal-long", horizon=2500)
+        expected = simulate(document)
+        workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
+        job_id = coordinator.client.submit(document)
+        for _ in range(5):
+            seen = coordinator.client.job(job_id)["round"]
+            wait_until(lambda: coordinator.client.job(job_id)["round"] > seen + 30, "rounds", pause_s=0.002)
+            self.stop(coordinator)
+            coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.assert_ends_well(*workers)
+        self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
+
+    def test_second_signal_ends_at_once(self):
+        for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            coordinator = self.start_coordinator(name=f"signal{number}")
+            with self.connect(coordinator) as half:
+                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
+                coordinator.popen.send_signal(number)
+                wait_until(lambda: "event=stopping" in coordinator.log(), "draining", pause_s=0.001)
+                coordinator.popen.send_signal(number)
+                self.assertEqual(coordinator.wait(), status)
+
+
+if __name__ == "__main__":
+    unittest.main()
