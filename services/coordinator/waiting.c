@@ -154,7 +154,9 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
     memset(waiting, 0, sizeof *waiting);
     waiting->since_ms = job->waits_since_ms;
     bool waits = true;
-    if (job->needs_reload) {
+    const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* and that is not stored yet */
+                            job->prepare_error.status != TALLY_OK;
+    if (job->needs_reload || is_to_fail) {
         wait_for_store(coordinator, waiting);
     } else if (job->row.status == TALLY_JOB_PAUSED) {
         waiting->what = TALLY_WAITS_FOR_RESUME;
@@ -163,8 +165,6 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
         waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
     } else if (job->row.status != TALLY_JOB_QUEUED) {
         waits = false;
-    } else if (job->prepare_error.status != TALLY_OK) { /* it is to fail, which is not stored yet */
-        wait_for_store(coordinator, waiting);
     } else if (!job->prepared) {
         waiting->what = TALLY_WAITS_FOR_REFERENCE;
         add_text(waiting, "waits for f(x*), which is being computed");
