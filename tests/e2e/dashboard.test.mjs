@@ -254,7 +254,7 @@ test("what a job waits for is said while it waits, on its page and in the list",
     await viewer.picture("waiting");
     await viewer.go("#/");
     await until("the list's line", async () => (await viewer.text(".jobs .waits")).includes(MARKUP));
-    assert.match(await viewer.text(".jobs .waits"), /^waits for client [01] .*, since \d+\ss$/);
+    assert.match(await viewer.text(".jobs .waits"), /^since \d+\ss: waits for client [01] \(/);
     await viewer.picture("waiting-list");
     away.kill("SIGCONT");
     await until("the list's line to be empty", async () => (await viewer.text(".jobs .waits")) === "");
