@@ -237,7 +237,8 @@ static void reload_jobs(struct tally_coordinator *coordinator)
         }
         if (status == TALLY_OK) {
             job->absence_changed = true; /* the engine has forgotten it */
-            restart_clock(job);
+            restart_clock(job);          /* the time that the store took is not the clients' ... */
+            job->waits_since_ms = job->stored_since_ms; /* ... but the job's */
         }
         if (!job->needs_reload) {
             mark_job_ready(coordinator, job);
@@ -272,10 +273,8 @@ static bool commit(struct tally_coordinator *coordinator)
     coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
     coordinator->uncommitted.rounds = coordinator->uncommitted.dropped_answers = 0;
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (job->touched && !ok && !job->needs_reload) {
-            job->needs_reload = true;
-            job->waits_since_ms = tally_realtime_ms();
-        }
+        job->needs_reload = job->needs_reload || (job->touched && !ok);
+        job->stored_since_ms = ok ? job->waits_since_ms : job->stored_since_ms;
         job->touched = false;
     }
     if (!ok) {
