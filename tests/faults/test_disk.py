@@ -71,7 +71,9 @@ class Disk(FaultTestCase):
             detail = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
             self.say(detail["waiting"]["text"])
             time.sleep(self.random.uniform(0, 1.5))
-            seen = self.client.job(job_id)
+            seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so again")
+            if seen["round"] == detail["round"]:
+                self.assertEqual(seen["waiting"]["since_ms"], detail["waiting"]["since_ms"])
             if kills:
                 self.coordinator.kill()
             self.filler.unlink()
