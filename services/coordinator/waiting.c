@@ -128,7 +128,8 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
 static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           int64_t open_ms, struct tally_waiting *waiting)
 {
-    if (coordinator->store_error.status != TALLY_OK) { /* each try begins the round's time anew */
+    /* First: whatever is read back after a failed commit has its time begin anew. */
+    if (coordinator->store_error.status != TALLY_OK) {
         return wait_for_store(coordinator, waiting);
     }
     if (open_ms < WAITING_AFTER_MS && !job->deadline_noted) {
