@@ -102,8 +102,8 @@ class Stopped(FaultTestCase):
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == "", "rounds with it")
             took, first = time.monotonic() - began, self.detail()["round"]
-            self.wait_for_round(self.client, self.job_id, first + 200)
-            page = self.client.get_json(f"/v1/jobs/{self.job_id}/rounds?after={first}&limit=200")
+            self.wait_for_round(self.client, self.job_id, first + 500)
+            page = self.client.get_json(f"/v1/jobs/{self.job_id}/rounds?after={first}&limit=500")
             missed = sum(record["missing"] != "" for record in page["rounds"])
             self.say(f"back after {took:.1f} s; then missed in {missed} of {len(page['rounds'])} rounds")
             self.assertLess(missed, 10, "it is back, and not waited for")
