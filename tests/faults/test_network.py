@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from namespaces import Network
-from service import LONG_JOB, FaultTestCase, job_document, wait_until
+from service import LONG_JOB, FaultTestCase, clients_of, job_document, wait_until
 
 SESSION_TIMEOUT_S = 1
 OPTIONS = ("--insecure", "--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
@@ -161,13 +161,6 @@ class NetworkFaults(FaultTestCase):
         self.assertLess(self.progress(5, "flapped for 8 s, healed"), RESUME_S)
         self.network.speed_up()
         self.finish()
-
-
-def clients_of(text):
-    """The clients that "3 17 20-25" names."""
-    for item in text.split():
-        first, _, last = item.partition("-")
-        yield from range(int(first), int(last or first) + 1)
 
 
 if __name__ == "__main__":

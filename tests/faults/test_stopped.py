@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from service import CLIENTS, LONG_JOB, FaultTestCase, job_document, sum_of_rounds, wait_until
+from service import CLIENTS, LONG_JOB, FaultTestCase, clients_of, job_document, sum_of_rounds, wait_until
 
 SESSION_TIMEOUT_S = 1
 DEADLINE_S = 0.5
@@ -68,7 +68,7 @@ class Stopped(FaultTestCase):
         records = self.client.rounds(self.job_id)
         for record in records:
             if not record["cut"]:
-                absent = record["missing"].split()
+                absent = list(clients_of(record["missing"]))
                 self.assertEqual(record["received"] + len(absent), CLIENTS, record)
                 self.assertGreaterEqual(record["received"], self.document["quorum"], record)
                 self.assertEqual(record["bits"]["uplink"]["messages"], record["received"], record)
