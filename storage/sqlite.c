@@ -12,10 +12,25 @@ static struct tally_sqlite *sqlite_of(struct tally_store *store)
     return (struct tally_sqlite *)store;
 }
 
+/* SQLite would go on with a file that has no name any more, and all of it would be gone with the
+ * process. One stat() per bracket. */
+static enum tally_status require_file(const struct tally_sqlite *sqlite, struct tally_error *err)
+{
+    int has_moved = 0;
+    sqlite3_file_control(sqlite->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
+    return has_moved == 0 ? TALLY_OK
+                          : tally_fail(err, TALLY_STORE, NULL,
+                                       "database \"%s\" was removed or replaced", sqlite->path);
+}
+
 static enum tally_status sqlite_begin(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
     assert(!sqlite->in_bracket);
+    enum tally_status found = require_file(sqlite, err);
+    if (found != TALLY_OK) {
+        return found;
+    }
     struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_BEGIN);
     enum tally_status status = tally_sql_run(&call, err);
     sqlite->in_bracket = status == TALLY_OK;
@@ -412,11 +427,9 @@ static enum tally_status sqlite_round_list(struct tally_store *store, int64_t jo
 static enum tally_status sqlite_check(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
-    int has_moved = 0;
-    sqlite3_file_control(sqlite->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
-    if (has_moved != 0) {
-        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" was removed or replaced",
-                          sqlite->path);
+    enum tally_status status = require_file(sqlite, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     /* Inside a bracket a write of its own is impossible, and the bracket's commit is the check. */
     return sqlite->in_bracket ? TALLY_OK : tally_sqlite_touch(sqlite, err);

@@ -85,10 +85,16 @@ class FaultTestCase(TallyTestCase):
         self.assertEqual(asked_again, [], "acknowledged, and then asked for again")
         complete = 0
         for record in records:
-            keys = [(record["round"], client) for client in range(CLIENTS)]
-            if all(key in acknowledged for key in keys):
+            missing = set(clients_of(record["missing"]))
+            self.assertEqual(record["received"], 0 if record["cut"] else CLIENTS - len(missing))
+            keys = {
+                client: (record["round"], client) for client in range(CLIENTS)
+                if (record["round"], client) in acknowledged
+            }
+            self.assertEqual(missing & set(keys), set(), f"acknowledged, and not counted: {record}")
+            if len(keys) == CLIENTS - len(missing):
                 complete += 1
-                bits = sum(acknowledged[key][1][2] for key in keys)
+                bits = sum(acknowledged[key][1][2] for key in keys.values())
                 self.assertEqual(bits, record["bits"]["uplink"]["payload"], record)
         self.say(f"{len(acknowledged)} acknowledged updates, {complete} of {len(records)} rounds "
                  "seen complete")
@@ -106,6 +112,13 @@ class FaultTestCase(TallyTestCase):
 
     def wait_for_more(self, client, job_id, rounds):
         return self.wait_for_round(client, job_id, client.job(job_id)["round"] + rounds)
+
+
+def clients_of(text):
+    """The clients that "3 17 20-25" names."""
+    for item in text.split():
+        first, _, last = item.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def rounds_csv(coordinator, job_id):

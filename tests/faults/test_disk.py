@@ -44,6 +44,14 @@ class Disk(FaultTestCase):
     def is_ready(self):
         return self.client.get("/readyz").status == 200
 
+    def start_workers(self):
+        return [
+            self.start_worker(
+                self.coordinator, f"w{i}", clients=CLIENTS // WORKERS, options=WORKER_OPTIONS
+            )
+            for i in range(WORKERS)
+        ]
+
     def waits_for_store(self, job_id):
         detail = self.client.job(job_id)
         return detail if (detail["waiting"] or {}).get("for") == "store" else None
@@ -51,12 +59,7 @@ class Disk(FaultTestCase):
     def test_full_and_space_comes_back(self):
         document = job_document(LONG_JOB, horizon=6000)
         self.start_coordinator_there()
-        workers = [
-            self.start_worker(
-                self.coordinator, f"w{i}", clients=CLIENTS // WORKERS, options=WORKER_OPTIONS
-            )
-            for i in range(WORKERS)
-        ]
+        workers = self.start_workers()
         job_id = self.client.submit(document)
         for kills in (False, True, False):
             self.wait_for_more(self.client, job_id, self.random.randint(1, 500))
@@ -71,7 +74,9 @@ class Disk(FaultTestCase):
             detail = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
             self.say(detail["waiting"]["text"])
             time.sleep(self.random.uniform(0, 1.5))
-            seen = self.client.job(job_id)
+            seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so again")
+            if seen["round"] == detail["round"]:
+                self.assertEqual(seen["waiting"]["since_ms"], detail["waiting"]["since_ms"])
             if kills:
                 self.coordinator.kill()
             self.filler.unlink()
@@ -85,6 +90,32 @@ class Disk(FaultTestCase):
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
         self.assert_ends_well(*workers, self.coordinator)
         # Each update was acknowledged once: what the workers counted is what was counted.
+        self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
+
+    def test_database_moved_away_and_back(self):
+        """What no file with a name would keep is not acknowledged."""
+        document = job_document(LONG_JOB, horizon=4000)
+        self.start_coordinator_there()
+        workers = self.start_workers()
+        job_id = self.client.submit(document)
+        self.wait_for_more(self.client, job_id, self.random.randint(1, 500))
+        files = list(self.disk.glob("tally.db*"))
+        elsewhere = self.disk / "elsewhere"
+        elsewhere.mkdir()
+        # The database first: what is left of it alone is no database any more.
+        for file in sorted(files):
+            file.rename(elsewhere / file.name)
+        seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
+        self.say(seen["waiting"]["text"])
+        self.assertFalse(self.is_ready())
+        self.assert_problem(self.client.post_job(document), 503)
+        time.sleep(self.random.uniform(0, 2))
+        self.assertEqual(self.client.job(job_id)["round"], seen["round"], "it went on without a file")
+        for file in files:
+            (elsewhere / file.name).rename(file)
+        wait_until(self.is_ready, "the database to be back")
+        detail = self.check_result(self.coordinator, job_id, document)
+        self.assert_ends_well(*workers, self.coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 
 

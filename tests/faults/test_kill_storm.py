@@ -5,7 +5,8 @@ import time
 import unittest
 
 from service import (
-    CLIENTS, LONG_JOB, FaultTestCase, RecordingProxy, job_document, simulate, wait_until,
+    CLIENTS, LONG_JOB, FaultTestCase, RecordingProxy, job_document, simulate, sum_of_rounds,
+    wait_until,
 )
 
 KILLS = 100
@@ -131,8 +132,8 @@ class KillStorm(FaultTestCase):
         strike_all: 2,
     }
 
-    def test_a_hundred_kills(self):
-        document = job_document(LONG_JOB, horizon=5000)
+    def storm(self, document, kills):
+        """Runs the job to two thirds, with so many processes killed on the way."""
         last = simulate(document)["round"]
         self.coordinator = self.start_coordinator(options=OPTIONS)
         self.proxy = RecordingProxy(self.coordinator.port)
@@ -146,8 +147,8 @@ class KillStorm(FaultTestCase):
         # A strike kills 1.6 processes on the average. Each comes at a round that is drawn, or as
         # soon as the last one is over if the job has passed it; the last third of the job is spare.
         done = {strike.__name__: 0 for strike in self.STRIKES}
-        points = iter(sorted(self.random.randrange(1, last * 2 // 3) for _ in range(KILLS)))
-        while self.kills < KILLS:
+        points = iter(sorted(self.random.randrange(1, last * 2 // 3) for _ in range(kills)))
+        while self.kills < kills:
             self.wait_for_round(self.coordinator.client, self.job_id, next(points))
             time.sleep(self.random.uniform(0, 0.02))  # anywhere within a round
             strike = self.random.choices(list(self.STRIKES), self.STRIKES.values())[0]
@@ -156,10 +157,30 @@ class KillStorm(FaultTestCase):
         at = self.coordinator.client.job(self.job_id)["round"]
         self.say(f"{self.kills} kills by round {at} of {last}: {done}")
 
+    def test_a_hundred_kills(self):
+        document = job_document(LONG_JOB, horizon=5000)
+        self.storm(document, KILLS)
         self.check_result(self.coordinator, self.job_id, document)
         self.check_acknowledged(self.proxy, self.coordinator.client.rounds(self.job_id))
         self.check_recovery("ready after", self.ready_s)
         self.check_recovery("next round closed after", self.round_s)
+        self.assert_ends_well(*self.workers, self.coordinator)
+
+    def test_kills_while_rounds_drop_clients(self):
+        """The result depends on who was there; but whoever was acknowledged counts."""
+        document = job_document(
+            LONG_JOB, horizon=3000, policy="drop", quorum=4, round_deadline_ms=150
+        )
+        self.storm(document, KILLS // 3)
+        detail = self.coordinator.client.wait_status(self.job_id, "completed")
+        self.assertEqual(detail["time_step"], document["horizon"])
+        records = self.coordinator.client.rounds(self.job_id)
+        sums = sum_of_rounds(records)
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+        self.check_acknowledged(self.proxy, records)
+        dropped = sum(record["missing"] != "" for record in records)
+        self.say(f"{dropped} of {len(records)} rounds closed without some clients")
+        self.assertGreater(dropped, 0)
         self.assert_ends_well(*self.workers, self.coordinator)
 
     def restart_coordinator(self):

@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from namespaces import Network
-from service import LONG_JOB, FaultTestCase, job_document, wait_until
+from service import LONG_JOB, FaultTestCase, clients_of, job_document, wait_until
 
 SESSION_TIMEOUT_S = 1
 OPTIONS = ("--insecure", "--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
@@ -100,8 +100,15 @@ class NetworkFaults(FaultTestCase):
     def test_a_part_is_cut_off_and_nobody_can_replace_it(self):
         self.start_in_places((4, 3, 3))
         for place in self.random.sample(PLACES, 2):
+            clients = sorted(each["client"] for each in self.sessions()[place]["assignments"])
             closed = self.cut_off([place], 2.5 * SESSION_TIMEOUT_S)
             self.assertLessEqual(closed, 1, "rounds closed without their clients")
+            waiting = wait_until(lambda: self.client.job(self.job_id)["waiting"], "a reason to wait")
+            self.say(waiting["text"])
+            self.assertEqual(waiting["for"], "clients")
+            self.assertEqual(waiting["workers"], [place])
+            # Some of them may have answered before.
+            self.assertLessEqual(set(clients_of(waiting["clients"])), set(clients))
             self.network.heal()
             took = self.progress(5, f"{place} was cut off, healed")
             self.assertLess(took, RESUME_S)

@@ -4,7 +4,7 @@ import signal
 import time
 import unittest
 
-from service import CLIENTS, LONG_JOB, FaultTestCase, job_document, sum_of_rounds, wait_until
+from service import CLIENTS, LONG_JOB, FaultTestCase, clients_of, job_document, sum_of_rounds, wait_until
 
 SESSION_TIMEOUT_S = 1
 DEADLINE_S = 0.5
@@ -68,7 +68,7 @@ class Stopped(FaultTestCase):
         records = self.client.rounds(self.job_id)
         for record in records:
             if not record["cut"]:
-                absent = record["missing"].split()
+                absent = list(clients_of(record["missing"]))
                 self.assertEqual(record["received"] + len(absent), CLIENTS, record)
                 self.assertGreaterEqual(record["received"], self.document["quorum"], record)
                 self.assertEqual(record["bits"]["uplink"]["messages"], record["received"], record)
@@ -101,7 +101,12 @@ class Stopped(FaultTestCase):
             self.resume(worker)
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == "", "rounds with it")
-            self.say(f"back after {time.monotonic() - began:.1f} s")
+            took, first = time.monotonic() - began, self.detail()["round"]
+            self.wait_for_round(self.client, self.job_id, first + 500)
+            page = self.client.get_json(f"/v1/jobs/{self.job_id}/rounds?after={first}&limit=500")
+            missed = sum(record["missing"] != "" for record in page["rounds"])
+            self.say(f"back after {took:.1f} s; then missed in {missed} of {len(page['rounds'])} rounds")
+            self.assertLess(missed, 10, "it is back, and not waited for")
         detail = self.client.wait_status(self.job_id, "completed")
         self.assertEqual(self.check_records(detail)[-2]["missing"], "")
         self.assert_ends_well(*self.workers.values(), self.coordinator)
