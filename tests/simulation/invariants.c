@@ -14,9 +14,9 @@
 #include "tests/simulation/sim_coordinator.h"
 #include "tests/simulation/sim_disk.h"
 
-/* A job as the store has shown it so far. Digests of messages stand in [max_rounds][clients], 0 = none.
- * The fault-free run is what is expected up to the first round that closed without somebody; of what
- * comes after, the first that is seen must stay true. */
+/* A job as the store has shown it so far. Digests of messages stand in [max_rounds][clients], 0 =
+ * none. The fault-free run is what is expected up to the first round that closed without somebody;
+ * of what comes after, the first that is seen must stay true. */
 struct watch {
     const struct sim_job *job;
     bool is_known; /* has been seen in the store */
@@ -145,9 +145,8 @@ static const struct tally_column *find_difference(const struct tally_columns *co
     for (int i = 0; i < columns->n_columns; i++) {
         const struct tally_column *column = &columns->column[i];
         const char *x = (const char *)a + column->offset, *y = (const char *)b + column->offset;
-        const bool same = column->kind == TALLY_COLUMN_TEXT
-                              ? strcmp(x, y) == 0
-                              : memcmp(x, y, size_of(column)) == 0;
+        const bool same = column->kind == TALLY_COLUMN_TEXT ? strcmp(x, y) == 0
+                                                            : memcmp(x, y, size_of(column)) == 0;
         if (!same) {
             return column;
         }
@@ -221,14 +220,14 @@ static uint64_t *at_update(const struct watch *watch, uint64_t *digests, int64_t
     return is_there ? &digests[(round - 1) * watch->job->spec.clients + client] : NULL;
 }
 
-/* A round that closed without somebody says who, had a quorum, and counts nobody it says is missing. */
+/* A round that closed without somebody says who, had a quorum, and counts nobody it says is
+ * missing. */
 static void check_missing(struct watch *watch, const struct tally_round_record *record)
 {
     const struct sim_job *job = watch->job;
     const int64_t n_missing = count_listed(record->missing);
     const int64_t n_expected = record->cut ? 0 : job->spec.clients - n_missing;
-    if (record->received != n_expected ||
-        (int64_t)record->bits.uplink.messages != n_expected) {
+    if (record->received != n_expected || (int64_t)record->bits.uplink.messages != n_expected) {
         sim_violation("%s: round %" PRId64 " has %" PRId64 " answers and %" PRIu64
                       " messages, and says that \"%s\" are missing",
                       job->name, record->round, record->received, record->bits.uplink.messages,
@@ -313,17 +312,30 @@ static enum tally_status see_stored(void *context, const struct tally_store_upda
     return TALLY_OK;
 }
 
+/* Updates of closed rounds are in the sums and nowhere else. */
+static enum tally_status see_left_over(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    (void)err;
+    const struct watch *watch = context;
+    sim_violation("%s: an update of round %" PRId64 ", which has closed, is still stored",
+                  watch->job->name, stored->round);
+    return TALLY_OK;
+}
+
 /* Every acknowledged update of the open round is stored, and none is acknowledged beyond it. */
 static void check_acknowledged(struct watch *watch, struct tally_store *store)
 {
     const int64_t clients = watch->job->spec.clients, open = watch->row.progress.round + 1;
     memset(watch->stored, 0, (size_t)clients * sizeof *watch->stored);
     struct tally_error err = TALLY_ERROR_INIT;
-    if (store->ops->update_list(store, watch->row.key, open, see_stored, watch, &err) != TALLY_OK) {
+    if (store->ops->update_list(store, watch->row.key, open, see_stored, watch, &err) != TALLY_OK ||
+        store->ops->update_list(store, watch->row.key, open - 1, see_left_over, watch, &err) !=
+            TALLY_OK) {
         note_unreadable(&err);
         return;
     }
-    for (int64_t round = open; round <= watch->max_rounds; round++) {
+    for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: it went back */
         for (int64_t m = 0; m < clients; m++) {
             const uint64_t digest = *at_update(watch, watch->acknowledged, round, m);
             if (digest != 0 && (round > open || watch->stored[m] != digest)) {
@@ -536,13 +548,18 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
         sim_violation("%s: a task of job %s, which is not stored", peer->name, task->job_id);
         return;
     }
-    sim_note("coordinator", "task for %s: %s round %u iterate %llu, %zu clients, %zu broadcasts%s%s",
-             peer->name, watch->job->name, task->round, (unsigned long long)task->iterate,
-             task->n_clients, task->n_broadcasts, task->snapshot.size > 0 ? ", snapshot" : "",
+    sim_note("coordinator",
+             "task for %s: %s round %u iterate %llu, %zu clients, %zu broadcasts%s%s", peer->name,
+             watch->job->name, task->round, (unsigned long long)task->iterate, task->n_clients,
+             task->n_broadcasts, task->snapshot.size > 0 ? ", snapshot" : "",
              task->job_document.size > 0 ? ", document" : "");
     if (!all.is_stale && task->round != watch->row.progress.round + 1) {
         sim_violation("%s: a task of round %u while round %" PRId64 " is open in the store",
                       watch->job->name, task->round, watch->row.progress.round + 1);
+    }
+    if (!all.is_stale && watch->row.status != TALLY_JOB_RUNNING) {
+        sim_violation("%s: a task although the job is %s", watch->job->name,
+                      tally_job_status_name(watch->row.status));
     }
     if (!is_point(watch, (int64_t)task->iterate, task->x_checksum)) {
         sim_violation("%s: a task tells another checksum than the expected one", watch->job->name);
@@ -564,7 +581,8 @@ static void see_poll_answer(const struct sim_peer *peer, const uint8_t *body, si
 
 enum { SAYS_IT_AFTER_US = 3000000 /* the coordinator does after one second */ };
 
-/* A job that has not moved for a while says what it waits for; one that has ended waits for nothing. */
+/* A job that has not moved for a while says what it waits for; one that has ended waits for
+ * nothing. */
 static void check_waiting(const struct watch *watch, const struct tally_json *waiting)
 {
     const char *text = tally_json_is_object(waiting) ? tally_json_get_text(waiting, "text") : NULL;
@@ -600,7 +618,8 @@ static void see_detail(const uint8_t *body, size_t n_body)
              tally_json_get_integer(detail, "time_step", -1) == row->progress.time_step &&
              tally_json_get_integer(uplink, "payload", -1) ==
                  (int64_t)row->progress.bits.uplink.payload_bits &&
-             strcmp(tally_json_get_text(detail, "status"), tally_job_status_name(row->status)) == 0);
+             strcmp(tally_json_get_text(detail, "status"), tally_job_status_name(row->status)) ==
+                 0);
         if (!same) {
             sim_violation("%s: its detail is not what the store holds", watch->job->name);
         }
@@ -635,8 +654,8 @@ void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body)
         return;
     }
     const struct watch *watch = watch_of_id(update.job_id);
-    sim_note(worker, "posts %s round %u client %u", watch != NULL ? watch->job->name : update.job_id,
-             update.round, update.client);
+    sim_note(worker, "posts %s round %u client %u",
+             watch != NULL ? watch->job->name : update.job_id, update.round, update.client);
     if (watch != NULL && !is_message(watch, &update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",
                       watch->job->name, worker, update.round, update.client, update.failure);

@@ -63,7 +63,7 @@ static int64_t draw_of(const int64_t *values, int n)
 static void draw_jobs(void)
 {
     int64_t n_rounds = 0;
-    plan.n_jobs = sim_chance(250) ? 2 : 1;
+    plan.n_jobs = sim_chance(330) ? 2 : 1;
     for (int i = 0; i < plan.n_jobs; i++) {
         sim_job_draw(&plan.jobs[i], i, DRAW_OF(1, 3, 6));
         n_rounds += plan.jobs[i].n_rounds;
@@ -159,7 +159,7 @@ static void break_disk(void)
 
 static void jump_clock(void)
 {
-    const int64_t ms = sim_between(-1, 1) * DRAW_OF(1000, 3600000, 86400000);
+    const int64_t ms = (sim_chance(500) ? 1 : -1) * DRAW_OF(1000, 3600000, 86400000);
     sim_note("clock", "jumps by %lld ms", (long long)ms);
     sim_jump_realtime(ms);
 }
@@ -240,13 +240,13 @@ static void calm_down(void *context, int64_t argument)
 
 /* The run. */
 
-/* After the calm: outages that began before it, calls that time out (30 s) one after the other, pauses
- * between tries, the jobs themselves. A job that has not ended by then hangs. */
+/* After the calm: outages that began before it, calls that time out (30 s) one after the other,
+ * pauses between tries, the jobs themselves. A job that has not ended by then hangs. */
 static int64_t end_us(void)
 {
     return plan.calm_at_us + 30000 * plan.coordinator.session_timeout_ms +
-           10 * plan.workers.restart_us + 10 * plan.coordinator.restart_us +
-           40 * plan.estimate_us + INT64_C(200000000);
+           10 * plan.workers.restart_us + 10 * plan.coordinator.restart_us + 40 * plan.estimate_us +
+           INT64_C(200000000);
 }
 
 static void begin(uint64_t seed, bool verbose)

@@ -35,9 +35,8 @@ static int ask(struct admin *admin, const struct sim_message *message)
         return 0;
     }
     struct tally_json *detail = NULL;
-    if (answer.http_status < 300 &&
-        tally_json_parse((const char *)answer.body.data, answer.body.size, &detail, NULL) ==
-            TALLY_OK) {
+    if (answer.http_status < 300 && tally_json_parse((const char *)answer.body.data,
+                                                     answer.body.size, &detail, NULL) == TALLY_OK) {
         const char *id = tally_json_get_text(detail, "id");
         const char *status = tally_json_get_text(detail, "status");
         snprintf(admin->id, sizeof admin->id, "%s", id != NULL ? id : "");
@@ -77,9 +76,8 @@ static int act(struct admin *admin, const char *verb)
 {
     char path[96];
     snprintf(path, sizeof path, "/v1/jobs/%s%s%s", admin->id, verb[0] != '\0' ? "/" : "", verb);
-    const struct sim_message message = {.method = verb[0] != '\0' ? "POST" : "GET",
-                                        .path = path,
-                                        .body = (const uint8_t *)""};
+    const struct sim_message message = {
+        .method = verb[0] != '\0' ? "POST" : "GET", .path = path, .body = (const uint8_t *)""};
     const int status = ask(admin, &message);
     sim_note(admin->process.peer.name, "%s %s: %d", verb[0] != '\0' ? verb : "looks at",
              admin->job->name, status);

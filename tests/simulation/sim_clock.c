@@ -65,8 +65,8 @@ void sim_after(int64_t delay_us, sim_event_fn *event, void *context, int64_t arg
         queue.heap = sim_grow(queue.heap, queue.capacity * sizeof *queue.heap);
     }
     size_t i = queue.n++;
-    queue.heap[i] = (struct event){queue.now_us + (delay_us > 0 ? delay_us : 0), queue.n_asked++, event,
-                                   context, argument};
+    queue.heap[i] = (struct event){queue.now_us + (delay_us > 0 ? delay_us : 0), queue.n_asked++,
+                                   event, context, argument};
     for (; i > 0 && is_before(&queue.heap[i], &queue.heap[(i - 1) / 2]); i = (i - 1) / 2) {
         swap(i, (i - 1) / 2);
     }

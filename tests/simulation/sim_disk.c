@@ -221,8 +221,8 @@ static void sync_folder(void)
     }
 }
 
-/* Everything of the file. The first sync of a new one is one of the folder too, as in SQLite's own file
- * system, which asks for it with every journal and log that it makes. */
+/* Everything of the file. The first sync of a new one is one of the folder too, as in SQLite's own
+ * file system, which asks for it with every journal and log that it makes. */
 enum sim_disk_status sim_disk_sync(struct sim_file *file)
 {
     const enum sim_disk_status status = admit(disk.syncs_per_mille);
@@ -292,12 +292,13 @@ void sim_disk_cut_power(void)
         set_size(&file->seen, 0);
         put(&file->seen, 0, image->size > 0 ? image->bytes : (const uint8_t *)"", image->size);
         file->seen.exists = image->exists;
-        sim_note("disk", "%s: %zu un-synced changes, %d of 1000 sectors kept, %zu bytes%s", file->path, n,
-                 share, image->size, image->exists ? "" : ", gone");
+        sim_note("disk", "%s: %zu un-synced changes, %d of 1000 sectors kept, %zu bytes%s",
+                 file->path, n, share, image->size, image->exists ? "" : ", gone");
     }
 }
 
-void sim_disk_set_faults(int writes_per_mille, int syncs_per_mille, int reads_per_mille, bool is_full)
+void sim_disk_set_faults(int writes_per_mille, int syncs_per_mille, int reads_per_mille,
+                         bool is_full)
 {
     disk.writes_per_mille = writes_per_mille;
     disk.syncs_per_mille = syncs_per_mille;

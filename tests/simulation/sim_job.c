@@ -48,7 +48,8 @@ static void draw_policy(struct tally_job_spec *spec)
     spec->policy = sim_chance(650)   ? TALLY_POLICY_WAIT
                    : sim_chance(800) ? TALLY_POLICY_DROP
                                      : TALLY_POLICY_FAIL;
-    spec->quorum = spec->policy == TALLY_POLICY_WAIT ? spec->clients : sim_between(1, spec->clients);
+    spec->quorum =
+        spec->policy == TALLY_POLICY_WAIT ? spec->clients : sim_between(1, spec->clients);
     const bool has_deadline = spec->policy != TALLY_POLICY_WAIT || sim_chance(500);
     spec->round_deadline_ms = has_deadline ? 5 * (INT64_C(1) << sim_between(0, 11)) : 0;
     spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
@@ -137,9 +138,8 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
             return false;
         }
         const struct tally_bytes payload = {update.payload, update.n_payload};
-        job->updates[(round.round - 1) * job->spec.clients + m] =
-            digest_of(&payload, update.payload_bits, update.clipped,
-                      update.has_loss ? &update.loss : NULL);
+        job->updates[(round.round - 1) * job->spec.clients + m] = digest_of(
+            &payload, update.payload_bits, update.clipped, update.has_loss ? &update.loss : NULL);
         for (int i = 0; i < outcome.n_records; i++) {
             job->records[job->n_rounds++] = outcome.records[i];
         }
@@ -185,16 +185,14 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
         job->n_rounds = 0;
         draw_spec(job, max_clients);
         free(job->updates);
-        job->updates =
-            sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
+        job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
         ok = write_document(job) && run_alone(job);
     }
     sim_note("job", "%s: %s, %s, quorum %lld of %lld clients, dim %lld, horizon %lld, %lld rounds",
              job->name, tally_job_spec_algorithm(&job->spec)->name,
              TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
-             (long long)job->spec.clients,
-             (long long)job->spec.objective.data.synthetic_linear.dim, (long long)job->spec.horizon,
-             (long long)job->n_rounds);
+             (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
+             (long long)job->spec.horizon, (long long)job->n_rounds);
 }
 
 void sim_job_fini(struct sim_job *job)

@@ -277,7 +277,8 @@ void sim_exchange_answer(struct sim_exchange *exchange, int status, const char *
                          struct tally_buffer *body)
 {
     exchange->request = NULL;
-    exchange->answer = (struct sim_answer){.status = TALLY_OK, .http_status = status, .body = *body};
+    exchange->answer =
+        (struct sim_answer){.status = TALLY_OK, .http_status = status, .body = *body};
     snprintf(exchange->answer.content_type, sizeof exchange->answer.content_type, "%s",
              content_type != NULL ? content_type : "");
     *body = (struct tally_buffer){0};

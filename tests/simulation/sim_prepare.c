@@ -1,5 +1,5 @@
-/* Stands in for services/coordinator/prepare.h: f(x*) is solved when the result is asked for, in the
- * coordinator's next turn, instead of in a thread. */
+/* Stands in for services/coordinator/prepare.h: f(x*) is solved when the result is asked for, in
+ * the coordinator's next turn, instead of in a thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -121,8 +121,7 @@ enum tally_status sim_process_call(const struct sim_message *message, int64_t ti
     }
     process->answer = (struct sim_answer){.status = TALLY_CANCELLED};
     process->can_be_cancelled = can_be_cancelled;
-    process->exchange =
-        sim_network_send(&process->peer, message, timeout_ms, take_answer, process);
+    process->exchange = sim_network_send(&process->peer, message, timeout_ms, take_answer, process);
     sim_fiber_wait();
     if (process->is_killed) {
         tally_buffer_fini(&process->answer.body);

@@ -1,6 +1,6 @@
 /* The only file of the simulation that knows SQLite. One process opens a database at a time
- * (sim_lock_file.c), with one connection, so locks are always granted; the shared memory beside the log
- * belongs to the process and dies with it. */
+ * (sim_lock_file.c), with one connection, so locks are always granted; the shared memory beside the
+ * log belongs to the process and dies with it. */
 #include "tests/simulation/sim_vfs.h"
 
 #include <sqlite3.h>
@@ -70,7 +70,7 @@ static int do_write(sqlite3_file *base, const void *bytes, int n, sqlite3_int64 
 static int do_truncate(sqlite3_file *base, sqlite3_int64 size)
 {
     return sim_disk_truncate(of(base)->file, (size_t)size) == SIM_DISK_OK ? SQLITE_OK
-                                                                         : SQLITE_IOERR_TRUNCATE;
+                                                                          : SQLITE_IOERR_TRUNCATE;
 }
 
 static int do_sync(sqlite3_file *base, int flags)
