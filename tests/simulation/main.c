@@ -33,11 +33,11 @@ static void tell_seed(int number)
     (void)n;
     for (size_t i = 0; i < N_FAILURES; i++) {
         if (FAILURES[i] == number) {
-            sigaction(number, &before[i], NULL); /* what failed fails again when we return */
+            (void)sigaction(number, &before[i], NULL); /* what failed fails again after this */
         }
     }
     if (number == SIGVTALRM) {
-        raise(number);
+        (void)raise(number);
     }
 }
 
@@ -45,7 +45,7 @@ static void watch_failures(void)
 {
     const struct sigaction action = {.sa_handler = tell_seed};
     for (size_t i = 0; i < N_FAILURES; i++) {
-        sigaction(FAILURES[i], &action, &before[i]);
+        (void)sigaction(FAILURES[i], &action, &before[i]);
     }
 }
 
@@ -56,7 +56,7 @@ static void watch_seed(uint64_t seed)
              "replay: tests/simulation/run --seed %" PRIu64 " --verbose\n",
              seed, seed);
     const struct itimerval limit = {.it_value = {.tv_sec = HANG_CPU_S}};
-    setitimer(ITIMER_VIRTUAL, &limit, NULL);
+    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
 }
 
 struct arguments {
@@ -93,10 +93,8 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     bool has_seeds = false;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--seeds") == 0 && read_range(value, arguments)) {
-            has_seeds = true;
-            i++;
-        } else if (strcmp(argv[i], "--seed") == 0 && read_seed(value, arguments)) {
+        if ((strcmp(argv[i], "--seeds") == 0 && read_range(value, arguments)) ||
+            (strcmp(argv[i], "--seed") == 0 && read_seed(value, arguments))) {
             has_seeds = true;
             i++;
         } else if (strcmp(argv[i], "--verbose") == 0) {
