@@ -77,6 +77,15 @@ static void add_names(struct tally_waiting *waiting)
     add_text(waiting, "%s", waiting->n_workers > 0 ? ")" : "");
 }
 
+static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
+{
+    if (n_vacant > 0 && n_vacant < waiting->n_clients) {
+        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
+    } else if (n_vacant > 0) {
+        add_text(waiting, "; no worker plays %s", n_vacant == 1 ? "it" : "them");
+    }
+}
+
 /* False if the round waits for nobody. */
 static bool wait_for_clients(const struct tally_coordinator *coordinator,
                              const struct hosted_job *job, struct tally_waiting *waiting)
@@ -108,9 +117,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
         add_text(waiting, ", its deadline of %lld ms has passed",
                  (long long)job->spec.round_deadline_ms);
     }
-    if (n_vacant > 0) {
-        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
-    }
+    add_vacant(n_vacant, waiting);
     add_refusals(coordinator, job, waiting);
     return true;
 }
@@ -119,8 +126,13 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
                            struct tally_waiting *waiting)
 {
     waiting->what = TALLY_WAITS_FOR_STORE;
-    add_text(waiting, "waits for the store, which cannot be written: %s",
-             coordinator->store_error.message);
+    if (coordinator->store_error.status != TALLY_OK) {
+        waiting->since_ms = coordinator->store_failed_ms;
+        add_text(waiting, "waits for the store, which cannot be written: %s",
+                 coordinator->store_error.message);
+    } else {
+        add_text(waiting, "waits to be read back from the store");
+    }
     return true;
 }
 
@@ -128,14 +140,11 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
 static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           int64_t open_ms, struct tally_waiting *waiting)
 {
-    /* First: whatever is read back after a failed commit has its time begin anew. */
-    if (coordinator->store_error.status != TALLY_OK) {
+    if (coordinator->store_error.status != TALLY_OK) { /* not even what has come can be taken */
         return wait_for_store(coordinator, waiting);
     }
-    if (open_ms < WAITING_AFTER_MS && !job->deadline_noted) {
-        return false;
-    }
-    return wait_for_clients(coordinator, job, waiting);
+    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) &&
+           wait_for_clients(coordinator, job, waiting);
 }
 
 bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,

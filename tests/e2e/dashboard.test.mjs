@@ -59,9 +59,9 @@ afterEach(async () => {
 const status = () => window.text(".badge");
 const mode = () => window.text(".mode");
 
-async function press(action) {
-  await page.click(`button[data-action=${action}]`);
-  await page.click("dialog [data-confirm]");
+async function press(action, where = page) {
+  await where.click(`button[data-action=${action}]`);
+  await where.click("dialog [data-confirm]");
 }
 
 const lastOf = (list) => list.at(-1);
@@ -228,6 +228,43 @@ test("a name that is markup is text everywhere", async () => {
   await noImage("dialog");
   await page.click("dialog [data-confirm]");
   await stage.ended(id);
+});
+
+test("what a job waits for is said while it waits, on its page and in the list", async () => {
+  const other = await Stage.open();
+  const viewer = await Window.open(browser, other);
+  const line = () => viewer.text(".waiting");
+  try {
+    const id = await other.submit({...LONG, clients: 2, name: "waits"});
+    await viewer.go(`#/job/${id}`);
+    await until("the wait for workers", async () => /^waits for 2 clients: 0 slots are free, since \d+\ss$/.test(await line()));
+    const seconds = async () => Number(/since (\d+)/.exec(await line())[1]);
+    const before = await seconds();
+    await until("the seconds to pass", async () => (await seconds()) > before);
+    other.startWorker("here", 1);
+    const away = other.startWorker(MARKUP, 1);
+    await until("the job to run", async () => (await viewer.text(".badge")) === "running");
+    await until("the line to be empty", async () => (await line()) === "");
+    const shift = await viewer.shift();
+    away.kill("SIGSTOP");
+    await until("the wait for the client", async () => (await line()).includes(`(${MARKUP}): round`));
+    assert.match(await line(), /^waits for client [01] \(/);
+    assert.ok((await viewer.shift()) - shift < 0.001, "nothing jumps");
+    assert.equal(await viewer.page.locator(".waiting img").count(), 0);
+    await viewer.picture("waiting");
+    await viewer.go("#/");
+    await until("the list's line", async () => (await viewer.text(".jobs .waits")).includes(MARKUP));
+    assert.match(await viewer.text(".jobs .waits"), /^since \d+\ss: waits for client [01] \(/);
+    await viewer.picture("waiting-list");
+    away.kill("SIGCONT");
+    await until("the list's line to be empty", async () => (await viewer.text(".jobs .waits")) === "");
+    await viewer.go(`#/job/${id}`);
+    await press("pause", viewer.page);
+    await until("the wait for its owner", async () => (await line()).startsWith("is paused and waits to be resumed, since"));
+  } finally {
+    await viewer.close();
+    await other.close();
+  }
 });
 
 test("list and comparison", async () => {

@@ -201,7 +201,7 @@ test("defaults are those of the server", async () => {
 // Integers of a run are the same everywhere; reals may differ in their last digits with the
 // mathematics library; identities, times, traffic and what a worker does just now are its own.
 const OWN = new Set(["id", "job_id", "job", "x_checksum", "created_ms", "started_ms", "finished_ms",
-  "joined_ms", "last_contact_age_ms", "state", "in", "out"]);
+  "joined_ms", "last_contact_age_ms", "since_ms", "state", "in", "out"]);
 function assertLike(actual, expected, where = "") {
   const key = where.split(".").pop();
   if (Array.isArray(expected) || (expected !== null && typeof expected === "object")) {

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import resource
 import sqlite3
 import subprocess
 import unittest
@@ -317,25 +316,6 @@ class Content(MetricsTestCase):
         ForeignWorker(client)
         wait_until(lambda: scrape(client).get("tally_workers_lost_total") == 1, "the worker to be lost")
         self.assertEqual(scrape(client).get("tally_workers", state="working"), 0)
-
-    def start_with_a_disk_that_fills(self):
-        """A coordinator for which a write past RLIMIT_FSIZE fails as on a full disk: with the signal
-        ignored."""
-        wrapper = Path(self.folder) / "bin" / "tally-coordinator"
-        wrapper.parent.mkdir()
-        wrapper.write_text(f'#!/bin/sh\nexec env --ignore-signal=XFSZ "{common.BIN}/tally-coordinator" "$@"\n')
-        wrapper.chmod(0o755)
-        with mock.patch.object(common, "BIN", wrapper.parent):
-            return self.start_coordinator()
-
-    @contextlib.contextmanager
-    def full_disk(self, coordinator):
-        """The journal cannot grow; the log, which is shorter, can."""
-        journal = os.stat(f"{self.folder}/tally.db-wal").st_size
-        _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))
-        yield
-        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def test_what_is_not_stored_is_not_counted(self):
         """The disk is full: the engine was ahead of the store, the metrics never are."""
@@ -732,6 +712,10 @@ class Linted(MetricsTestCase):
             'tally_jobs{job="tally",instance="c",status="running"}': "1x40",
             'tally_job_status{job="j1",instance="c",status="running"}': "1x40",
             'tally_job_rounds_total{job="j1",instance="c"}': "0+5x40",
+            'tally_job_waiting_seconds{job="j1",instance="c"}': "0x40",
+            'tally_job_missing_clients{job="j1",instance="c"}': "0x40",
+            'tally_job_waiting_seconds{job="j2",instance="c"}': "0+60x40",  # paused
+            'tally_job_missing_clients{job="j2",instance="c"}': "0x40",
             'tally_jobs_ended_total{job="tally",instance="c",status="failed"}': "0x40",
             'tally_workers_lost_total{job="tally",instance="c"}': "0x40",
             'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="0.5"}': "0+10x40",
@@ -744,6 +728,8 @@ class Linted(MetricsTestCase):
             "TallyNoWorkers": {'tally_workers{job="tally",instance="c",state="waiting"}': "0x40"},
             "TallyJobStalled": {'tally_job_rounds_total{job="j1",instance="c"}': "7x40"},
             "TallyJobWaits": {'tally_job_status{job="j1",instance="c",status="queued"}': "1x40"},
+            "TallyJobWaitsForClients": {'tally_job_waiting_seconds{job="j1",instance="c"}': "0x37 59 121 181",
+                                        'tally_job_missing_clients{job="j1",instance="c"}': "0x37 1x3"},
             "TallyJobFailed": {'tally_jobs_ended_total{job="tally",instance="c",status="failed"}': "0x35 1x5"},
             "TallyWorkersLost": {'tally_workers_lost_total{job="tally",instance="c"}': "0x35 6x5"},
             "TallySlowCommits": {

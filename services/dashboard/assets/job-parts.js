@@ -28,6 +28,27 @@ export function jobAge(job) {
   return job.created_ms === null ? NOTHING : age(Date.now() - job.created_ms);
 }
 
+// "since 12 s"; "" for a job that gets on or has ended.
+const waitingAge = ({waiting}) => (waiting ? `since ${age(Date.now() - waiting.since_ms)}` : "");
+
+// "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers"; "" likewise. Where it is cut,
+// the time is still there.
+export const waitingText = (job) => (job.waiting ? `${waitingAge(job)}: ${job.waiting.text}` : "");
+
+// What the job waits for and since when, in a line that is always there. The seconds are not read
+// aloud.
+export function waitingLine() {
+  const what = h("span", {"aria-live": "polite"});
+  const time = h("span", {});
+  const element = h("p", {class: "waiting"}, what, time);
+  const update = (job) => {
+    setText(what, job.waiting?.text ?? "\u00a0");
+    setText(time, job.waiting ? `, ${waitingAge(job)}` : "");
+    setAttribute(element, "data-for", job.waiting?.for ?? "");
+  };
+  return {element, update};
+}
+
 const ACTIONS = [
   {name: "pause", title: "Pause", of: ["queued", "running"], text: "The open round stays open; workers wait until the job is resumed."},
   {name: "resume", title: "Resume", of: ["paused"], text: "Workers go on where the job was paused."},
@@ -153,7 +174,7 @@ export function clientsTable() {
       const clients = worker.assignments.filter((each) => each.job === job.id).map((each) => each.client);
       if (clients.length > 0) {
         clients.forEach((client) => taken.add(client));
-        rows.push({key: `${index} ${worker.name}`, cells: [{text: worker.name, title: worker.name}, ranges(clients), worker.state,
+        rows.push({key: `${index} ${worker.name}`, cells: [{text: worker.name, title: worker.name}, ranges(clients), worker.silent ? "silent" : worker.state,
           `${age(worker.last_contact_age_ms)} ago`]});
       }
     });

@@ -6,7 +6,7 @@ import {h, setAttribute, setHidden, setText} from "./dom.js";
 import {saveFrom} from "./download.js";
 import {JobFeed, isEnded} from "./feed.js";
 import {compact, integer, plural, real, tenths} from "./format.js";
-import {actionButtons, bitsTable, clientsTable, facts, jobAge, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles} from "./job-parts.js";
+import {actionButtons, bitsTable, clientsTable, facts, jobAge, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles, waitingLine} from "./job-parts.js";
 import {epochs} from "./series.js";
 
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
@@ -71,6 +71,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
   const mode = h("span", {class: "mode", "aria-live": "polite"}, MODES.connecting);
   const bar = progressBar();
   const reason = h("p", {class: "reason", role: "alert", hidden: true});
+  const waiting = waitingLine();
   const numbers = tiles(["Regret", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Age"]);
   const bits = bitsTable();
   const known = facts();
@@ -91,7 +92,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
   const actions = actionButtons(() => feed.job, (job) => feed.takeJob(job));
   main.append(
     h("div", {class: "page-head"}, h("div", {class: "title"}, heading, badge, h("code", {}, id), mode), actions.box),
-    actions.error, reason, bar, numbers.element,
+    actions.error, reason, waiting.element, bar, numbers.element,
     h("div", {class: "strip"}, countSwitch((value) => { count = value; schedule(); }),
       h("div", {class: "page-tools"},
         h("button", {type: "button", "data-save": "rounds", onclick: save("/rounds.csv", "rounds.csv", "text/csv")}, "rounds.csv"),
@@ -128,6 +129,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
     setStatus(badge, job.status);
     setText(reason, job.reason ?? "");
     setHidden(reason, job.reason === null);
+    waiting.update(job);
     setProgress(bar, job);
     actions.update();
     drawNumbers(numbers, job, feed.points.at(-1));
@@ -146,7 +148,9 @@ export function mount(main, {signal, id, onError, setTitle}) {
     setText(numberAge(numbers), jobAge(feed.job));
     return !isEnded(feed.job);
   }, WORKERS_MS, signal, onError);
+  const seconds = setInterval(() => feed.job !== null && waiting.update(feed.job), 1000);
   return () => {
+    clearInterval(seconds);
     clearTimeout(pending);
     Object.values(cards).forEach((card) => card.close());
   };
@@ -173,7 +177,7 @@ function drawNumbers(numbers, job, last) {
 }
 
 const NOT_IN_DOCUMENT = ["id", "status", "reason", "created_ms", "started_ms", "finished_ms", "dim", "time_step", "round",
-  "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "bits"];
+  "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "waiting", "bits"];
 
 // What was submitted: the detail without what the coordinator added.
 export function documentOf(job) {

@@ -3,7 +3,7 @@
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {integer, plural, real, tenths} from "./format.js";
-import {jobAge, progressBar, setProgress, setStatus, statusBadge} from "./job-parts.js";
+import {jobAge, progressBar, setProgress, setStatus, statusBadge, waitingText} from "./job-parts.js";
 
 const PAGE = 25;
 const POLL_MS = 2000;
@@ -26,7 +26,7 @@ function makeRow(id, onChosen) {
   const cells = HEADS.map((head, i) => h("td", {role: "cell", class: NUMBERS.includes(i) ? "num" : null, "data-label": head[0]}));
   cells[0].append(h("label", {class: "pick"}, box));
   cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id));
-  cells[2].append(statusBadge());
+  cells[2].append(statusBadge(), h("span", {class: "waits"}));
   cells[3].append(progressBar(), h("span", {class: "steps"}));
   return h("tr", {role: "row"}, cells);
 }
@@ -39,6 +39,7 @@ function fillRow(row, job) {
   setText(name.firstChild, job.name || job.id, job.name);
   setStatus(status.firstChild, job.status);
   setAttribute(status, "title", job.reason ?? "");
+  setText(status.lastChild, waitingText(job), waitingText(job));
   setProgress(progress.firstChild, job);
   setText(progress.lastChild, `${integer(job.time_step)} / ${integer(job.horizon)}`);
   setText(regret, real(job.cumulative_regret), job.cumulative_regret ?? "");
