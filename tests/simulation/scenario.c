@@ -115,7 +115,8 @@ static void draw_workers(void)
 
 static void draw_faults(void)
 {
-    plan.kinds = (unsigned)sim_random() & (1U << N_MISFORTUNES) - 1;
+    const unsigned all = (1U << N_MISFORTUNES) - 1;
+    plan.kinds = (unsigned)sim_random() & all;
     plan.kinds &= (unsigned)sim_random(); /* a quarter of them */
     if (sim_chance(400)) {
         plan.kinds |= 1U << sim_between(0, N_MISFORTUNES - 1);
