@@ -20,7 +20,6 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     job->next = NULL;
     restart_clock(job);
-    job->stored_since_ms = job->waits_since_ms;
     *coordinator->last_job = job;
     coordinator->last_job = &job->next;
     coordinator->n_jobs++;

@@ -312,17 +312,30 @@ static enum tally_status see_stored(void *context, const struct tally_store_upda
     return TALLY_OK;
 }
 
+/* Updates of closed rounds are in the sums and nowhere else. */
+static enum tally_status see_left_over(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    (void)err;
+    const struct watch *watch = context;
+    sim_violation("%s: an update of round %" PRId64 ", which has closed, is still stored",
+                  watch->job->name, stored->round);
+    return TALLY_OK;
+}
+
 /* Every acknowledged update of the open round is stored, and none is acknowledged beyond it. */
 static void check_acknowledged(struct watch *watch, struct tally_store *store)
 {
     const int64_t clients = watch->job->spec.clients, open = watch->row.progress.round + 1;
     memset(watch->stored, 0, (size_t)clients * sizeof *watch->stored);
     struct tally_error err = TALLY_ERROR_INIT;
-    if (store->ops->update_list(store, watch->row.key, open, see_stored, watch, &err) != TALLY_OK) {
+    if (store->ops->update_list(store, watch->row.key, open, see_stored, watch, &err) != TALLY_OK ||
+        store->ops->update_list(store, watch->row.key, open - 1, see_left_over, watch, &err) !=
+            TALLY_OK) {
         note_unreadable(&err);
         return;
     }
-    for (int64_t round = open; round <= watch->max_rounds; round++) {
+    for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: it went back */
         for (int64_t m = 0; m < clients; m++) {
             const uint64_t digest = *at_update(watch, watch->acknowledged, round, m);
             if (digest != 0 && (round > open || watch->stored[m] != digest)) {
@@ -543,6 +556,10 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
     if (!all.is_stale && task->round != watch->row.progress.round + 1) {
         sim_violation("%s: a task of round %u while round %" PRId64 " is open in the store",
                       watch->job->name, task->round, watch->row.progress.round + 1);
+    }
+    if (!all.is_stale && watch->row.status != TALLY_JOB_RUNNING) {
+        sim_violation("%s: a task although the job is %s", watch->job->name,
+                      tally_job_status_name(watch->row.status));
     }
     if (!is_point(watch, (int64_t)task->iterate, task->x_checksum)) {
         sim_violation("%s: a task tells another checksum than the expected one", watch->job->name);

@@ -1,6 +1,7 @@
 /* invariants: what must hold whatever happens, checked against the fault-free run of each job.
  *
- * After every turn of the coordinator that changed the disk, and after every restart, the store is read:
+ * After every turn of the coordinator that changed the disk, and after every restart, the store is
+ * read:
  *   - jobs: none is lost, none is there twice (idempotency); a job that has ended does not change;
  *   - counters never go back and equal the sum of the round records;
  *   - records are contiguous and equal those of the fault-free run, the point's checksum included;
@@ -10,9 +11,9 @@
  *   - the checksum in every task is that of the fault-free run's point;
  *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
  *   - no worker has to throw its point away, and none is told that its update differs.
- * Where the policy of a job lets a round close without somebody, the fault-free run is no measure from
- * there on. Then the record says who is missing, nobody whose update was acknowledged is, there is a
- * quorum, and all that is seen of a point or a message must stay as it was seen first.
+ * Where the policy of a job lets a round close without somebody, the fault-free run is no measure
+ * from there on. Then the record says who is missing, nobody whose update was acknowledged is,
+ * there is a quorum, and all that is seen of a point or a message must stay as it was seen first.
  *
  * A power cut without power_loss_safe may take the last commits back; after it the job begins again
  * where the store says, and all of the above holds from there. */

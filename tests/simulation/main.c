@@ -4,16 +4,60 @@
  *   tally-simulation --seed N [--verbose]
  *
  * Exit status: 0 all hold, 1 a violation (its seed is printed), 2 usage, 3 the simulation itself is
- * wrong. With --expect-violation 0 and 1 change places: for mutants. */
+ * wrong, by a signal if the program fails. With --expect-violation 0 and 1 change places: for
+ * mutants. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/sim_fiber.h"
 #include "tests/simulation/sim_vfs.h"
+
+/* A seed in which the program itself fails (an assertion of the product, a crash, a loop without
+ * end) is told like a violation, and the failure then takes its course. */
+static char failing_seed[128];
+enum { HANG_CPU_S = 100 }; /* a seed takes milliseconds, with sanitizers a hundred times that */
+static const int FAILURES[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGVTALRM};
+enum { N_FAILURES = sizeof FAILURES / sizeof FAILURES[0] };
+static struct sigaction before[N_FAILURES];
+
+static void tell_seed(int number)
+{
+    const ssize_t n = write(STDOUT_FILENO, failing_seed, strlen(failing_seed));
+    (void)n;
+    for (size_t i = 0; i < N_FAILURES; i++) {
+        if (FAILURES[i] == number) {
+            (void)sigaction(number, &before[i], NULL); /* what failed fails again after this */
+        }
+    }
+    if (number == SIGVTALRM) {
+        (void)raise(number);
+    }
+}
+
+static void watch_failures(void)
+{
+    const struct sigaction action = {.sa_handler = tell_seed};
+    for (size_t i = 0; i < N_FAILURES; i++) {
+        (void)sigaction(FAILURES[i], &action, &before[i]);
+    }
+}
+
+static void watch_seed(uint64_t seed)
+{
+    snprintf(failing_seed, sizeof failing_seed,
+             "seed %" PRIu64 ": the program fails\n"
+             "replay: tests/simulation/run --seed %" PRIu64 " --verbose\n",
+             seed, seed);
+    const struct itimerval limit = {.it_value = {.tv_sec = HANG_CPU_S}};
+    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
+}
 
 struct arguments {
     uint64_t first, last;
@@ -49,10 +93,8 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     bool has_seeds = false;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--seeds") == 0 && read_range(value, arguments)) {
-            has_seeds = true;
-            i++;
-        } else if (strcmp(argv[i], "--seed") == 0 && read_seed(value, arguments)) {
+        if ((strcmp(argv[i], "--seeds") == 0 && read_range(value, arguments)) ||
+            (strcmp(argv[i], "--seed") == 0 && read_seed(value, arguments))) {
             has_seeds = true;
             i++;
         } else if (strcmp(argv[i], "--verbose") == 0) {
@@ -72,6 +114,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
 static bool run_seed(uint64_t seed, const struct arguments *arguments)
 {
     struct scenario_result result, again;
+    watch_seed(seed);
     scenario_run(seed, arguments->verbose, &result);
     if (!result.ok) {
         printf("seed %" PRIu64 ": %s\n", seed, result.violation);
@@ -102,6 +145,7 @@ int main(int argc, char **argv)
                         "       tally-simulation --seed N [--verbose]\n");
         return 2;
     }
+    watch_failures();
     sim_vfs_install();
     uint64_t seed = arguments.first;
     bool holds = true;

@@ -63,7 +63,7 @@ static int64_t draw_of(const int64_t *values, int n)
 static void draw_jobs(void)
 {
     int64_t n_rounds = 0;
-    plan.n_jobs = sim_chance(250) ? 2 : 1;
+    plan.n_jobs = sim_chance(330) ? 2 : 1;
     for (int i = 0; i < plan.n_jobs; i++) {
         sim_job_draw(&plan.jobs[i], i, DRAW_OF(1, 3, 6));
         n_rounds += plan.jobs[i].n_rounds;
@@ -115,7 +115,9 @@ static void draw_workers(void)
 
 static void draw_faults(void)
 {
-    plan.kinds = (unsigned)sim_random() & (unsigned)sim_random() & ((1U << N_MISFORTUNES) - 1);
+    const unsigned all = (1U << N_MISFORTUNES) - 1;
+    plan.kinds = (unsigned)sim_random() & all;
+    plan.kinds &= (unsigned)sim_random(); /* a quarter of them */
     if (sim_chance(400)) {
         plan.kinds |= 1U << sim_between(0, N_MISFORTUNES - 1);
     }
@@ -159,7 +161,7 @@ static void break_disk(void)
 
 static void jump_clock(void)
 {
-    const int64_t ms = sim_between(-1, 1) * DRAW_OF(1000, 3600000, 86400000);
+    const int64_t ms = (sim_chance(500) ? 1 : -1) * DRAW_OF(1000, 3600000, 86400000);
     sim_note("clock", "jumps by %lld ms", (long long)ms);
     sim_jump_realtime(ms);
 }

@@ -22,7 +22,8 @@ void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Its text, NULL = none so far. */
 const char *sim_violated(void);
 
-/* The simulation itself is wrong: ends the program with exit status 3, never taken for a violation. */
+/* The simulation itself is wrong: ends the program with exit status 3, never taken for a violation.
+ */
 #define SIM_REQUIRE(condition, what)                                                               \
     ((condition) ? (void)0 : sim_broken(__FILE__, __LINE__, (what)))
 void sim_broken(const char *file, int line, const char *what) __attribute__((noreturn));

@@ -10,7 +10,8 @@ struct sim_admin_config {
     int pauses, cancels;     /* of 1000 looks: what is asked for then */
 };
 
-void sim_admins_begin(const struct sim_job *jobs, int n_jobs, const struct sim_admin_config *config);
+void sim_admins_begin(const struct sim_job *jobs, int n_jobs,
+                      const struct sim_admin_config *config);
 void sim_admins_end(void);
 /* From now on they only look, and resume what is paused. */
 void sim_admins_calm(void);

@@ -1,5 +1,5 @@
-/* sim_clock: simulated time and the queue of what is to happen. Time passes only from one event to the
- * next. Stands in for services/program/time.h. */
+/* sim_clock: simulated time and the queue of what is to happen. Time passes only from one event to
+ * the next. Stands in for services/program/time.h. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_CLOCK_H
 #define TALLY_TESTS_SIMULATION_SIM_CLOCK_H
 

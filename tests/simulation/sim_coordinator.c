@@ -28,7 +28,7 @@ static struct {
 } process;
 
 static void start(void *context, int64_t argument);
-static void turn(void *context, int64_t argument);
+static void turn(void *context, int64_t life);
 
 bool sim_coordinator_is_up(void)
 {

@@ -1,5 +1,5 @@
-/* sim_coordinator: the real coordinator and the real SQLite store as a process that is started, turned,
- * killed and started again. */
+/* sim_coordinator: the real coordinator and the real SQLite store as a process that is started,
+ * turned, killed and started again. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_COORDINATOR_H
 #define TALLY_TESTS_SIMULATION_SIM_COORDINATOR_H
 
@@ -12,7 +12,7 @@
 struct sim_coordinator_config {
     bool power_loss_safe;
     int64_t session_timeout_ms;
-    int64_t batch_us;   /* at most so long after a request the loop turns: requests share a commit */
+    int64_t batch_us; /* at most so long after a request the loop turns: requests share a commit */
     int64_t restart_us; /* mean time until a dead one is started again */
 };
 

@@ -2,8 +2,8 @@
  *
  * What a process has written is seen by the next process, as in the page cache of an operating
  * system. What it has not synced is at the mercy of a power cut: each 512-byte sector of each such
- * write, each truncation and each removal is there afterwards or not, whatever became of the others.
- * So writes are lost, reordered and torn. */
+ * write, each truncation and each removal is there afterwards or not, whatever became of the
+ * others. So writes are lost, reordered and torn. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_DISK_H
 #define TALLY_TESTS_SIMULATION_SIM_DISK_H
 

@@ -20,7 +20,7 @@ struct sim_job {
     struct tally_round_record records[SIM_MAX_ROUNDS];
     uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
-    struct tally_progress progress;         /* at the end */
+    struct tally_progress progress; /* at the end */
 };
 
 /* Errors of the draw are drawn again. */

@@ -1,6 +1,6 @@
 /* sim_network: requests on their way to the coordinator and answers on their way back. Each may be
- * late, overtaken, lost or doubled; a loss is noticed at once (the connection breaks) or only by its
- * time-out. */
+ * late, overtaken, lost or doubled; a loss is noticed at once (the connection breaks) or only by
+ * its time-out. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_NETWORK_H
 #define TALLY_TESTS_SIMULATION_SIM_NETWORK_H
 

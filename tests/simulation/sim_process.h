@@ -1,5 +1,5 @@
-/* sim_process: a process other than the coordinator: a peer in the network whose code runs in a fiber,
- * and which can be killed, asked to stop, and stopped for a while. */
+/* sim_process: a process other than the coordinator: a peer in the network whose code runs in a
+ * fiber, and which can be killed, asked to stop, and stopped for a while. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_PROCESS_H
 #define TALLY_TESTS_SIMULATION_SIM_PROCESS_H
 

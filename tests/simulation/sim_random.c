@@ -48,9 +48,10 @@ void sim_random_fill(void *bytes, size_t n)
     }
 }
 
-ssize_t getrandom(void *buffer, size_t n, unsigned flags)
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's are reserved names */
+ssize_t getrandom(void *buffer, size_t length, unsigned flags)
 {
     (void)flags;
-    sim_random_fill(buffer, n);
-    return (ssize_t)n;
+    sim_random_fill(buffer, length);
+    return (ssize_t)length;
 }

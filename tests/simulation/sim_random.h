@@ -1,6 +1,6 @@
-/* sim_random: the one source of chance in a simulation. Everything that a seed draws comes from here in
- * the order of events, so the same seed gives the same run. Also stands in for getrandom(2), from
- * which the coordinator draws its ids. */
+/* sim_random: the one source of chance in a simulation. Everything that a seed draws comes from
+ * here in the order of events, so the same seed gives the same run. Also stands in for
+ * getrandom(2), from which the coordinator draws its ids. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_RANDOM_H
 #define TALLY_TESTS_SIMULATION_SIM_RANDOM_H
 

@@ -7,11 +7,11 @@
 
 struct sim_workers_config {
     int n_workers;
-    uint32_t slots[16];  /* of each */
-    uint32_t wait_ms;    /* of a long poll */
-    int64_t think_us;    /* mean time before a request */
-    int64_t restart_us;  /* mean time until a dead one is started again */
-    int renamed;         /* of 1000 restarts: under a name of its own */
+    uint32_t slots[16]; /* of each */
+    uint32_t wait_ms;   /* of a long poll */
+    int64_t think_us;   /* mean time before a request */
+    int64_t restart_us; /* mean time until a dead one is started again */
+    int renamed;        /* of 1000 restarts: under a name of its own */
 };
 
 enum { SIM_MAX_WORKERS = 16 };

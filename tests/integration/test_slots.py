@@ -1,0 +1,47 @@
+"""Who plays what when there are fewer workers than the jobs began with."""
+
+import unittest
+
+from common import ForeignWorker, TallyTestCase, job_document, wait_until
+
+
+class Slots(TallyTestCase):
+    def start_job(self, client, name, workers):
+        """A job of two clients, and the worker that plays each."""
+        job_id = client.submit(job_document(clients=2, quorum=2, horizon=200, name=name,
+                                            reference={"type": "value", "value": 0}))
+        pair = [ForeignWorker(client, worker) for worker in workers]
+        for worker in pair:
+            self.assertEqual(worker.poll_task().job_id, job_id)
+        return job_id, pair
+
+    def play(self, worker):
+        """Answers what the worker is asked within a moment, if anything."""
+        answer = worker.poll(wait_ms=50)
+        if answer.WhichOneof("kind") == "task":
+            worker.cursors[answer.task.job_id] = answer.task.iterate
+            for index in answer.task.clients:
+                worker.post(worker.update(answer.task, index))
+
+    def play_until_completed(self, client, job_id, workers):
+        def look():
+            for worker in workers:
+                self.play(worker)
+            return client.job(job_id)["status"] == "completed"
+
+        wait_until(look, f"job {job_id} to complete")
+
+    def test_jobs_that_all_lack_workers_do_not_wait_for_each_other(self):
+        client = self.start_coordinator().client
+        older, (first, gone) = self.start_job(client, "older", ["a", "b"])
+        younger, (second, gone_too) = self.start_job(client, "younger", ["c", "d"])
+        gone.leave()
+        gone_too.leave()
+        # One worker is left to each, and both are enough for one.
+        self.play_until_completed(client, older, [first, second])
+        self.assertEqual(client.job(younger)["status"], "running")
+        self.play_until_completed(client, younger, [first, second])
+
+
+if __name__ == "__main__":
+    unittest.main()
