@@ -12,6 +12,7 @@ extern const struct tally_suite TALLY_SUITE_API_WORKER_MESSAGES;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CONNECTIONS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_SERVER;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_STREAM;
+extern const struct tally_suite TALLY_SUITE_API_HTTP_TLS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CLIENT;
 
 #endif
