@@ -304,9 +304,11 @@ static void linger_on(struct http_peer *peer)
 
 void http_peer_end_lingering(struct tally_http_server *server)
 {
-    struct http_list *list = &server->connections.phases[HTTP_LINGERING];
-    while (list->first != NULL) {
-        end_lingering((struct http_peer *)list->first);
+    struct http_connection *at = server->connections.phases[HTTP_LINGERING].first;
+    while (at != NULL) {
+        struct http_connection *next = at->in_phase.next;
+        end_lingering((struct http_peer *)at);
+        at = next;
     }
 }
 

@@ -247,10 +247,13 @@ class BadDocuments(TallyTestCase):
                 self.assertNotIn(method, answer.headers["Allow"].split(", "))
         for path in ("/nothing", "/v1", "/v1/", "/v1/jobs/", "/v1/jobs/nobody", "/v1/jobs/a/b",
                      "/v1/jobs/nobody/rounds", "/v1/jobs/nobody/model", "/v1/jobs/nobody/rounds.csv",
-                     "/v2/jobs", "//v1/jobs", "/v1/jobs/" + "x" * 500, "/v1/jobs/%00", "/v1/jobs/..",
+                     "/v2/jobs", "//v1/jobs", "/v1/jobs/" + "x" * 500, "/v1/jobs/..",
                      "/tally.v1.WorkerService", "/tally.v1.Other/Join"):
             with self.subTest(path):
                 self.assert_problem(self.client.get(path), 404)
+        for path in ("/v1/jobs/%00", "/v1/jobs%00/x", "/v1/jobs?limit=1%00", "/v1/jobs?limit=+5", "/v1/jobs?limit=%205"):
+            with self.subTest(path):
+                self.assert_problem(self.client.get(path.replace("+", "%2B")), 400)
         for action in ("cancel", "pause", "resume"):
             self.assert_problem(self.client.post(f"/v1/jobs/nobody/{action}"), 404)
 

@@ -201,6 +201,21 @@ class Service(Tls):
         self.assertEqual(received.count(b"HTTP/1.1 200 OK"), 52)
         self.assertTrue(received.endswith(coordinator.client.get("/openapi.yaml").body))
 
+    def test_slow_but_steady_reader_gets_every_byte(self):
+        """The library's records are cut where the socket is full, and go on there."""
+        coordinator = self.start_tls()
+        wanted = coordinator.client.get("/openapi.yaml").body
+        with socket.socket() as plain:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            plain.settimeout(HANG_S)
+            plain.connect(("127.0.0.1", coordinator.port))
+            with coordinator.client.context.wrap_socket(plain, server_hostname="localhost") as connection:
+                n = 8
+                ask = b"GET /openapi.yaml HTTP/1.1\r\nHost: h\r\n\r\n"
+                connection.sendall(ask * (n - 1) + ask[:-2] + b"Connection: close\r\n\r\n")
+                received = b"".join(iter(lambda: connection.recv(3000), b""))
+        self.assertEqual(received.count(wanted), n)
+
     def test_hundreds_of_connections_wait_and_are_answered(self):
         """Long polls over TLS: suspended, resumed, none forgotten."""
         coordinator = self.start_tls()

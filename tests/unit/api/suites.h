@@ -9,8 +9,10 @@ extern const struct tally_suite TALLY_SUITE_API_JSON;
 extern const struct tally_suite TALLY_SUITE_API_JSON_FIELDS;
 extern const struct tally_suite TALLY_SUITE_API_PROBLEM;
 extern const struct tally_suite TALLY_SUITE_API_WORKER_MESSAGES;
+extern const struct tally_suite TALLY_SUITE_API_HTTP_CONNECTIONS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_SERVER;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_STREAM;
+extern const struct tally_suite TALLY_SUITE_API_HTTP_TLS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CLIENT;
 
 #endif

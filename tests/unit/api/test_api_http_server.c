@@ -1,5 +1,8 @@
 /* The server is turned by the test itself and its clients are non-blocking sockets, all in one
  * thread: what is tested is also the order of things. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -900,6 +903,265 @@ static void test_api_http_server__idle_connections_are_closed_waiting_ones_not(v
     fixture_close(&f);
 }
 
+static void test_api_http_server__headers_too_long_get_a_problem_document(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_header_bytes = 2000});
+    char request[4096];
+    for (int excess = 0; excess < 2; excess++) {
+        const char *end = "\r\n\r\n";
+        int n = snprintf(request, sizeof request, "GET /now HTTP/1.1\r\nHost: h\r\nX-Long: ");
+        const size_t n_value = 2000 - (size_t)n - strlen(end) + (size_t)excess;
+        memset(request + n, 'x', n_value);
+        memcpy(request + (size_t)n + n_value, end, strlen(end) + 1);
+        CU_ASSERT_EQUAL(ask(&f, request, &in), excess == 0 ? 200 : 431);
+    }
+    CU_ASSERT_TRUE(holds(&in, "Content-Type: application/problem+json\r\n"));
+    CU_ASSERT_TRUE(holds(&in, "longer than 2000 bytes"));
+    CU_ASSERT_TRUE(holds(&in, "\r\nX-Request-Id: id-1\r\n"));
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_HEADERS], 1);
+    CU_ASSERT_EQUAL(f.last_refusal_status, 431);
+    CU_ASSERT_EQUAL(f.n_requests, 1);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__refusals_are_told(void)
+{
+    static const struct {
+        const char *request;
+        int status;
+        enum tally_http_refusal_reason reason;
+    } cases[] = {
+        {"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413, TALLY_HTTP_REFUSED_BODY},
+        {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501,
+         TALLY_HTTP_REFUSED_UNIMPLEMENTED},
+        {"GET /a%00b HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
+        {"GET /now?q=%00 HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
+        {"GET /now?%00=1 HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
+        {"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, TALLY_HTTP_REFUSED_LIBRARY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f;
+        struct tally_buffer in = {.size = 0};
+        fixture_open(&f);
+        CU_ASSERT_EQUAL(ask(&f, cases[i].request, &in), cases[i].status);
+        CU_ASSERT_EQUAL(f.refused[cases[i].reason], 1);
+        CU_ASSERT_EQUAL(f.last_refusal_status, cases[i].status);
+        CU_ASSERT_EQUAL(f.n_requests, 0);
+        CU_ASSERT_EQUAL(holds(&in, "\r\nX-Request-Id: id-"),
+                        cases[i].reason != TALLY_HTTP_REFUSED_LIBRARY);
+        CU_ASSERT_EQUAL(ask(&f, "GET /now?q=%30 HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
+        TALLY_ASSERT_TEXT(f.last_query, "0");
+        tally_buffer_fini(&in);
+        fixture_close(&f);
+    }
+}
+
+/* A client that sends all before it reads gets its answer, and no reset. */
+static void test_api_http_server__refusal_reaches_a_client_that_sends_on(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    enum { N = 8 << 20 };
+    char *body = calloc(1, N);
+    const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 8388608\r\n\r\n";
+    int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, head, strlen(head)));
+    step_for(&f, 50); /* refused and, as far as the library is concerned, closed */
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_BODY], 1);
+    CU_ASSERT_TRUE(send_all(&f, fd, body, N));
+    await_end(&f, fd, &in);
+    CU_ASSERT_EQUAL(status_of(&in), 413);
+    close(fd);
+    step_for(&f, 20);
+    unsigned n_open;
+    size_t held_bytes;
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(n_open, 0);
+    free(body);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static int connected_from(const struct fixture *f, const char *source)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(f->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    CU_ASSERT_EQUAL_FATAL(inet_pton(AF_INET, source, &from.sin_addr), 1);
+    CU_ASSERT_EQUAL_FATAL(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
+    CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static void test_api_http_server__connections_per_address_are_limited(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_connections_per_address = 2});
+    const char *request = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    int first = wait_on_new_connection(&f);
+    int second = wait_on_new_connection(&f);
+    CU_ASSERT_EQUAL(ask(&f, request, &in), 503);
+    CU_ASSERT_TRUE(holds(&in, "all 2 connections of one address are taken"));
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_ADDRESS], 1);
+    int other = connected_from(&f, "127.0.0.2");
+    in.size = 0;
+    CU_ASSERT_TRUE(send_all(&f, other, request, strlen(request)));
+    CU_ASSERT_TRUE(await_response(&f, other, &in, true));
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    close(first);
+    await_abandoned(&f, 1);
+    CU_ASSERT_EQUAL(ask(&f, request, &in), 200);
+    close(second);
+    close(other);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* Sends `text` byte by byte, forty a second; the milliseconds until the connection ended. */
+static long trickle(struct fixture *f, int fd, const char *text, struct tally_buffer *in)
+{
+    const long began = now_ms();
+    bool open = true;
+    for (size_t i = 0; open && now_ms() - began < PATIENCE_MS; i++) {
+        open = tally_raw_send(fd, &text[i % strlen(text)], 1) >= 0;
+        step_for(f, 25);
+        open = tally_raw_receive(fd, in) && open;
+    }
+    CU_ASSERT_FALSE(open);
+    return now_ms() - began;
+}
+
+static void test_api_http_server__slow_requests_are_dropped(void)
+{
+    static const char *const begins[] = {
+        "GET /now HTTP/1.1\r\nX: ",
+        "POST /echo HTTP/1.1\r\nContent-Length: 900\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n",
+        "",
+        "GET /now HTTP/1.1\r\nHost: h\r\n\r\nGET /now HTTP/1.1\r\nX: ", /* the second one */
+    };
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        struct fixture f;
+        struct tally_buffer in = {.size = 0};
+        fixture_open_config(&f, (struct tally_http_server_config){.request_timeout_s = 1});
+        int fd = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fd, begins[i], strlen(begins[i])));
+        const long ms = trickle(&f, fd, "x", &in);
+        CU_ASSERT_TRUE(ms >= 900); /* not before its time */
+        CU_ASSERT_TRUE(ms < PATIENCE_MS);
+        CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_REQUEST_TIMEOUT], 1);
+        CU_ASSERT_TRUE(holds(&in, "HTTP/1.1 408 Request Timeout\r\n"));
+        CU_ASSERT_TRUE(holds(&in, "\"status\": 408"));
+        CU_ASSERT_EQUAL(f.n_requests, i == 4 ? 1 : 0);
+        close(fd);
+        tally_buffer_fini(&in);
+        fixture_close(&f);
+    }
+}
+
+static void test_api_http_server__time_of_the_handler_is_not_the_clients(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.request_timeout_s = 1});
+    int fd = wait_on_new_connection(&f);
+    step_for(&f, 1500);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    answer_text(&f, f.waiting[0], 200, "late");
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    TALLY_ASSERT_TEXT(body_of(&in), "late");
+    step_for(&f, 1500); /* nor is silence between two requests */
+    const char *request = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    in.size = 0;
+    CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* Takes 8 MiB at a pace, in bytes per 25 ms; how many came. */
+static size_t read_at_pace(struct fixture *f, size_t pace, long ms)
+{
+    char block[65536];
+    size_t n_read = 0;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int small = 1;
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(f->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const char *request = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    CU_ASSERT_TRUE(send_all(f, fd, request, strlen(request)));
+    for (long end = now_ms() + ms; now_ms() < end;) {
+        step_for(f, 25);
+        ssize_t n = recv(fd, block, pace < sizeof block ? pace : sizeof block, 0);
+        if (n == 0 || (n < 0 && errno != EAGAIN)) {
+            break;
+        }
+        n_read += n > 0 ? (size_t)n : 0;
+    }
+    close(fd);
+    return n_read;
+}
+
+static void test_api_http_server__slow_readers_are_dropped(void)
+{
+    struct fixture f;
+    fixture_open_config(&f, (struct tally_http_server_config){.request_timeout_s = 1});
+    (void)read_at_pace(&f, 10, 2500); /* 400 bytes a second */
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
+    (void)read_at_pace(&f, 4000, 2500); /* 160,000 a second */
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
+    fixture_close(&f);
+}
+
+static void test_api_http_server__memory_of_slow_peers_is_bounded(void)
+{
+    enum { N = 5, BODY = 400 * 1024 };
+    struct fixture f;
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = 1 << 20,
+                                                              .max_held_bytes = 2 << 20});
+    const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+    char *body = calloc(1, BODY);
+    int fds[N];
+    for (size_t i = 0; i < N; i++) { /* each holds 512 KiB, so the fifth is one too many */
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], head, strlen(head)));
+        CU_ASSERT_TRUE(send_all(&f, fds[i], body, BODY));
+        step_for(&f, 20);
+    }
+    unsigned n_open;
+    size_t held_bytes;
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_TRUE(held_bytes <= 2 << 20);
+    CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_MEMORY], 1);
+    CU_ASSERT_EQUAL(n_open, N - 1);
+    struct tally_buffer in = {.size = 0};
+    CU_ASSERT_FALSE(tally_raw_receive(fds[0], &in)); /* the oldest */
+    CU_ASSERT_EQUAL(ask(&f, "GET /now HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
+    for (size_t i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    step_for(&f, 20);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    tally_buffer_fini(&in);
+    free(body);
+    fixture_close(&f);
+}
+
 /* ---- Awkward clients ---- */
 
 static void test_api_http_server__pipelined_requests_are_answered_in_order(void)
@@ -1225,6 +1487,14 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__chunked_body_limit),
     TALLY_TEST(test_api_http_server__connections_are_limited),
     TALLY_TEST(test_api_http_server__idle_connections_are_closed_waiting_ones_not),
+    TALLY_TEST(test_api_http_server__headers_too_long_get_a_problem_document),
+    TALLY_TEST(test_api_http_server__refusals_are_told),
+    TALLY_TEST(test_api_http_server__refusal_reaches_a_client_that_sends_on),
+    TALLY_TEST(test_api_http_server__connections_per_address_are_limited),
+    TALLY_TEST(test_api_http_server__slow_requests_are_dropped),
+    TALLY_TEST(test_api_http_server__time_of_the_handler_is_not_the_clients),
+    TALLY_TEST(test_api_http_server__slow_readers_are_dropped),
+    TALLY_TEST(test_api_http_server__memory_of_slow_peers_is_bounded),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),
