@@ -72,22 +72,7 @@ enum {
     STREAM_KEPT_BYTES = 4 * 1024
 };
 
-<<<<<<< ours
 static const size_t DEFAULT_MAX_HELD_BYTES = (size_t)512 << 20;
-=======
-struct tally_http_server {
-    struct tally_http_server_config config; /* `listen` is not used after the start */
-    struct MHD_Daemon *daemon;
-    int listen_fd; /* -1 once MHD or nobody has it */
-    int watch_fd;  /* epoll: MHD's own epoll set, and the suspended connections' hang-ups */
-    uint16_t port;
-    unsigned idle_timeout_s;
-    struct tally_http_request *suspended; /* doubly linked */
-    bool has_resumed;    /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    unsigned n_requests; /* that exist: begun, and not yet answered to the last byte */
-    bool is_ending;      /* tally_http_server_free() runs: nothing may be suspended any more */
-};
->>>>>>> theirs
 
 /* TLS 1.2 and 1.3; ephemeral keys and authenticated ciphers only. */
 static const char TLS_PRIORITIES[] =
