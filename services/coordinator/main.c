@@ -251,7 +251,7 @@ static bool has_secrets(const struct settings *settings)
     for (int role = 0; role < N_TOKEN_ROLES; role++) {
         n += settings->tokens.roles[role].n;
     }
-    return n > 0;
+    return n > 0 || settings->server.tls_key != NULL;
 }
 
 static void reload_tokens(const struct tally_options *options, struct settings *settings,
