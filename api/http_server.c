@@ -1079,6 +1079,17 @@ enum tally_status tally_http_server_reload_tls(struct tally_http_server *server,
     return load_identity(server, cert, key, err);
 }
 
+enum tally_status tally_http_server_check_tls(const char *cert, const char *key,
+                                              struct tally_error *err)
+{
+    struct tls_identity *identity;
+    enum tally_status status = tls_identity_load(cert, key, (int64_t)time(NULL), &identity, err);
+    if (status == TALLY_OK) {
+        tls_identity_release(identity);
+    }
+    return status;
+}
+
 bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_expires_s,
                            bool *ret_key_is_exposed)
 {

@@ -102,6 +102,9 @@ unsigned tally_http_server_n_requests(const struct tally_http_server *server);
  * Precondition: the server was started with a certificate. */
 enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
                                                const char *key, struct tally_error *err);
+/* Whether a server could start with these files. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+enum tally_status tally_http_server_check_tls(const char *cert, const char *key,
+                                              struct tally_error *err);
 /* Of the certificate in use; false if there is none. `ret_expires_s` is Unix time. */
 bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_expires_s,
                            bool *ret_key_is_exposed);

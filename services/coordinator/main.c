@@ -386,6 +386,21 @@ static enum tally_status run(const struct tally_options *options, struct setting
     return status;
 }
 
+/* The line of --check about the certificate, and an exit code. */
+static int check_certificate(const struct tally_http_server_config *server)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (server->tls_cert == NULL) {
+        return EXIT_SUCCESS;
+    }
+    if (tally_http_server_check_tls(server->tls_cert, server->tls_key, &err) != TALLY_OK) {
+        printf("FAIL  %s\n", err.message);
+        return EXIT_FAILURE;
+    }
+    printf("ok    certificate and its key\n");
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
@@ -402,7 +417,9 @@ int main(int argc, char **argv)
     }
     tally_process_guard(has_secrets(&settings));
     if (tally_options_bool(options, "check")) {
+        const int certificate = check_certificate(&settings.server);
         exit_code = coordinator_check(tally_options_text(options, "store"));
+        exit_code = certificate != EXIT_SUCCESS ? certificate : exit_code;
     } else if (run(options, &settings, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
         if (err.status == TALLY_DATA_LOSS) {

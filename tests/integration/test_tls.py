@@ -4,6 +4,7 @@ certificate that changes while all goes on."""
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -422,6 +423,56 @@ class Server(Tls):
         ):
             with self.subTest(why=why):
                 self.assert_no_start(*why, options=("--tls-cert", cert, "--tls-key", key))
+
+    def test_check_looks_at_the_files_too(self):
+        _, other_key = self.authority.issue("second")
+        for key, status, line in ((self.key, 0, "ok    certificate"), (other_key, 1, "FAIL  the key in ")):
+            done = subprocess.run(
+                [str(word) for word in (BIN / "tally-coordinator", "--check", "--store", "memory:",
+                                        "--tls-cert", self.cert, "--tls-key", key)],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertIn(line, done.stdout)
+
+    def shown_certificate(self, coordinator):
+        context = ssl.create_default_context(cafile=str(self.authority.cert))
+        with socket.create_connection(("localhost", coordinator.port), timeout=HANG_S) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as connection:
+                return dict(part[0] for part in connection.getpeercert()["subject"])["commonName"]
+
+    def hang_up(self, coordinator, line):
+        before = coordinator.log().count(line)
+        coordinator.popen.send_signal(signal.SIGHUP)
+        wait_until(lambda: coordinator.log().count(line) > before, line)
+
+    def test_certificate_changes_under_a_running_job(self):
+        coordinator = self.start_tls()
+        document = job_document("synthetic-minibatch-sgd", horizon=10**7)
+        self.start_worker(coordinator, "w", clients=10, options=("--tls-ca", self.authority.cert))
+        job = coordinator.client.submit(document)
+
+        def goes_on():
+            before = coordinator.client.job(job)["round"]
+            wait_until(lambda: coordinator.client.job(job)["round"] > before + 3, "rounds")
+
+        wait_until(lambda: coordinator.client.job(job)["round"] > 0, "the first round")
+        self.assertEqual(self.shown_certificate(coordinator), "server")
+        new_cert, new_key = self.authority.issue("renewed")
+        old = (Path(self.cert).read_bytes(), Path(self.key).read_bytes())
+        Path(self.cert).write_bytes(Path(new_cert).read_bytes())
+        Path(self.key).write_bytes(Path(new_key).read_bytes())
+        self.assertEqual(self.shown_certificate(coordinator), "server")
+        self.hang_up(coordinator, "certificate in use")
+        self.assertEqual(self.shown_certificate(coordinator), "renewed")
+        goes_on()
+        Path(self.cert).write_bytes(old[0])  # the key is another one now
+        self.hang_up(coordinator, "certificate not reloaded, the old one stays")
+        self.assertEqual(self.shown_certificate(coordinator), "renewed")
+        goes_on()
+        Path(self.key).write_bytes(old[1])
+        self.hang_up(coordinator, "certificate in use")
+        self.assertEqual(self.shown_certificate(coordinator), "server")
+        goes_on()
 
     def test_exposed_key_is_warned_of(self):
         Path(self.key).chmod(0o644)
