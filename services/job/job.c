@@ -608,8 +608,8 @@ void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MIS
 
 bool tally_job_awaits(const struct tally_job *job, uint32_t client)
 {
-    const bool is_left_out = job->spec.policy == TALLY_POLICY_DROP && job->n_awaited > 0 &&
-                             job->clients[client].absent;
+    const bool is_left_out =
+        job->spec.policy == TALLY_POLICY_DROP && job->n_awaited > 0 && job->clients[client].absent;
     return is_missing(job, client) && !is_left_out;
 }
 

@@ -15,7 +15,7 @@ struct worker_config {
     const char *coordinator_url;
     const char *token; /* bearer token; NULL = none */
     const char
-        *token_file; /* where the token is from, read again when it is refused; NULL = none */
+        *token_file;    /* where the token is from, read again when it is refused; NULL = none */
     const char *tls_ca; /* authorities to trust, a file; NULL = the system's */
     const char *name;
     uint32_t slots;
