@@ -140,7 +140,7 @@ static void add_awake(struct http_peer *peer)
     server->awake = peer;
 }
 
-void http_peer_unpark(struct http_peer *peer)
+static void unpark(struct http_peer *peer)
 {
     struct tally_http_server *server = peer->server;
     if (!peer->is_parked) {
@@ -311,7 +311,7 @@ void http_peer_give_up(struct tally_http_server *server)
             if (peer->mhd == NULL) {
                 close_own(peer);
             } else {
-                http_peer_unpark(peer);
+                unpark(peer);
             }
             at = next;
         }
@@ -340,7 +340,7 @@ static void drop(struct http_peer *peer, enum tally_http_refusal_reason reason)
     http_peer_enter(peer, HTTP_WAITING);
     peer->is_dropped = true;
     (void)shutdown(peer->base.fd, SHUT_RDWR);
-    http_peer_unpark(peer);
+    unpark(peer);
 }
 
 void http_peer_drop_late(struct tally_http_server *server)
@@ -532,7 +532,7 @@ void http_peer_on_event(struct http_peer *peer, uint32_t events)
         if (peer->n_wakes >= MAX_HANDSHAKE_WAKES) {
             drop(peer, TALLY_HTTP_REFUSED_REQUEST_TIMEOUT);
         } else {
-            http_peer_unpark(peer);
+            unpark(peer);
         }
     } else if (peer->request != NULL) {
         http_request_hang_up(peer->request);

@@ -95,8 +95,6 @@ void http_peer_enter(struct http_peer *peer, enum http_phase phase);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);
-/* Gives it back to MHD, if it is parked. */
-void http_peer_unpark(struct http_peer *peer);
 /* Closes what MHD does not have, and gives the rest back to it, for the end. */
 void http_peer_give_up(struct tally_http_server *server);
 /* GnuTLS asks for the certificate. */
