@@ -3,9 +3,10 @@
  *   accept     here and not in MHD, so that a connection too many is told so instead of being
  *              closed (one address) or kept waiting in the kernel's queue (all)
  *   handshake  MHD 0.9.75 turns its loop without a pause while a TLS handshake waits for the
- *              peer: it does not see that the socket has nothing to read. So a connection is
- *              suspended ("parked") until bytes of the handshake have come, and again if MHD did
- *              not get to the end of it
+ *              peer: it does not see that the socket has nothing to read. So a connection is given
+ *              to MHD when the peer's first message is complete, and suspended ("parked") while the
+ *              rest of the handshake is to come. Few are: MHD looks at all that are suspended
+ *              whenever one of them goes on
  *   clocks     http_connections.h says who is late. Dropping is shutdown(): MHD sees a broken
  *              connection, in whatever state it is, and tidies up
  *   linger     MHD closes a socket whose input was not read, and the kernel then sends a reset
@@ -37,7 +38,8 @@ enum {
     /* What an honest handshake arrives in is two or three pieces, a certificate chain included. */
     MAX_HANDSHAKE_WAKES = 32,
     TLS_RECORD_HEADER_BYTES = 5,
-    TLS_HANDSHAKE_RECORD = 22
+    TLS_HANDSHAKE_RECORD = 22,
+    MAX_TLS_RECORD_BYTES = 18 * 1024 /* a little more than any is */
 };
 
 int64_t http_now_ms(void)
@@ -127,7 +129,18 @@ static void park(struct http_peer *peer)
     watch(peer, EPOLLIN | EPOLLRDHUP | EPOLLET);
 }
 
-void http_peer_unpark(struct http_peer *peer)
+static void add_awake(struct http_peer *peer)
+{
+    struct tally_http_server *server = peer->server;
+    peer->previous_awake = NULL;
+    peer->next_awake = server->awake;
+    if (server->awake != NULL) {
+        server->awake->previous_awake = peer;
+    }
+    server->awake = peer;
+}
+
+static void unpark(struct http_peer *peer)
 {
     struct tally_http_server *server = peer->server;
     if (!peer->is_parked) {
@@ -136,12 +149,7 @@ void http_peer_unpark(struct http_peer *peer)
     unwatch(peer);
     peer->is_parked = false;
     peer->n_wakes++;
-    peer->previous_awake = NULL;
-    peer->next_awake = server->awake;
-    if (server->awake != NULL) {
-        server->awake->previous_awake = peer;
-    }
-    server->awake = peer;
+    add_awake(peer);
     server->has_resumed = true;
     MHD_resume_connection(peer->mhd);
 }
@@ -178,6 +186,7 @@ static int on_finished(gnutls_session_t session, unsigned type, unsigned when, u
     return 0;
 }
 
+/* MHD has the connection, and its socket has the peer's first message. */
 static void begin_handshake(struct http_peer *peer)
 {
     const union MHD_ConnectionInfo *info =
@@ -185,7 +194,7 @@ static void begin_handshake(struct http_peer *peer)
     gnutls_handshake_set_hook_function((gnutls_session_t)info->tls_session,
                                        GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST, on_finished);
     peer->is_shaking = true;
-    park(peer);
+    add_awake(peer);
 }
 
 int http_peer_retrieve_identity(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
@@ -221,20 +230,16 @@ void http_peer_park_awake(struct tally_http_server *server)
     }
 }
 
-/* Whether MHD should look at a parked connection: the peer has gone, or its first message is
- * complete; later ones are not ours to measure, as GnuTLS may have read a part of them. */
-static bool is_worth_a_look(struct http_peer *peer, uint32_t events)
+/* The first TLS record, a whole one; or what can only be refused. */
+static bool has_first_message(const struct http_peer *peer)
 {
     unsigned char head[TLS_RECORD_HEADER_BYTES];
     int n = 0;
-    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || peer->n_wakes > 0) {
-        return true;
-    }
     if (recv(peer->base.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT) < (ssize_t)sizeof head) {
         return false;
     }
     const int n_record = head[3] << 8 | head[4];
-    return head[0] != TLS_HANDSHAKE_RECORD || n_record > UINT16_MAX / 2 ||
+    return head[0] != TLS_HANDSHAKE_RECORD || n_record > MAX_TLS_RECORD_BYTES ||
            (ioctl(peer->base.fd, FIONREAD, &n) == 0 && n >= n_record + (int)sizeof head);
 }
 
@@ -242,11 +247,11 @@ static bool is_worth_a_look(struct http_peer *peer, uint32_t events)
 static bool is_plain_http(const struct http_peer *peer)
 {
     unsigned char first = 0;
-    return peer->n_wakes == 0 && recv(peer->base.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 &&
-           first >= 'A' && first <= 'Z';
+    return recv(peer->base.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first >= 'A' &&
+           first <= 'Z';
 }
 
-static void refuse_plain_http(struct http_peer *peer)
+static void refuse_plain_http(const struct http_peer *peer)
 {
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     struct tally_buffer out = {.size = 0};
@@ -254,8 +259,6 @@ static void refuse_plain_http(struct http_peer *peer)
     format_answer(&out, MHD_HTTP_BAD_REQUEST, "malformed input", "malformed",
                   "this port speaks HTTPS", id);
     (void)send(peer->base.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)shutdown(peer->base.fd, SHUT_WR); /* no TLS alert behind it */
-    peer->lingers = true;
     tally_buffer_fini(&out);
 }
 
@@ -268,22 +271,18 @@ static void peer_free(struct http_peer *peer)
     free(peer);
 }
 
-static void end_lingering(struct http_peer *peer)
+/* Of one that MHD does not have. */
+static void close_own(struct http_peer *peer)
 {
     unwatch(peer);
     close(peer->base.fd);
     peer_free(peer);
 }
 
-static void begin_lingering(struct http_peer *peer)
+static void begin_lingering(struct http_peer *peer, int fd)
 {
-    int copy = fcntl(peer->base.fd, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) {
-        peer_free(peer);
-        return;
-    }
-    (void)shutdown(copy, SHUT_WR);
-    peer->base.fd = copy;
+    (void)shutdown(fd, SHUT_WR);
+    peer->base.fd = fd;
     peer->mhd = NULL;
     http_peer_enter(peer, HTTP_LINGERING);
     watch(peer, EPOLLIN | EPOLLRDHUP);
@@ -298,17 +297,24 @@ static void linger_on(struct http_peer *peer)
     }
     const bool is_over = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
     if (is_over || peer->n_lingered_bytes > MAX_LINGERED_BYTES) {
-        end_lingering(peer);
+        close_own(peer);
     }
 }
 
-void http_peer_end_lingering(struct tally_http_server *server)
+void http_peer_give_up(struct tally_http_server *server)
 {
-    struct http_connection *at = server->connections.phases[HTTP_LINGERING].first;
-    while (at != NULL) {
-        struct http_connection *next = at->in_phase.next;
-        end_lingering((struct http_peer *)at);
-        at = next;
+    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
+        struct http_connection *at = server->connections.phases[phase].first;
+        while (at != NULL) {
+            struct http_connection *next = at->in_phase.next;
+            struct http_peer *peer = (struct http_peer *)at;
+            if (peer->mhd == NULL) {
+                close_own(peer);
+            } else {
+                unpark(peer);
+            }
+            at = next;
+        }
     }
 }
 
@@ -318,6 +324,11 @@ static void drop(struct http_peer *peer, enum tally_http_refusal_reason reason)
 {
     struct tally_http_server *server = peer->server;
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
+    if (peer->mhd == NULL) {
+        http_refused(server, reason, 0, NULL, id);
+        close_own(peer);
+        return;
+    }
     if (reason == TALLY_HTTP_REFUSED_REQUEST_TIMEOUT && !peer->is_shaking) {
         http_peer_answer(peer, reason, MHD_HTTP_REQUEST_TIMEOUT, "deadline exceeded", "deadline",
                          "the request did not come in time");
@@ -329,7 +340,7 @@ static void drop(struct http_peer *peer, enum tally_http_refusal_reason reason)
     http_peer_enter(peer, HTTP_WAITING);
     peer->is_dropped = true;
     (void)shutdown(peer->base.fd, SHUT_RDWR);
-    http_peer_unpark(peer);
+    unpark(peer);
 }
 
 void http_peer_drop_late(struct tally_http_server *server)
@@ -339,7 +350,7 @@ void http_peer_drop_late(struct tally_http_server *server)
     while ((late = http_connections_late(&server->connections, now_ms)) != NULL) {
         struct http_peer *peer = (struct http_peer *)late;
         if (late->phase == HTTP_LINGERING) {
-            end_lingering(peer);
+            close_own(peer);
         } else {
             drop(peer, late->phase == HTTP_SENDING ? TALLY_HTTP_REFUSED_SLOW_READER
                                                    : TALLY_HTTP_REFUSED_REQUEST_TIMEOUT);
@@ -380,8 +391,10 @@ void http_peer_notify(void *context, struct MHD_Connection *connection, void **s
     }
     int n_unread = 0;
     const bool has_unread = ioctl(peer->base.fd, FIONREAD, &n_unread) == 0 && n_unread > 0;
-    if ((peer->lingers || has_unread) && !peer->is_dropped && !server->is_ending) {
-        begin_lingering(peer);
+    const bool lingers = (peer->lingers || has_unread) && !peer->is_dropped && !server->is_ending;
+    const int copy = lingers ? fcntl(peer->base.fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy >= 0) {
+        begin_lingering(peer, copy);
     } else {
         peer_free(peer);
     }
@@ -421,8 +434,24 @@ static void turn_away(struct tally_http_server *server, int fd, enum http_admiss
     close(fd);
 }
 
-static void take_over(struct tally_http_server *server, int fd, const struct sockaddr *address,
-                      socklen_t n_address)
+/* Gives a connection to MHD. */
+static void hand_over(struct http_peer *peer, const struct sockaddr *address, socklen_t n_address)
+{
+    struct tally_http_server *server = peer->server;
+    server->accepting = peer;
+    const bool is_taken =
+        MHD_add_connection(server->daemon, peer->base.fd, address, n_address) == MHD_YES;
+    if (!is_taken && server->accepting != NULL) {
+        peer_free(peer); /* MHD has closed the descriptor */
+    }
+    server->accepting = NULL;
+    if (is_taken && server->identity != NULL) {
+        begin_handshake(peer);
+    }
+}
+
+static void take_in(struct tally_http_server *server, int fd, const struct sockaddr *address,
+                    socklen_t n_address)
 {
     struct http_peer *peer = calloc(1, sizeof *peer);
     if (peer == NULL) {
@@ -437,19 +466,37 @@ static void take_over(struct tally_http_server *server, int fd, const struct soc
         turn_away(server, fd, admission);
         return;
     }
-    bound_kernel(server, fd);
-    peer->server = server;
-    server->accepting = peer;
-    const bool is_taken = MHD_add_connection(server->daemon, fd, address, n_address) == MHD_YES;
-    if (!is_taken && server->accepting != NULL) {
-        peer_free(peer); /* MHD has closed the descriptor */
-    }
-    if (is_taken && server->identity != NULL) {
-        begin_handshake(peer);
-    }
-    server->accepting = NULL;
     if (server->connections.n > server->most_connections) {
         server->most_connections = server->connections.n;
+    }
+    bound_kernel(server, fd);
+    peer->server = server;
+    if (server->identity != NULL) {
+        watch(peer, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    } else {
+        hand_over(peer, address, n_address);
+    }
+}
+
+/* The peer of a TLS connection says something for the first time. */
+static void take_first_bytes(struct http_peer *peer, uint32_t events)
+{
+    struct sockaddr_storage address;
+    socklen_t n_address = sizeof address;
+    const bool is_gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (is_plain_http(peer)) {
+        refuse_plain_http(peer);
+        unwatch(peer);
+        begin_lingering(peer, peer->base.fd);
+    } else if (!has_first_message(peer)) {
+        if (is_gone) {
+            close_own(peer);
+        }
+    } else if (getpeername(peer->base.fd, (struct sockaddr *)&address, &n_address) != 0) {
+        close_own(peer);
+    } else {
+        unwatch(peer);
+        hand_over(peer, (struct sockaddr *)&address, n_address);
     }
 }
 
@@ -461,7 +508,7 @@ void http_peer_accept_all(struct tally_http_server *server)
         int fd = accept4(server->listen_fd, (struct sockaddr *)&address, &n_address,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            take_over(server, fd, (struct sockaddr *)&address, n_address);
+            take_in(server, fd, (struct sockaddr *)&address, n_address);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* It would stay readable, and the loop would turn for nothing. */
             (void)epoll_ctl(server->watch_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
@@ -479,17 +526,13 @@ void http_peer_on_event(struct http_peer *peer, uint32_t events)
 {
     if (peer->base.phase == HTTP_LINGERING) {
         linger_on(peer);
+    } else if (peer->mhd == NULL) {
+        take_first_bytes(peer, events);
     } else if (peer->is_parked) {
-        if (!is_worth_a_look(peer, events)) {
-            return;
-        }
-        if (is_plain_http(peer)) {
-            refuse_plain_http(peer);
-        }
         if (peer->n_wakes >= MAX_HANDSHAKE_WAKES) {
             drop(peer, TALLY_HTTP_REFUSED_REQUEST_TIMEOUT);
         } else {
-            http_peer_unpark(peer);
+            unpark(peer);
         }
     } else if (peer->request != NULL) {
         http_request_hang_up(peer->request);

@@ -63,7 +63,7 @@ enum {
     LINGER_MS = 10 * 1000,
     EVENTS_AT_ONCE = 256,
     /* Memory goes back to the system when so many connections are gone, three in four. */
-    MANY_CONNECTIONS = 1024,
+    MANY_CONNECTIONS = 256,
     /* What the kernel may hold for the reader of a stream; by itself it would go up to 4 MiB. */
     STREAM_SOCKET_BYTES = 64 * 1024,
     /* MHD's own buffer of a body that is not chunked. */
@@ -954,14 +954,7 @@ void tally_http_server_free(struct tally_http_server *server)
     while (server->suspended != NULL) {
         resume(server->suspended); /* MHD does not stop with suspended connections */
     }
-    struct http_list *phases = server->connections.phases;
-    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
-        struct http_connection *at = phases[phase].first;
-        for (; at != NULL; at = at->in_phase.next) {
-            http_peer_unpark((struct http_peer *)at);
-        }
-    }
-    http_peer_end_lingering(server);
+    http_peer_give_up(server);
     if (server->daemon != NULL) {
         MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
     }

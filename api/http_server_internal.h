@@ -13,7 +13,7 @@
 struct http_peer {
     struct http_connection base; /* first: the table's pointers are ours */
     struct tally_http_server *server;
-    struct MHD_Connection *mhd;                    /* NULL once it lingers */
+    struct MHD_Connection *mhd;                    /* NULL before TLS begins, and once it lingers */
     struct tally_http_request *request;            /* under way; NULL = none */
     struct tls_identity *identity;                 /* that its handshake used */
     struct http_peer *previous_awake, *next_awake; /* in server->awake */
@@ -96,10 +96,8 @@ void http_peer_enter(struct http_peer *peer, enum http_phase phase);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);
-/* Gives it back to MHD, if it is parked. */
-void http_peer_unpark(struct http_peer *peer);
-/* Closes all that linger. */
-void http_peer_end_lingering(struct tally_http_server *server);
+/* Closes what MHD does not have, and gives the rest back to it, for the end. */
+void http_peer_give_up(struct tally_http_server *server);
 /* GnuTLS asks for the certificate. */
 int http_peer_retrieve_identity(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                                 gnutls_pcert_st **ret_certs, unsigned *ret_n_certs,

@@ -12,6 +12,7 @@ import json
 import resource
 import select
 import socket
+import statistics
 import sys
 import time
 
@@ -28,6 +29,7 @@ class Attacker:
         self.peers = {}  # descriptor -> (socket, kind, index)
         self.free = list(range(n))
         self.dropped = self.refused = 0
+        self.samples = []  # of connections that were open, once a second
 
     def opening(self, kind):
         host = b"HTTP/1.1\r\nHost: slow\r\n"
@@ -99,11 +101,12 @@ class Attacker:
                 end = now + seconds
             if not queue and now - turn >= SLOW_S:
                 turn, queue = now, list(self.peers)
+                self.samples += [len(queue)] if end is not None else []
             for _ in range(min(500, len(queue))):
                 fd = queue.pop()
                 if fd in self.peers:
                     self.trickle(fd)
-        print(json.dumps({"open": len(self.peers), "dropped": self.dropped, "refused": self.refused}), flush=True)
+        print(json.dumps({"open": statistics.median(self.samples), "dropped": self.dropped, "refused": self.refused}), flush=True)
 
 
 def main():
