@@ -44,8 +44,8 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
 {
     const int64_t n_free = count_free_slots(coordinator, job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
-    add_text(waiting, "waits for %lld clients: %lld slots are free", (long long)job->row.clients,
-             (long long)n_free);
+    add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
+             job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (n_free >= job->n_vacant) {
         add_text(waiting, ", but %s",
                  coordinator->draining ? "the coordinator is shutting down"
