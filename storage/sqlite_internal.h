@@ -37,13 +37,6 @@ enum tally_sql {
     TALLY_N_SQL
 };
 
-/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
- * A status that this program does not know is live, so that start-up stumbles over it. */
-#define TALLY_SQL_NAME_IF_true(name) ", '" name "'"
-#define TALLY_SQL_NAME_IF_false(name)
-#define TALLY_SQL_TERMINAL_NAME(symbol, name, terminal) TALLY_SQL_NAME_IF_##terminal(name)
-#define TALLY_SQL_TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TALLY_SQL_TERMINAL_NAME)
-
 struct tally_sqlite {
     struct tally_store base;
     sqlite3 *db;
@@ -130,6 +123,9 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
                                     struct tally_error *err);
 
 /* Statements (sqlite_statement.c). */
+
+/* How many jobs are not in a terminal status, in any version of the schema. */
+extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, struct tally_error *err);
 

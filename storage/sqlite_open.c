@@ -11,7 +11,7 @@
 enum { BUSY_TIMEOUT_MS = 1000 };
 
 /* Largest database that is looked through when it is opened: some tenths of a second. */
-enum { START_CHECK_BYTES = 64 << 20 };
+enum { START_CHECK_BYTES = 32 << 20 };
 
 /* One row per kind of failure; the first that matches, primary codes after extended ones. */
 static enum tally_status status_of(int rc)

@@ -109,8 +109,7 @@ static enum tally_status count_rows(const struct tally_sqlite *sqlite,
         int64_t *value;
     } counts[] = {
         {"SELECT count(*) FROM jobs", &report->n_jobs},
-        {"SELECT count(*) FROM jobs WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES ")",
-         &report->n_live_jobs},
+        {TALLY_SQL_COUNT_LIVE_JOBS, &report->n_live_jobs},
         {"SELECT count(*) FROM rounds", &report->n_rounds},
         {"SELECT count(*) FROM updates", &report->n_updates},
     };
