@@ -74,6 +74,7 @@ static enum tally_status load_job(struct tally_coordinator *coordinator,
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     add_job(coordinator, job);
+    restart_clock_after_outage(job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job restored"), tally_log_text("job", row->id),
               tally_log_text("status", tally_job_status_name(row->status)),
               tally_log_integer("round", row->progress.round),
@@ -237,8 +238,7 @@ static void reload_jobs(struct tally_coordinator *coordinator)
         }
         if (status == TALLY_OK) {
             job->absence_changed = true; /* the engine has forgotten it */
-            restart_clock(job);          /* the time that the store took is not the clients' ... */
-            job->waits_since_ms = job->stored_since_ms; /* ... but the job's */
+            restart_clock_after_outage(job);
         }
         if (!job->needs_reload) {
             mark_job_ready(coordinator, job);
@@ -261,7 +261,7 @@ static bool commit(struct tally_coordinator *coordinator)
     } else {
         const int64_t began_ns = tally_monotonic_ns();
         ok = store->ops->commit(store, &err) == TALLY_OK;
-        coordinator->store_error = err; /* OK again, or the reason of this failure */
+        note_store(coordinator, &err); /* OK again, or the reason of this failure */
         metrics_count_commit(&coordinator->metrics,
                              (double)(tally_monotonic_ns() - began_ns) / 1e9);
         coordinator->metrics.store_errors[STORE_COMMIT] += !ok;
@@ -273,8 +273,10 @@ static bool commit(struct tally_coordinator *coordinator)
     coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
     coordinator->uncommitted.rounds = coordinator->uncommitted.dropped_answers = 0;
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        job->needs_reload = job->needs_reload || (job->touched && !ok);
-        job->stored_since_ms = ok ? job->waits_since_ms : job->stored_since_ms;
+        if (job->touched && !ok && !job->needs_reload) {
+            job->needs_reload = true;
+            job->waits_since_ms = tally_realtime_ms();
+        }
         job->touched = false;
     }
     if (!ok) {
@@ -354,9 +356,8 @@ static void look_after_store(struct tally_coordinator *coordinator)
     struct tally_store *store = coordinator->store;
     if (coordinator->store_error.status != TALLY_OK && !coordinator->in_transaction) {
         struct tally_error err = TALLY_ERROR_INIT;
-        if (store->ops->check(store, &err) == TALLY_OK) {
-            tally_error_clear(&coordinator->store_error);
-        }
+        (void)store->ops->check(store, &err);
+        note_store(coordinator, &err);
     }
 }
 
@@ -379,7 +380,6 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
         session = next;
     }
     if (coordinator->n_ticks++ % WIRE_FLUSH_TICKS == 0) {
-        coordinator->retries_writes = true;
         look_after_store(coordinator);
         flush_wire(coordinator);
         reload_jobs(coordinator);
@@ -404,7 +404,6 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     settle_absence(coordinator); /* who has just been replaced was never absent */
     if (ticks) {
         check_deadlines(coordinator, now_ms);
-        coordinator->retries_writes = false;
     }
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);

@@ -39,7 +39,6 @@ struct hosted_job {
     bool absence_changed;             /* the engine does not know yet what the slots say */
     int64_t round_opened_ms;          /* monotonic; or resumed, or read back from the store */
     int64_t waits_since_ms;           /* Unix time of the same, or of the last change of status */
-    int64_t stored_since_ms;          /* the same as of the last commit */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */

@@ -84,7 +84,6 @@ struct tally_coordinator {
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
-    bool retries_writes;       /* in this turn: once a second, if the store has failed */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
@@ -92,6 +91,7 @@ struct tally_coordinator {
     uint64_t n_ticks;
     uint64_t n_requests;
     struct tally_error store_error; /* of the last failed commit or write; OK = none */
+    int64_t store_failed_ms;        /* Unix time since when there has been one */
     int64_t n_streams;              /* event streams that are open */
     struct event_stream *first_stream, *last_stream;
     struct event_feed *feeds; /* one for each job that has streams */
@@ -121,6 +121,8 @@ enum tally_status read_row(struct tally_coordinator *coordinator, const char *id
 enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_buffer *document,
                            struct tally_error *err);
+/* What the store has said to the last attempt to write: OK, or why it could not. */
+void note_store(struct tally_coordinator *coordinator, const struct tally_error *said);
 /* Opens the transaction of this step if it is not open. */
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fails the job with the reason in err, in the open transaction. */
@@ -151,6 +153,8 @@ int64_t count_free_slots(const struct tally_coordinator *coordinator, const stru
 
 /* The open round's time, and what the job waits for, begin now. */
 void restart_clock(struct hosted_job *job);
+/* The same of a job that was read from the store: its workers have to come back first. */
+void restart_clock_after_outage(struct hosted_job *job);
 /* Whether an event of the engine closed a round or ended the job. */
 bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
 /* Persists what it closed, in the open transaction, and goes on from there. */

@@ -20,7 +20,6 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     job->next = NULL;
     restart_clock(job);
-    job->stored_since_ms = job->waits_since_ms;
     *coordinator->last_job = job;
     coordinator->last_job = &job->next;
     coordinator->n_jobs++;
@@ -58,6 +57,14 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
                               : status;
 }
 
+void note_store(struct tally_coordinator *coordinator, const struct tally_error *said)
+{
+    if (coordinator->store_error.status == TALLY_OK && said->status != TALLY_OK) {
+        coordinator->store_failed_ms = tally_realtime_ms();
+    }
+    coordinator->store_error = *said;
+}
+
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     if (coordinator->transaction_failed || coordinator->begin_failed) {
@@ -67,12 +74,14 @@ enum tally_status begin_write(struct tally_coordinator *coordinator, struct tall
     if (coordinator->in_transaction) {
         return TALLY_OK;
     }
-    enum tally_status status = coordinator->store->ops->begin(coordinator->store, err);
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = coordinator->store->ops->begin(coordinator->store, &why);
     coordinator->in_transaction = status == TALLY_OK;
     coordinator->begin_failed = status != TALLY_OK;
     coordinator->metrics.store_errors[STORE_BEGIN] += status != TALLY_OK;
-    if (status != TALLY_OK && err != NULL) {
-        coordinator->store_error = *err;
+    if (status != TALLY_OK) {
+        note_store(coordinator, &why);
+        tally_fail(err, status, why.field, "%s", why.message);
     }
     return status;
 }
@@ -83,9 +92,10 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
         coordinator->metrics.store_errors[STORE_WRITE]++;
-        tally_error_clear(&coordinator->store_error);
-        tally_fail(&coordinator->store_error, status, NULL, "%s",
+        struct tally_error why = TALLY_ERROR_INIT;
+        tally_fail(&why, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);
+        note_store(coordinator, &why);
     }
     return status;
 }

@@ -137,6 +137,6 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     if (status != TALLY_OK) {
         return status;
     }
-    coordinator->store_error = (struct tally_error)TALLY_ERROR_INIT; /* the check is a commit */
+    note_store(coordinator, &(struct tally_error)TALLY_ERROR_INIT); /* the check is a commit */
     return answer_state(call, "ready", err);
 }

@@ -98,16 +98,14 @@ static void release(struct session_table *table, struct session *session,
     session->n_assignments = kept;
 }
 
-static void forget_refusals(struct session *session, const struct hosted_job *job)
+static void forget_refusal(struct session *session, const struct hosted_job *job)
 {
-    struct refusal **at = &session->refusals;
-    while (*at != NULL) {
-        struct refusal *refusal = *at;
-        if (job == NULL || refusal->job == job) {
-            *at = refusal->next;
-            free(refusal);
-        } else {
-            at = &refusal->next;
+    for (struct refusal **at = &session->refusals; *at != NULL; at = &(*at)->next) {
+        if ((*at)->job == job) {
+            struct refusal *gone = *at;
+            *at = gone->next;
+            free(gone);
+            return;
         }
     }
 }
@@ -117,7 +115,9 @@ void session_free(struct session_table *table, struct session *session)
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         vacate(session, &session->assignments[i]);
     }
-    forget_refusals(session, NULL);
+    while (session->refusals != NULL) {
+        forget_refusal(session, session->refusals->job);
+    }
     table->n_free -= session_n_free(session);
     table->n_sessions--;
     tdelete(session, &table->by_id, compare_ids);
@@ -174,7 +174,7 @@ void session_release_job(struct session_table *table, struct hosted_job *job)
 {
     for (struct session *session = table->first; session != NULL; session = session->next) {
         release(table, session, job);
-        forget_refusals(session, job);
+        forget_refusal(session, job);
     }
 }
 

@@ -13,6 +13,9 @@
 #include "services/program/log.h"
 #include "services/program/time.h"
 
+/* Workers that were refused, or lost their coordinator, try again after a second at the latest. */
+enum { RETURN_MS = 1500 };
+
 /* What follows from closed rounds. */
 
 void restart_clock(struct hosted_job *job)
@@ -20,6 +23,12 @@ void restart_clock(struct hosted_job *job)
     job->round_opened_ms = tally_monotonic_ms();
     job->waits_since_ms = tally_realtime_ms();
     job->deadline_noted = false;
+}
+
+void restart_clock_after_outage(struct hosted_job *job)
+{
+    restart_clock(job);
+    job->round_opened_ms += RETURN_MS;
 }
 
 static void log_end(const struct hosted_job *job)
@@ -90,6 +99,13 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
     return TALLY_OK;
 }
 
+/* If the store has failed, the clock tries nothing until it is seen to have recovered: every try
+ * would be undone, and said in the log. */
+static bool is_store_well(const struct tally_coordinator *coordinator)
+{
+    return coordinator->store_error.status == TALLY_OK;
+}
+
 /* Who is absent. */
 
 void hear_of(const struct session *session)
@@ -100,12 +116,6 @@ void hear_of(const struct session *session)
         played->job->absence_changed = played->job->absence_changed || slot->absent;
         slot->absent = false;
     }
-}
-
-/* A store that failed lately is tried again once a second. */
-static bool may_try(const struct tally_coordinator *coordinator)
-{
-    return coordinator->store_error.status == TALLY_OK || coordinator->retries_writes;
 }
 
 /* Tells the engine of one job; rounds may close by that. */
@@ -130,13 +140,17 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
 
 void settle_absence(struct tally_coordinator *coordinator)
 {
+    if (coordinator->draining) {
+        return; /* workers that go with the service are no reason to do without them */
+    }
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         if (!job->absence_changed || job->needs_reload ||
             tally_job_status_is_terminal(tally_job_status(job->engine))) {
             continue;
         }
         const bool may_close = job->spec.policy == TALLY_POLICY_DROP;
-        if (!may_close || (may_try(coordinator) && begin_write(coordinator, NULL) == TALLY_OK)) {
+        if (!may_close ||
+            (is_store_well(coordinator) && begin_write(coordinator, NULL) == TALLY_OK)) {
             settle_job(coordinator, job);
         }
     }
@@ -202,10 +216,14 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     const int64_t unix_ms = tally_realtime_ms();
+    if (coordinator->draining) {
+        return; /* nobody is given work any more */
+    }
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         const enum tally_job_status status = tally_job_status(job->engine);
         const struct tally_job_spec *spec = &job->spec;
-        if (job->needs_reload || tally_job_status_is_terminal(status) || !may_try(coordinator)) {
+        if (job->needs_reload || tally_job_status_is_terminal(status) ||
+            !is_store_well(coordinator)) {
             continue;
         }
         if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {

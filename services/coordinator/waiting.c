@@ -44,8 +44,8 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
 {
     const int64_t n_free = count_free_slots(coordinator, job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
-    add_text(waiting, "waits for %lld clients: %lld slots are free", (long long)job->row.clients,
-             (long long)n_free);
+    add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
+             job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (n_free >= job->n_vacant) {
         add_text(waiting, ", but %s",
                  coordinator->draining ? "the coordinator is shutting down"
@@ -75,6 +75,15 @@ static void add_names(struct tally_waiting *waiting)
                  i < NAMES_IN_TEXT ? waiting->workers[i] : "...");
     }
     add_text(waiting, "%s", waiting->n_workers > 0 ? ")" : "");
+}
+
+static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
+{
+    if (n_vacant > 0 && n_vacant < waiting->n_clients) {
+        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
+    } else if (n_vacant > 0) {
+        add_text(waiting, "; no worker plays %s", n_vacant == 1 ? "it" : "them");
+    }
 }
 
 /* False if the round waits for nobody. */
@@ -108,9 +117,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
         add_text(waiting, ", its deadline of %lld ms has passed",
                  (long long)job->spec.round_deadline_ms);
     }
-    if (n_vacant > 0) {
-        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
-    }
+    add_vacant(n_vacant, waiting);
     add_refusals(coordinator, job, waiting);
     return true;
 }
@@ -119,8 +126,13 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
                            struct tally_waiting *waiting)
 {
     waiting->what = TALLY_WAITS_FOR_STORE;
-    add_text(waiting, "waits for the store, which cannot be written: %s",
-             coordinator->store_error.message);
+    if (coordinator->store_error.status != TALLY_OK) {
+        waiting->since_ms = coordinator->store_failed_ms;
+        add_text(waiting, "waits for the store, which cannot be written: %s",
+                 coordinator->store_error.message);
+    } else {
+        add_text(waiting, "waits to be read back from the store");
+    }
     return true;
 }
 
@@ -128,14 +140,11 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
 static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           int64_t open_ms, struct tally_waiting *waiting)
 {
-    /* First: whatever is read back after a failed commit has its time begin anew. */
-    if (coordinator->store_error.status != TALLY_OK) {
+    if (coordinator->store_error.status != TALLY_OK) { /* not even what has come can be taken */
         return wait_for_store(coordinator, waiting);
     }
-    if (open_ms < WAITING_AFTER_MS && !job->deadline_noted) {
-        return false;
-    }
-    return wait_for_clients(coordinator, job, waiting);
+    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) &&
+           wait_for_clients(coordinator, job, waiting);
 }
 
 bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
@@ -145,7 +154,9 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
     memset(waiting, 0, sizeof *waiting);
     waiting->since_ms = job->waits_since_ms;
     bool waits = true;
-    if (job->needs_reload) {
+    const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* and that is not stored yet */
+                            job->prepare_error.status != TALLY_OK;
+    if (job->needs_reload || is_to_fail) {
         wait_for_store(coordinator, waiting);
     } else if (job->row.status == TALLY_JOB_PAUSED) {
         waiting->what = TALLY_WAITS_FOR_RESUME;
@@ -154,8 +165,6 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
         waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
     } else if (job->row.status != TALLY_JOB_QUEUED) {
         waits = false;
-    } else if (job->prepare_error.status != TALLY_OK) { /* it is to fail, which is not stored yet */
-        wait_for_store(coordinator, waiting);
     } else if (!job->prepared) {
         waiting->what = TALLY_WAITS_FOR_REFERENCE;
         add_text(waiting, "waits for f(x*), which is being computed");

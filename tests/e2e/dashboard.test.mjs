@@ -237,7 +237,7 @@ test("what a job waits for is said while it waits, on its page and in the list",
   try {
     const id = await other.submit({...LONG, clients: 2, name: "waits"});
     await viewer.go(`#/job/${id}`);
-    await until("the wait for workers", async () => /^waits for 2 clients: 0 slots are free, since \d+\ss$/.test(await line()));
+    await until("the wait for workers", async () => /^waits for 2 clients, 0 slots are free, since \d+\ss$/.test(await line()));
     const seconds = async () => Number(/since (\d+)/.exec(await line())[1]);
     const before = await seconds();
     await until("the seconds to pass", async () => (await seconds()) > before);
@@ -254,7 +254,7 @@ test("what a job waits for is said while it waits, on its page and in the list",
     await viewer.picture("waiting");
     await viewer.go("#/");
     await until("the list's line", async () => (await viewer.text(".jobs .waits")).includes(MARKUP));
-    assert.match(await viewer.text(".jobs .waits"), /^waits for client [01] .*, since \d+\ss$/);
+    assert.match(await viewer.text(".jobs .waits"), /^since \d+\ss: waits for client [01] \(/);
     await viewer.picture("waiting-list");
     away.kill("SIGCONT");
     await until("the list's line to be empty", async () => (await viewer.text(".jobs .waits")) === "");

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
@@ -448,6 +450,25 @@ class TallyTestCase(unittest.TestCase):
         coordinator = Coordinator(self.folder, **options)
         self.processes.append(coordinator)
         return coordinator
+
+    def start_with_a_disk_that_fills(self, **options):
+        """A coordinator for which a write past RLIMIT_FSIZE fails as on a full disk: with the signal
+        ignored."""
+        wrapper = Path(self.folder) / "bin" / "tally-coordinator"
+        wrapper.parent.mkdir()
+        wrapper.write_text(f'#!/bin/sh\nexec env --ignore-signal=XFSZ "{BIN}/tally-coordinator" "$@"\n')
+        wrapper.chmod(0o755)
+        with mock.patch.dict(globals(), BIN=wrapper.parent):
+            return self.start_coordinator(**options)
+
+    @contextlib.contextmanager
+    def full_disk(self, coordinator):
+        """The journal cannot grow; the log, which is shorter, can."""
+        journal = os.stat(f"{self.folder}/tally.db-wal").st_size
+        _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))
+        yield
+        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def start_worker(self, coordinator, name, **options):
         worker = Worker(self.folder, coordinator.url, name, **options)

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import resource
 import sqlite3
 import subprocess
 import unittest
@@ -317,25 +316,6 @@ class Content(MetricsTestCase):
         ForeignWorker(client)
         wait_until(lambda: scrape(client).get("tally_workers_lost_total") == 1, "the worker to be lost")
         self.assertEqual(scrape(client).get("tally_workers", state="working"), 0)
-
-    def start_with_a_disk_that_fills(self):
-        """A coordinator for which a write past RLIMIT_FSIZE fails as on a full disk: with the signal
-        ignored."""
-        wrapper = Path(self.folder) / "bin" / "tally-coordinator"
-        wrapper.parent.mkdir()
-        wrapper.write_text(f'#!/bin/sh\nexec env --ignore-signal=XFSZ "{common.BIN}/tally-coordinator" "$@"\n')
-        wrapper.chmod(0o755)
-        with mock.patch.object(common, "BIN", wrapper.parent):
-            return self.start_coordinator()
-
-    @contextlib.contextmanager
-    def full_disk(self, coordinator):
-        """The journal cannot grow; the log, which is shorter, can."""
-        journal = os.stat(f"{self.folder}/tally.db-wal").st_size
-        _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))
-        yield
-        resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def test_what_is_not_stored_is_not_counted(self):
         """The disk is full: the engine was ahead of the store, the metrics never are."""

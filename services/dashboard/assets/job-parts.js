@@ -31,10 +31,12 @@ export function jobAge(job) {
 // "since 12 s"; "" for a job that gets on or has ended.
 const waitingAge = ({waiting}) => (waiting ? `since ${age(Date.now() - waiting.since_ms)}` : "");
 
-// "waits for client 3 (w3): round 7 has 9 of 10 answers, since 12 s"; "" likewise.
-export const waitingText = (job) => (job.waiting ? `${job.waiting.text}, ${waitingAge(job)}` : "");
+// "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers"; "" likewise. Where it is cut,
+// the time is still there.
+export const waitingText = (job) => (job.waiting ? `${waitingAge(job)}: ${job.waiting.text}` : "");
 
-// What the job waits for, in a line that is always there. The seconds are not read aloud.
+// What the job waits for and since when, in a line that is always there. The seconds are not read
+// aloud.
 export function waitingLine() {
   const what = h("span", {"aria-live": "polite"});
   const time = h("span", {});
