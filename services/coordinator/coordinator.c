@@ -297,10 +297,7 @@ static bool commit(struct tally_coordinator *coordinator)
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         if (job->touched && !ok && !job->needs_reload) {
             job->needs_reload = true;
-            if (!job->lost_write) { /* every further try may lose one too */
-                job->lost_write = true;
-                job->waits_since_ms = tally_realtime_ms();
-            }
+            job->waits_since_ms = tally_realtime_ms();
         }
         job->touched = false;
     }

@@ -37,7 +37,6 @@ struct hosted_job {
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     bool touched;                     /* written to in the open transaction */
     bool needs_reload;                /* a commit failed: the engine is ahead of the store */
-    bool lost_write;                  /* of the open round, to a store that failed */
     bool deadline_noted;              /* the open round's deadline has passed, and did not end it */
     bool absence_changed;             /* the engine does not know yet what the slots say */
     int64_t round_opened_ms;          /* monotonic; or resumed, or read back from the store */

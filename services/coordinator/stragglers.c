@@ -23,7 +23,6 @@ void restart_clock(struct hosted_job *job)
     job->round_opened_ms = tally_monotonic_ms();
     job->waits_since_ms = tally_realtime_ms();
     job->deadline_noted = false;
-    job->lost_write = false;
 }
 
 void restart_clock_after_outage(struct hosted_job *job)

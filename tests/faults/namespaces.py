@@ -27,9 +27,14 @@ def run(*command, text=None):
     return done.stdout
 
 
+_told = set()
+
+
 def skip(why):
-    """Says so where everybody sees it."""
-    print(f"\n*** SKIPPED: {why}", flush=True)
+    """Says so, once, where everybody sees it."""
+    if why not in _told:
+        _told.add(why)
+        print(f"\n*** SKIPPED: {why}", flush=True)
     raise unittest.SkipTest(why)
 
 

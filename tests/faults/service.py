@@ -13,7 +13,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
-import common  # noqa: E402
 from common import (  # noqa: E402
     TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, uplink_of_workers,
     wait_until,

@@ -1,6 +1,5 @@
 """The disk fills up under a running job, and space comes back."""
 
-import os
 import time
 import unittest
 from pathlib import Path
