@@ -30,6 +30,7 @@ struct watch {
     uint64_t *checksums;        /* of the point of iterate k, likewise */
     uint64_t *stored;           /* in the open round, [clients] */
     int64_t moved_us;           /* when a round last closed or the coordinator last failed */
+    bool has_two_histories;     /* a power cut took rounds back that had closed without somebody */
     bool may_be_cancelled;
     bool is_listed; /* in the walk under way */
 };
@@ -497,15 +498,21 @@ void invariants_see_power_cut(bool power_loss_safe)
     }
     all.has_gone_back = true;
     for (int i = 0; i < all.n; i++) {
-        forget(&all.watches[i]);
+        struct watch *watch = &all.watches[i];
+        watch->has_two_histories |= watch->dropped_in_round != INT64_MAX;
+        forget(watch);
     }
 }
 
 /* Messages. */
 
-/* Whether it is what the client sends in that round: as expected, or as it was first seen. */
+/* Whether it is what the client sends in that round: as expected, or as it was first seen. A worker
+ * may still post from a history that is lost, in which other clients were missing. */
 static bool is_message(const struct watch *watch, const struct tally_update *update)
 {
+    if (watch->has_two_histories) {
+        return at_update(watch, watch->sent, update->round, update->client) != NULL;
+    }
     uint64_t *sent = at_update(watch, watch->sent, update->round, update->client);
     if (sent != NULL && *sent == 0 && update->round > watch->dropped_in_round) {
         *sent = sim_update_digest(update);
