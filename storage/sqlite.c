@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "storage/sqlite_internal.h"
 
@@ -12,15 +13,32 @@ static struct tally_sqlite *sqlite_of(struct tally_store *store)
     return (struct tally_sqlite *)store;
 }
 
-/* SQLite would go on with a file that has no name any more, and all of it would be gone with the
- * process. One stat() per bracket. */
+static bool log_has_moved(const struct tally_sqlite *sqlite)
+{
+    struct stat file;
+    return sqlite->log.inode != 0 &&
+           (stat(sqlite3_filename_wal(sqlite3_db_filename(sqlite->db, "main")), &file) != 0 ||
+            file.st_dev != sqlite->log.device || file.st_ino != sqlite->log.inode);
+}
+
+/* SQLite would go on with files that have no name any more, and all of it would be gone with the
+ * process. Two stat() per bracket. */
 static enum tally_status require_file(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int has_moved = 0;
     sqlite3_file_control(sqlite->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
-    return has_moved == 0 ? TALLY_OK
-                          : tally_fail(err, TALLY_STORE, NULL,
-                                       "database \"%s\" was removed or replaced", sqlite->path);
+    if (has_moved != 0) {
+        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" was removed or replaced",
+                          sqlite->path);
+    }
+    if (log_has_moved(sqlite)) {
+        /* What it held is still to be had, and is saved; nothing more is written to it. */
+        sqlite3_wal_checkpoint_v2(sqlite->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        return tally_fail(err, TALLY_STORE, NULL,
+                          "the log of database \"%s\" was removed or replaced: start again",
+                          sqlite->path);
+    }
+    return TALLY_OK;
 }
 
 static enum tally_status sqlite_begin(struct tally_store *store, struct tally_error *err)

@@ -3,6 +3,7 @@
 #define TALLY_STORAGE_SQLITE_INTERNAL_H
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #include "storage/columns.h"
 #include "storage/lock_file.h"
@@ -42,6 +43,10 @@ struct tally_sqlite {
     sqlite3 *db;
     char *path; /* as the operator wrote it, for messages */
     struct tally_lock_file lock;
+    struct {
+        dev_t device;
+        ino_t inode; /* 0 = not known, and not looked after */
+    } log;
     sqlite3_stmt *statements[TALLY_N_SQL];
     bool in_bracket;
     bool is_broken; /* a write failed; the bracket can only be rolled back */

@@ -274,6 +274,15 @@ static enum tally_status check_if_small(const struct tally_sqlite *sqlite, struc
     return tally_sqlite_check_structure(sqlite, NULL, err);
 }
 
+static void remember_log(struct tally_sqlite *sqlite)
+{
+    struct stat file;
+    if (stat(sqlite3_filename_wal(sqlite3_db_filename(sqlite->db, "main")), &file) == 0) {
+        sqlite->log.device = file.st_dev;
+        sqlite->log.inode = file.st_ino;
+    }
+}
+
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err)
 {
@@ -310,6 +319,7 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
     if (status == TALLY_OK) {
         status = tally_sqlite_prepare(sqlite, err);
     }
+    remember_log(sqlite);
     return status;
 }
 

@@ -143,26 +143,28 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *
 }
 
 /* Sets the header's fields in the transaction of the caller. */
-static enum tally_status mark(const struct tally_sqlite *sqlite, int version,
-                              struct tally_error *err)
+static enum tally_status mark(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     char sql[96];
     sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-                     APPLICATION_ID, version);
+                     APPLICATION_ID, (int)NEWEST_VERSION);
     return tally_sqlite_exec(sqlite, sql, err);
 }
 
-/* Runs `sql` and marks the file as of `version`, both or neither. */
-static enum tally_status apply(const struct tally_sqlite *sqlite, const char *sql, int version,
+/* Brings the schema from `version` to the newest and marks the file, all or nothing: a file that is
+ * being made is never seen half-made. */
+static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
                                struct tally_error *err)
 {
     enum tally_status status = tally_sqlite_exec(sqlite, "BEGIN IMMEDIATE", err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_sqlite_exec(sqlite, sql, err);
+    for (int i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
+        status = tally_sqlite_exec(sqlite, MIGRATIONS[i], err);
+    }
     if (status == TALLY_OK) {
-        status = mark(sqlite, version, err);
+        status = mark(sqlite, err);
     }
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(sqlite, "COMMIT", err);
@@ -197,15 +199,14 @@ static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int versio
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err)
 {
-    enum tally_status status =
-        version > 0 && version < NEWEST_VERSION ? keep_copy(sqlite, version, err) : TALLY_OK;
-    for (int i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
-        status = apply(sqlite, MIGRATIONS[i], i + 1, err);
+    if (version == NEWEST_VERSION) {
+        return TALLY_OK;
     }
-    return status;
+    enum tally_status status = version > 0 ? keep_copy(sqlite, version, err) : TALLY_OK;
+    return status == TALLY_OK ? apply(sqlite, version, err) : status;
 }
 
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
-    return apply(sqlite, "", NEWEST_VERSION, err);
+    return apply(sqlite, NEWEST_VERSION, err);
 }

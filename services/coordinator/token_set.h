@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
-#include "services/program/sha256.h"
+#include "api/sha256.h"
 #include "services/program/token_file.h"
 
 enum token_role { TOKEN_ADMIN, TOKEN_WORKER, TOKEN_METRICS, N_TOKEN_ROLES };

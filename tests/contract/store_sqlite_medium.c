@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/contract/child.h"
+#include "tests/contract/files.h"
 #include "tests/contract/store_fixture.h"
 #include "tests/contract/store_tests.h"
 
@@ -256,6 +257,38 @@ void test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium(vo
         }
         store_fixture_close(&f);
     }
+}
+
+/* Nothing more is written to a log without a name, and what was committed to it is in the file. */
+void test_store_sqlite_file__removed_log_loses_nothing(void)
+{
+    struct store_fixture f;
+    char name[sizeof f.path + 8];
+    size_t n = 0;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    expect_begin(&f);
+    expect_update(&f, key, 1, 0, "body");
+    expect_commit(&f);
+    snprintf(name, sizeof name, "%s-wal", f.path);
+    CU_ASSERT_EQUAL(unlink(name), 0);
+    TALLY_ASSERT_STATUS(f.ops->check(f.store, &f.err), TALLY_STORE, &f.err);
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(f.ops->begin(f.store, &f.err), TALLY_STORE, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "log of database"));
+    /* As a process that was killed now would leave it. */
+    uint8_t *bytes = file_read(f.path, &n);
+    snprintf(name, sizeof name, "%s.copy", f.path);
+    file_write(name, bytes, n);
+    free(bytes);
+    struct tally_store *copy = NULL;
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(tally_store_sqlite_open(name, NULL, &copy, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
+    CU_ASSERT_EQUAL(n_updates(copy), 1);
+    copy->ops->close(copy);
+    tally_error_clear(&f.err);
+    store_fixture_close(&f);
 }
 
 void test_store_sqlite_file__check_notices_a_removed_file(void)

@@ -91,6 +91,7 @@
     X(test_store_sqlite_file__full_disk_in_open_is_an_error)                                       \
     X(test_store_sqlite_file__no_space_left_is_said)                                               \
     X(test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium)                    \
+    X(test_store_sqlite_file__removed_log_loses_nothing)                                           \
     X(test_store_sqlite_file__check_notices_a_removed_file)
 
 /* The choice of a backend. */

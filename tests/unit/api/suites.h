@@ -8,6 +8,7 @@ extern const struct tally_suite TALLY_SUITE_API_UTF8;
 extern const struct tally_suite TALLY_SUITE_API_JSON;
 extern const struct tally_suite TALLY_SUITE_API_JSON_FIELDS;
 extern const struct tally_suite TALLY_SUITE_API_PROBLEM;
+extern const struct tally_suite TALLY_SUITE_API_SHA256;
 extern const struct tally_suite TALLY_SUITE_API_WORKER_MESSAGES;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CONNECTIONS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_SERVER;

@@ -10,7 +10,6 @@ extern const struct tally_suite program_options_suite;
 extern const struct tally_suite program_options_help_suite;
 extern const struct tally_suite program_progress_bar_suite;
 extern const struct tally_suite program_process_guard_suite;
-extern const struct tally_suite program_sha256_suite;
 extern const struct tally_suite program_signals_suite;
 extern const struct tally_suite program_time_suite;
 extern const struct tally_suite program_token_file_suite;

@@ -1,10 +1,10 @@
-#include "services/program/sha256.h"
+#include "api/sha256.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/services/program/suites.h"
+#include "tests/unit/api/suites.h"
 
 static void expect(const void *bytes, size_t n, const char *hex)
 {
@@ -18,7 +18,7 @@ static void expect(const void *bytes, size_t n, const char *hex)
 }
 
 /* The examples of FIPS 180-4 (and of its predecessor, 180-2). */
-static void test_program_sha256__examples_of_the_standard(void)
+static void test_api_sha256__examples_of_the_standard(void)
 {
     static const char TWO_BLOCKS[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     expect("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -32,7 +32,7 @@ static void test_program_sha256__examples_of_the_standard(void)
 }
 
 /* Around the lengths at which the padding takes one block more; from sha256sum(1). */
-static void test_program_sha256__padding(void)
+static void test_api_sha256__padding(void)
 {
     char text[128];
     memset(text, 'x', sizeof text);
@@ -57,7 +57,7 @@ static void test_program_sha256__padding(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_sha256__examples_of_the_standard),
-    TALLY_TEST(test_program_sha256__padding),
+    TALLY_TEST(test_api_sha256__examples_of_the_standard),
+    TALLY_TEST(test_api_sha256__padding),
 };
-TALLY_SUITE(program_sha256_suite, "program_sha256", TESTS);
+TALLY_SUITE(TALLY_SUITE_API_SHA256, "api_sha256", TESTS);
