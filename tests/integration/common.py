@@ -13,6 +13,7 @@ import random
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -71,6 +72,20 @@ def free_port():
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port
+
+
+@contextlib.contextmanager
+def edited_database(path):
+    """A stopped coordinator's database to change as the caller likes. Its rows have checksums that the
+    caller cannot make, so it is left as one of schema version 1, which had none: the next start makes them."""
+    added = {"jobs": ("fixed_checksum", "row_checksum"), "rounds": ("missing", "row_checksum"),
+             "job_documents": ("row_checksum",), "job_states": ("row_checksum",), "updates": ("row_checksum",)}
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        yield database
+        for table, columns in added.items():
+            for column in columns:
+                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        database.execute("PRAGMA user_version = 1")
 
 
 def job_document(base="synthetic-ceal", /, **changes):

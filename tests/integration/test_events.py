@@ -7,11 +7,10 @@ import math
 import os
 import random
 import socket
-import sqlite3
 import time
 import unittest
 
-from common import HANG_S, TallyTestCase, job_document, wait_until
+from common import HANG_S, TallyTestCase, edited_database, job_document, wait_until
 
 LONG_JOB = "synthetic-ceal-long"
 COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed", "cut", "loss",
@@ -511,7 +510,7 @@ class Series(EventsTestCase):
 
     def lengthen(self, job_id, n):
         """Gives a finished job n round records, as if it had run so long."""
-        with contextlib.closing(sqlite3.connect(self.coordinator.store.removeprefix("sqlite:"))) as db:
+        with edited_database(self.coordinator.store.removeprefix("sqlite:")) as db:
             key, last = db.execute("SELECT job_key, round FROM jobs WHERE id = ?", (job_id,)).fetchone()
             names = [row[1] for row in db.execute("PRAGMA table_info(rounds)")]
             pattern = dict(zip(names, db.execute(
@@ -526,7 +525,6 @@ class Series(EventsTestCase):
             db.executemany(f"INSERT INTO rounds ({','.join(names)}) VALUES ({marks})",
                            (tuple(record(number).values()) for number in range(last + 1, n + 1)))
             db.execute("UPDATE jobs SET round = ? WHERE job_key = ?", (n, key))
-            db.commit()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from unittest import mock
 import common
 from common import (
     HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port,
-    job_document, messages, wait_until,
+    edited_database, job_document, messages, wait_until,
 )
 
 HOSTILE_NAMES = ['a"b\\c', "{}=,# \\n", "<img src=x onerror=alert(1)>", "é\u2028日本", "x" * 128]
@@ -450,7 +450,7 @@ class Bounds(MetricsTestCase):
         coordinator = self.start_coordinator()
         old, new = (self.cancel_new(coordinator.client, name) for name in ("old", "new"))
         coordinator.kill()
-        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database, database:
+        with edited_database(f"{self.folder}/tally.db") as database:
             database.execute("UPDATE jobs SET finished_ms = finished_ms - 601000 WHERE id = ?", (old,))
         coordinator = self.start_coordinator(port=coordinator.port)
         self.assertEqual(scrape(coordinator.client).jobs(), {new})
@@ -681,7 +681,7 @@ class Linted(MetricsTestCase):
         ids = [coordinator.client.submit(document(100)) for _ in range(3)]
         coordinator.kill()
         names = [b'a"b\\c\n', b"line\r\nend\n# TYPE x counter", b"\xff\xfe\xc3(\xed\xa0\x80ok"]
-        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database, database:
+        with edited_database(f"{self.folder}/tally.db") as database:
             for job_id, name in zip(ids, names):
                 database.execute("UPDATE jobs SET name = CAST(? AS TEXT) WHERE id = ?", (name, job_id))
         coordinator = self.start_coordinator(port=coordinator.port)

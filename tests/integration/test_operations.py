@@ -329,9 +329,9 @@ class Doctor(OperationsTestCase):
 
     def test_what_is_wrong_is_told_apart(self):
         token = Path(self.folder, "token")
-        token.write_text("right\n")
+        token.write_text("right" * 4 + "\n")
         wrong = Path(self.folder, "wrong")
-        wrong.write_text("wrong\n")
+        wrong.write_text("wrong" * 4 + "\n")
         make_version_1(self.path)
         coordinator = self.start_coordinator(options=("--admin-token-file", str(token)))
         url = ("--coordinator", coordinator.url)

@@ -161,7 +161,7 @@ class Stragglers(TallyTestCase):
 
     def test_a_killed_worker_is_not_waited_for_again(self):
         """One round waits until it is known to be silent, those after it do not."""
-        coordinator, client = self.start(options=("--session-timeout-ms", "500"))
+        coordinator, client = self.start(options=("--session-timeout-ms", "3000"))
         document = job_document("synthetic-ceal-long", horizon=6000, policy="drop", quorum=1,
                                 round_deadline_ms=HOUR_MS)
         workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
