@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
 #include "api/sha256.h"
+#include "codec/base/error.h"
 #include "services/program/token_file.h"
 
 enum token_role { TOKEN_ADMIN, TOKEN_WORKER, TOKEN_METRICS, N_TOKEN_ROLES };
