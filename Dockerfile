@@ -16,7 +16,7 @@ COPY . /src
 WORKDIR /src
 RUN cmake --preset release -DBUILD_TESTING=ON && cmake --build --preset release
 RUN ctest --test-dir build/release --output-on-failure --no-tests=error --timeout 900 -j "$(nproc)" \
-        -E '^tally-test-(contract|statistical)'
+        -E '^tally-(test-(contract|statistical)|simulation)'
 RUN DESTDIR=/install cmake --install build/release --component programs --strip
 
 # The system below the programs: Debian with their libraries, without what a finished image has no use
