@@ -319,7 +319,9 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
     if (status == TALLY_OK) {
         status = tally_sqlite_prepare(sqlite, err);
     }
-    remember_log(sqlite);
+    if (status == TALLY_OK) {
+        remember_log(sqlite);
+    }
     return status;
 }
 
