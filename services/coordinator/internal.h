@@ -92,6 +92,7 @@ struct tally_coordinator {
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
+    bool reload_due;           /* jobs that need it are read back, outside of any transaction */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
