@@ -52,8 +52,7 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
         }
         n += session_n_free(s);
         for (uint32_t i = 0; i < s->n_assignments; i++) {
-            const struct hosted_job *other = s->assignments[i].job;
-            n += other == job || gets_on(other);
+            n += gets_on(s->assignments[i].job);
         }
     }
     return n;
@@ -154,11 +153,26 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
               tally_log_real("f_star", job->f_star));
 }
 
+/* A start that was not stored has left slots to a job that may not be the next to start. */
+static void release_unstarted(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (uint32_t m = 0; m < job->row.clients && job->n_vacant < job->row.clients; m++) {
+        if (job->slots[m].session != NULL) {
+            session_unassign(&coordinator->sessions, job, m);
+        }
+    }
+}
+
 void assign_slots(struct tally_coordinator *coordinator)
 {
     coordinator->assignment_changed = false;
     if (coordinator->draining) {
         return;
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
+            release_unstarted(coordinator, job);
+        }
     }
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         enum tally_job_status status = tally_job_status(job->engine);

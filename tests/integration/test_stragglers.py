@@ -550,6 +550,21 @@ class Stragglers(TallyTestCase):
         self.assertEqual(client.job(damaged)["status"], "failed")
         self.assertEqual(client.job(busy)["status"], "running")
 
+    def test_a_start_that_is_not_stored_keeps_no_slots(self):
+        coordinator = self.start_with_a_disk_that_fills()
+        client = coordinator.client
+        large = client.submit(by_hand(clients=2))
+        stays = Hand(client, "stays")
+        time.sleep(1.5)  # the wire bytes are stored: nothing else will be written later
+        with self.full_disk(coordinator):
+            goes = Hand(client, "goes")
+            wait_until(lambda: "write failed" in coordinator.log(), "a start that is not stored")
+            goes.leave()
+        small = client.submit(by_hand(clients=1, quorum=1))
+        client.wait_status(small, "running")
+        self.assertEqual(stays.poll_task().job_id, small)
+        self.assertEqual(client.job(large)["status"], "queued")
+
     # ---- it is told everywhere ----
 
     def events(self, coordinator, job_id):
