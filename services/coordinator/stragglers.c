@@ -31,6 +31,15 @@ void restart_clock_after_outage(struct hosted_job *job)
     job->round_opened_ms += RETURN_MS;
 }
 
+void restart_clocks_after_outage(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (!job->deadline_noted) {
+            job->round_opened_ms = tally_monotonic_ms() + RETURN_MS;
+        }
+    }
+}
+
 static void log_end(const struct hosted_job *job)
 {
     const struct tally_store_job *row = &job->row;

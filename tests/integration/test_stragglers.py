@@ -565,6 +565,25 @@ class Stragglers(TallyTestCase):
         self.assertEqual(stays.poll_task().job_id, small)
         self.assertEqual(client.job(large)["status"], "queued")
 
+    def test_a_deadline_that_passed_while_nothing_was_taken(self):
+        """A round whose answers were refused for want of the store has its time again."""
+        _, client = self.start()
+        job_id = client.submit(by_hand(clients=2, policy="fail", round_deadline_ms=3000))
+        hand = Hand(client, "hand", slots=2)
+        task = hand.poll_task()
+        hand.post(hand.vector(task, 0))
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # an operator's shell
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                self.assert_connect_error("unavailable", hand.post, hand.vector(task, 1))
+            other.execute("ROLLBACK")
+        wait_until(lambda: client.get("/readyz").status == 200, "/readyz green")
+        time.sleep(0.5)  # the clock has looked
+        self.assertEqual(client.job(job_id)["status"], "running")
+        hand.post(hand.vector(task, 1))
+        self.assertEqual(client.job(job_id)["round"], 1)
+
     # ---- it is told everywhere ----
 
     def events(self, coordinator, job_id):
