@@ -380,7 +380,7 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     if (job->spec.round_deadline_ms == 0) {
         return 0;
     }
-    const int64_t left = job->round_opened_ms + job->spec.round_deadline_ms - now_ms;
+    const int64_t left = job->deadline_from_ms + job->spec.round_deadline_ms - now_ms;
     return left > 0 ? (uint32_t)left : 1;
 }
 
