@@ -37,8 +37,8 @@ static enum tally_status fail_in_use(int fd, const char *path, struct tally_erro
     if (owner[0] == '\0') {
         snprintf(owner, sizeof owner, "unknown");
     }
-    return tally_fail(err, TALLY_STORE, NULL,
-                      "in use by another coordinator (process %s holds \"%s\")", owner, path);
+    return tally_fail(err, TALLY_STORE, NULL, "in use by another process (process %s holds \"%s\")",
+                      owner, path);
 }
 
 /* For messages only, so a full disk is no reason to fail. */

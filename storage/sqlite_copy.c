@@ -161,16 +161,20 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
                                     struct tally_error *err)
 {
     struct stat source;
+    struct tally_lock_file lock = TALLY_LOCK_FILE_INIT;
     char *made = path_with(path, ".tmp");
-    if (made == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
-    }
+    char *lock_path = path_with(path, "-lock");
     enum tally_status status = TALLY_OK;
-    if (!replace && access(path, F_OK) == 0) {
+    if (made == NULL || lock_path == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
+    } else if (!replace && access(path, F_OK) == 0) {
         status =
             tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "\"%s\" exists; --force replaces it", path);
     } else if (stat(sqlite3_db_filename(from->db, "main"), &source) != 0) {
         status = fail_file("cannot read", from->path, err);
+    } else { /* a second copy would take the unfinished file away; a coordinator, lose its database
+              */
+        status = tally_lock_file_open(&lock, lock_path, err);
     }
     if (status == TALLY_OK) {
         status = make_empty(made, &source, false, err);
@@ -184,6 +188,8 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
             remove_database(made);
         }
     }
+    tally_lock_file_close(&lock);
+    free(lock_path);
     free(made);
     return status;
 }

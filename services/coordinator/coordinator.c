@@ -229,8 +229,7 @@ static bool end_damaged_job(struct tally_coordinator *coordinator, const struct 
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row;
-    if (coordinator->in_transaction ||
-        store->ops->job_get(store, job->row.id, &row, NULL) != TALLY_OK ||
+    if (store->ops->job_get(store, job->row.id, &row, NULL) != TALLY_OK ||
         (!tally_job_status_is_terminal(row.status) &&
          bury_job(store, &row, why, NULL) != TALLY_OK)) {
         return false;
@@ -239,7 +238,8 @@ static bool end_damaged_job(struct tally_coordinator *coordinator, const struct 
     return true;
 }
 
-/* Brings engines that are ahead of the store back to it, as far as it can be read. */
+/* Brings engines that are ahead of the store back to it, as far as it can be read. No transaction
+ * may be open. */
 static void reload_jobs(struct tally_coordinator *coordinator)
 {
     struct hosted_job **at = &coordinator->jobs;
@@ -404,7 +404,7 @@ static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
     if (coordinator->n_ticks++ % WIRE_FLUSH_TICKS == 0) {
         look_after_store(coordinator);
         flush_wire(coordinator);
-        reload_jobs(coordinator);
+        coordinator->reload_due = true;
         fail_unprepared(coordinator);
         coordinator->assignment_changed |= coordinator->assignment_failed;
         coordinator->assignment_failed = false;
@@ -430,6 +430,10 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);
     commit(coordinator);
+    if (coordinator->reload_due) { /* a job that is damaged ends in a transaction of its own */
+        coordinator->reload_due = false;
+        reload_jobs(coordinator);
+    }
     coordinator->begin_failed = false;
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);

@@ -40,6 +40,7 @@ struct hosted_job {
     bool deadline_noted;              /* the open round's deadline has passed, and did not end it */
     bool absence_changed;             /* the engine does not know yet what the slots say */
     int64_t round_opened_ms;          /* monotonic; or resumed, or read back from the store */
+    int64_t deadline_from_ms;         /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;           /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */

@@ -92,6 +92,7 @@ struct tally_coordinator {
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
+    bool reload_due;           /* jobs that need it are read back, outside of any transaction */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
@@ -166,6 +167,8 @@ int64_t count_free_slots(const struct tally_coordinator *coordinator, const stru
 void restart_clock(struct hosted_job *job);
 /* The same of a job that was read from the store: its workers have to come back first. */
 void restart_clock_after_outage(struct hosted_job *job);
+/* The store takes writes again, also those of updates that it has refused to take. */
+void restart_clocks_after_outage(struct tally_coordinator *coordinator);
 /* Whether an event of the engine closed a round or ended the job. */
 bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
 /* Persists what it closed, in the open transaction, and goes on from there. */

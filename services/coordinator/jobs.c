@@ -62,6 +62,9 @@ void note_store(struct tally_coordinator *coordinator, const struct tally_error 
     if (coordinator->store_error.status == TALLY_OK && said->status != TALLY_OK) {
         coordinator->store_failed_ms = tally_realtime_ms();
     }
+    if (coordinator->store_error.status != TALLY_OK && said->status == TALLY_OK) {
+        restart_clocks_after_outage(coordinator);
+    }
     coordinator->store_error = *said;
 }
 

@@ -308,12 +308,14 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     int wait_ms = tally_coordinator_turn(coordinator);
     while (status == TALLY_OK && *tally_signals_stop() == 0) {
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
+        wait_ms = tally_coordinator_turn(coordinator);
         if (tally_signals_take_reload()) {
-            /* Files that were changed take effect; one that is wrong changes nothing. */
+            /* Files that were changed take effect; one that is wrong changes nothing. Between two
+             * steps: a request that was let in before has opened what is ended now. */
             reload_tokens(options, settings, coordinator);
             reload_certificate(settings, server);
+            wait_ms = 0;
         }
-        wait_ms = tally_coordinator_turn(coordinator);
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("stopping"));
     tally_http_server_quiesce(server);

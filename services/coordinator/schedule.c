@@ -52,8 +52,7 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
         }
         n += session_n_free(s);
         for (uint32_t i = 0; i < s->n_assignments; i++) {
-            const struct hosted_job *other = s->assignments[i].job;
-            n += other == job || gets_on(other);
+            n += gets_on(s->assignments[i].job);
         }
     }
     return n;
@@ -154,11 +153,26 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
               tally_log_real("f_star", job->f_star));
 }
 
+/* A start that was not stored has left slots to a job that may not be the next to start. */
+static void release_unstarted(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (uint32_t m = 0; m < job->row.clients && job->n_vacant < job->row.clients; m++) {
+        if (job->slots[m].session != NULL) {
+            session_unassign(&coordinator->sessions, job, m);
+        }
+    }
+}
+
 void assign_slots(struct tally_coordinator *coordinator)
 {
     coordinator->assignment_changed = false;
     if (coordinator->draining) {
         return;
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
+            release_unstarted(coordinator, job);
+        }
     }
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         enum tally_job_status status = tally_job_status(job->engine);
@@ -366,7 +380,7 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     if (job->spec.round_deadline_ms == 0) {
         return 0;
     }
-    const int64_t left = job->round_opened_ms + job->spec.round_deadline_ms - now_ms;
+    const int64_t left = job->deadline_from_ms + job->spec.round_deadline_ms - now_ms;
     return left > 0 ? (uint32_t)left : 1;
 }
 

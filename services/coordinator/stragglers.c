@@ -20,7 +20,7 @@ enum { RETURN_MS = 1500 };
 
 void restart_clock(struct hosted_job *job)
 {
-    job->round_opened_ms = tally_monotonic_ms();
+    job->round_opened_ms = job->deadline_from_ms = tally_monotonic_ms();
     job->waits_since_ms = tally_realtime_ms();
     job->deadline_noted = false;
 }
@@ -29,6 +29,14 @@ void restart_clock_after_outage(struct hosted_job *job)
 {
     restart_clock(job);
     job->round_opened_ms += RETURN_MS;
+    job->deadline_from_ms += RETURN_MS;
+}
+
+void restart_clocks_after_outage(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        job->deadline_from_ms = tally_monotonic_ms() + RETURN_MS;
+    }
 }
 
 static void log_end(const struct hosted_job *job)
@@ -230,7 +238,7 @@ void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
             end_job(coordinator, job, now_ms);
         } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING &&
                    !job->deadline_noted &&
-                   now_ms >= job->round_opened_ms + spec->round_deadline_ms) {
+                   now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {
             end_round(coordinator, job, now_ms);
         }
     }

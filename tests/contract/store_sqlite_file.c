@@ -241,7 +241,7 @@ static void expect_in_use(struct store_fixture *f, const char *uri)
     tally_error_clear(&f->err);
     TALLY_ASSERT_STATUS(tally_store_open(uri, NULL, &second, &f->err), TALLY_STORE, &f->err);
     CU_ASSERT_PTR_NULL(second);
-    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, "in use by another coordinator"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, "in use by another process"));
     CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, f->folder));
     tally_error_clear(&f->err);
 }

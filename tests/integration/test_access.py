@@ -5,6 +5,7 @@ Every refusal is followed by a look at everything that must not have changed.
 
 import contextlib
 import datetime
+import http.client
 import json
 import os
 import secrets
@@ -354,6 +355,26 @@ class Rotation(AccessTestCase):
             for call in (lambda: alice.poll(0), lambda: alice.post(late), alice.leave):
                 self.assertEqual(self.assert_connect_error("unauthenticated", call).status, 401)
         bob.poll_task()
+
+    def test_a_request_that_comes_with_the_hangup_opens_nothing_for_long(self):
+        """Its token was good when it was looked at, and is gone when its turn has come."""
+        self.start()
+        job_id = self.admin.submit(job_document())
+        connection = http.client.HTTPConnection("127.0.0.1", self.coordinator.port, timeout=common.HANG_S)
+        self.addCleanup(connection.close)
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        self.coordinator.popen.send_signal(signal.SIGSTOP)
+        connection.request("GET", f"/v1/jobs/{job_id}/events",
+                           headers={"Authorization": f"Bearer {self.tokens['admin']}"})
+        self.write("admin-tokens", self.tokens["old-admin"])
+        self.coordinator.popen.send_signal(signal.SIGHUP)
+        self.coordinator.popen.send_signal(signal.SIGCONT)
+        answer = connection.getresponse()
+        if answer.status == 200:
+            answer.read()  # to its end
+        else:
+            self.assertEqual(answer.status, 401)
 
     def test_a_bad_file_changes_nothing(self):
         self.start(store="memory:")

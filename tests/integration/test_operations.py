@@ -236,6 +236,30 @@ class Backup(OperationsTestCase):
         self.assertEqual(set(os.listdir(self.folder)) - before, {"copy.db"})
         self.assertEqual(os.stat(Path(self.folder, "copy.db")).st_mode & 0o777, 0o640)
 
+    def test_two_at_once_do_not_disturb_each_other(self):
+        """One is made, whole; the other is too, afterwards, or is told whom it would have disturbed."""
+        self.make_store()
+        copying = [Process(self.folder, f"backup{i}", [
+            BIN / "tally", "backup", "--store", self.uri, "copy.db", "--force"]) for i in range(8)]
+        statuses = [process.wait() for process in copying]
+        self.assertIn(0, statuses)
+        for process, status in zip(copying, statuses):
+            if status != 0:
+                self.assertIn("in use by another process", process.log())
+        self.check(0, store=f"sqlite:{self.folder}/copy.db")
+        self.assertEqual([name for name in os.listdir(self.folder) if ".tmp" in name], [])
+
+    def test_no_copy_replaces_a_database_in_use(self):
+        coordinator = self.start_coordinator()
+        job = coordinator.client.submit(job_document())
+        for source in (self.uri, "sqlite:other.db"):
+            if source != self.uri:
+                self.tally("backup", "--store", self.uri, "other.db")
+            said = self.tally("backup", "--store", source, self.path, "--force", status=1)
+            self.assertIn(f"process {coordinator.pid} holds", said)
+        self.assertEqual(coordinator.client.get("/readyz").status, 200)
+        self.assertEqual(coordinator.client.job(job)["status"], "queued")
+
     def test_nothing_is_overwritten_unasked(self):
         self.make_store()
         copy = Path(self.folder, "copy.db")

@@ -4,16 +4,18 @@ job's policy says; whoever waits says for whom; whoever comes back is caught up,
 Deadlines of a second or less are there to pass, those of an hour never do: no test depends on how
 long something takes, only on what came first."""
 
+import contextlib
 import http.client
 import json
 import signal
+import sqlite3
 import struct
 import subprocess
 import time
 import unittest
 
 from common import (
-    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, essence, job_document, messages, simulate,
+    BIN, HANG_S, ConnectError, ForeignWorker, Process, TallyTestCase, essence, job_document, messages, simulate,
     sum_of_rounds, wait_until,
 )
 
@@ -522,6 +524,65 @@ class Stragglers(TallyTestCase):
                 self.assertEqual(client.job(job_id)["status"], "running")
         self.assertIn("missing clients: 0", client.wait_status(failing, "failed")["reason"])
         self.assertIn("job deadline of 1000 ms has passed", client.wait_status(ending, "failed")["reason"])
+
+    def test_a_damaged_job_ends_while_others_keep_the_store_busy(self):
+        """What a failed commit left has to be read back, and cannot be; nobody else waits for that."""
+        coordinator = self.start_with_a_disk_that_fills()
+        client = coordinator.client
+        self.start_worker(coordinator, "busy")
+        busy = client.submit(job_document("synthetic-ceal-long", clients=1, quorum=1, horizon=10**8))
+        wait_until(lambda: client.job(busy)["round"] > 0, "the busy job to get on")
+        damaged = client.submit(by_hand(clients=2))
+        hand = Hand(client, "hand", slots=2)
+        task = hand.poll_task()
+        self.assertEqual(task.job_id, damaged)
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database, database:
+            database.execute("UPDATE job_states SET state = zeroblob(length(state))"
+                             " WHERE job_key = (SELECT job_key FROM jobs WHERE id = ?)", (damaged,))
+        with self.full_disk(coordinator):
+            def is_ahead():
+                with contextlib.suppress(ConnectError):
+                    hand.post(hand.vector(task, 0))
+                return (client.job(damaged)["waiting"] or {}).get("for") == "store"
+
+            wait_until(is_ahead, "an update that is not stored")
+        wait_until(lambda: "job_states" in (client.job(damaged)["reason"] or ""), "the job to end")
+        self.assertEqual(client.job(damaged)["status"], "failed")
+        self.assertEqual(client.job(busy)["status"], "running")
+
+    def test_a_start_that_is_not_stored_keeps_no_slots(self):
+        coordinator = self.start_with_a_disk_that_fills()
+        client = coordinator.client
+        large = client.submit(by_hand(clients=2))
+        stays = Hand(client, "stays")
+        time.sleep(1.5)  # the wire bytes are stored: nothing else will be written later
+        with self.full_disk(coordinator):
+            goes = Hand(client, "goes")
+            wait_until(lambda: "write failed" in coordinator.log(), "a start that is not stored")
+            goes.leave()
+        small = client.submit(by_hand(clients=1, quorum=1))
+        client.wait_status(small, "running")
+        self.assertEqual(stays.poll_task().job_id, small)
+        self.assertEqual(client.job(large)["status"], "queued")
+
+    def test_a_deadline_that_passed_while_nothing_was_taken(self):
+        """A round whose answers were refused for want of the store has its time again."""
+        _, client = self.start()
+        job_id = client.submit(by_hand(clients=2, policy="fail", round_deadline_ms=3000))
+        hand = Hand(client, "hand", slots=2)
+        task = hand.poll_task()
+        hand.post(hand.vector(task, 0))
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # an operator's shell
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                self.assert_connect_error("unavailable", hand.post, hand.vector(task, 1))
+            other.execute("ROLLBACK")
+        wait_until(lambda: client.get("/readyz").status == 200, "/readyz green")
+        time.sleep(0.5)  # the clock has looked
+        self.assertEqual(client.job(job_id)["status"], "running")
+        hand.post(hand.vector(task, 1))
+        self.assertEqual(client.job(job_id)["round"], 1)
 
     # ---- it is told everywhere ----
 

@@ -12,7 +12,7 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
                                        struct tally_error *err)
 {
     if (is_held) {
-        return tally_fail(err, TALLY_STORE, NULL, "in use by another coordinator");
+        return tally_fail(err, TALLY_STORE, NULL, "in use by another process");
     }
     is_held = true;
     lock->fd = 0;
