@@ -838,10 +838,11 @@ static unsigned connection_limit(unsigned wanted)
 }
 
 static enum tally_status load_identity(struct tally_http_server *server, const char *cert,
-                                       const char *key, struct tally_error *err)
+                                       const char *key, bool regular_only, struct tally_error *err)
 {
     struct tls_identity *identity;
-    enum tally_status status = tls_identity_load(cert, key, (int64_t)time(NULL), &identity, err);
+    enum tally_status status =
+        tls_identity_load(cert, key, regular_only, (int64_t)time(NULL), &identity, err);
     if (status == TALLY_OK) {
         tls_identity_release(server->identity);
         server->identity = identity;
