@@ -126,6 +126,8 @@ const char *tally_http_path(const struct tally_http_request *request); /* decode
 const char *tally_http_query(const struct tally_http_request *request, const char *name);
 const char *tally_http_header(const struct tally_http_request *request, const char *name);
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
+/* The body is not needed any more: for whoever lets a request wait for long. */
+void tally_http_forget_body(struct tally_http_request *request);
 /* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
  * its content is counted, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);
