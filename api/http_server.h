@@ -98,9 +98,9 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
  * among them. */
 unsigned tally_http_server_n_requests(const struct tally_http_server *server);
 /* Reads certificate and key again, from these files; handshakes that begin later use them, open
- * connections go on. On failure all stays as it is. Errors: INVALID_ARGUMENT (also for what is not a
- * regular file: reading it could block), NO_MEMORY.
- * Precondition: the server was started with a certificate. */
+ * connections go on. On failure all stays as it is. Errors: INVALID_ARGUMENT (also for what is not
+ * a regular file: reading it could block), NO_MEMORY. Precondition: the server was started with a
+ * certificate. */
 enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
                                                const char *key, struct tally_error *err);
 /* Whether a server could start with these files. Errors: INVALID_ARGUMENT, NO_MEMORY. */
