@@ -174,7 +174,13 @@ static size_t header_bytes(const struct tally_http_request *request)
 
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
 {
-    return header_bytes(request) + request->body.size;
+    return header_bytes(request) + request->n_body_bytes;
+}
+
+void tally_http_forget_body(struct tally_http_request *request)
+{
+    tally_buffer_fini(&request->body);
+    (void)http_peer_hold(request->peer, 0, true);
 }
 
 void tally_http_set_user(struct tally_http_request *request, void *user)
@@ -535,6 +541,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     request->status = response->status;
     request->is_answered = true;
     bound_socket(request);
+    tally_http_forget_body(request); /* a stream may last for ever */
     wake(stream);
     *ret_stream = stream;
     return TALLY_OK;
@@ -657,6 +664,7 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
     if (status != TALLY_OK) {
         return MHD_NO;
     }
+    request->n_body_bytes += n;
     return http_peer_hold(request->peer, request->body.capacity, false) ? MHD_YES : MHD_NO;
 }
 
@@ -838,10 +846,11 @@ static unsigned connection_limit(unsigned wanted)
 }
 
 static enum tally_status load_identity(struct tally_http_server *server, const char *cert,
-                                       const char *key, struct tally_error *err)
+                                       const char *key, bool regular_only, struct tally_error *err)
 {
     struct tls_identity *identity;
-    enum tally_status status = tls_identity_load(cert, key, (int64_t)time(NULL), &identity, err);
+    enum tally_status status =
+        tls_identity_load(cert, key, regular_only, (int64_t)time(NULL), &identity, err);
     if (status == TALLY_OK) {
         tls_identity_release(server->identity);
         server->identity = identity;
@@ -929,7 +938,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the HTTP server");
     }
     if (status == TALLY_OK && config->tls_cert != NULL) {
-        status = load_identity(server, config->tls_cert, config->tls_key, err);
+        status = load_identity(server, config->tls_cert, config->tls_key, false, err);
     }
     if (status == TALLY_OK) {
         status = listen_on(server, config->listen, err);
@@ -1069,14 +1078,16 @@ enum tally_status tally_http_server_reload_tls(struct tally_http_server *server,
                                                const char *key, struct tally_error *err)
 {
     assert(server->identity != NULL);
-    return load_identity(server, cert, key, err);
+    /* A pipe was read at the start; to wait for another writer would hang everybody. */
+    return load_identity(server, cert, key, true, err);
 }
 
 enum tally_status tally_http_server_check_tls(const char *cert, const char *key,
                                               struct tally_error *err)
 {
     struct tls_identity *identity;
-    enum tally_status status = tls_identity_load(cert, key, (int64_t)time(NULL), &identity, err);
+    enum tally_status status =
+        tls_identity_load(cert, key, false, (int64_t)time(NULL), &identity, err);
     if (status == TALLY_OK) {
         tls_identity_release(identity);
     }

@@ -98,8 +98,9 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
  * among them. */
 unsigned tally_http_server_n_requests(const struct tally_http_server *server);
 /* Reads certificate and key again, from these files; handshakes that begin later use them, open
- * connections go on. On failure all stays as it is. Errors: INVALID_ARGUMENT, NO_MEMORY.
- * Precondition: the server was started with a certificate. */
+ * connections go on. On failure all stays as it is. Errors: INVALID_ARGUMENT (also for what is not
+ * a regular file: reading it could block), NO_MEMORY. Precondition: the server was started with a
+ * certificate. */
 enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
                                                const char *key, struct tally_error *err);
 /* Whether a server could start with these files. Errors: INVALID_ARGUMENT, NO_MEMORY. */
@@ -125,6 +126,8 @@ const char *tally_http_path(const struct tally_http_request *request); /* decode
 const char *tally_http_query(const struct tally_http_request *request, const char *name);
 const char *tally_http_header(const struct tally_http_request *request, const char *name);
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
+/* The body is not needed any more: for whoever lets a request wait for long. */
+void tally_http_forget_body(struct tally_http_request *request);
 /* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
  * its content is counted, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);

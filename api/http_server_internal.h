@@ -53,6 +53,7 @@ struct tally_http_request {
     struct tally_http_request *previous, *next; /* while suspended */
     const char *method, *path, *version;
     struct tally_buffer body;
+    size_t n_body_bytes; /* of the body, also when it has been forgotten */
     void *user;
     struct MHD_Response *response;    /* waits to be queued */
     struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */

@@ -20,14 +20,18 @@ struct pem {
     mode_t mode;
 };
 
-static enum tally_status read_pem(const char *field, const char *path, struct pem *pem,
-                                  struct tally_error *err)
+static enum tally_status read_pem(const char *field, const char *path, bool regular_only,
+                                  struct pem *pem, struct tally_error *err)
 {
     struct stat about;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (regular_only ? O_NONBLOCK : 0));
     bool ok = fd >= 0 && fstat(fd, &about) == 0;
     ssize_t n = 0;
     pem->n = 0;
+    if (ok && regular_only && !S_ISREG(about.st_mode)) {
+        close(fd);
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "%s is not a regular file", path);
+    }
     while (ok && pem->n < sizeof pem->bytes) {
         n = read(fd, pem->bytes + pem->n, sizeof pem->bytes - pem->n);
         if (n <= 0) {
@@ -145,8 +149,9 @@ static bool belong_together(const struct tls_identity *identity)
     return same;
 }
 
-enum tally_status tls_identity_load(const char *cert_path, const char *key_path, int64_t now_s,
-                                    struct tls_identity **ret_identity, struct tally_error *err)
+enum tally_status tls_identity_load(const char *cert_path, const char *key_path, bool regular_only,
+                                    int64_t now_s, struct tls_identity **ret_identity,
+                                    struct tally_error *err)
 {
     struct tls_identity *identity = calloc(1, sizeof *identity);
     struct pem *pem = calloc(1, sizeof *pem);
@@ -156,12 +161,12 @@ enum tally_status tls_identity_load(const char *cert_path, const char *key_path,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a certificate");
     }
     identity->n_users = 1;
-    enum tally_status status = read_pem("tls-cert", cert_path, pem, err);
+    enum tally_status status = read_pem("tls-cert", cert_path, regular_only, pem, err);
     if (status == TALLY_OK) {
         status = load_chain(cert_path, pem, now_s, identity, err);
     }
     if (status == TALLY_OK) {
-        status = read_pem("tls-key", key_path, pem, err);
+        status = read_pem("tls-key", key_path, regular_only, pem, err);
     }
     if (status == TALLY_OK) {
         status = load_key(key_path, pem, identity, err);

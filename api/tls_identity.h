@@ -24,10 +24,11 @@ struct tls_identity {
     bool key_is_exposed; /* others than its owner may read the key file */
 };
 
-/* `now_s` is Unix time. The caller is its first user. Errors: INVALID_ARGUMENT with the field
- * "tls-cert" or "tls-key", NO_MEMORY. */
-enum tally_status tls_identity_load(const char *cert_path, const char *key_path, int64_t now_s,
-                                    struct tls_identity **ret_identity, struct tally_error *err);
+/* `now_s` is Unix time. `regular_only` refuses what reading could block on. The caller is its first
+ * user. Errors: INVALID_ARGUMENT with the field "tls-cert" or "tls-key", NO_MEMORY. */
+enum tally_status tls_identity_load(const char *cert_path, const char *key_path, bool regular_only,
+                                    int64_t now_s, struct tls_identity **ret_identity,
+                                    struct tally_error *err);
 /* One user less; the last one frees it. NULL is allowed. */
 void tls_identity_release(struct tls_identity *identity);
 

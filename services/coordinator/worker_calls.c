@@ -214,6 +214,7 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
     mark_ready(coordinator, session);
     tally_http_set_user(call->request, NULL);
+    tally_http_forget_body(call->request);
     return TALLY_OK;
 }
 

@@ -133,11 +133,12 @@ class Install(InstalledCase):
         # What ends sooner stays so, what has ended goes; a token without a name is as good.
         file.chmod(0o600)
         file.write_text(f"# ours\n{first}\n{fresh} until=2098-01-01T00:00:00Z name=x\n"
-                        "0123456789abcdef until=2020-01-01T00:00:00Z\n")
+                        "0123456789abcdef until=2020-01-01T00:00:00Z\nthe-last-has-no-end")
         self.assertEqual(run(script, "--rotate", "admin", "--keep", "2099-01-01 UTC", folder).returncode, 0)
         lines = file.read_text().splitlines()
         self.assertEqual(lines[1:], [f"{first} until=2099-01-01T00:00:00Z",
-                                     f"{fresh} name=x until=2098-01-01T00:00:00Z"])
+                                     f"{fresh} name=x until=2098-01-01T00:00:00Z",
+                                     "the-last-has-no-end until=2099-01-01T00:00:00Z"])
         done = run(BIN / "tally-coordinator", "--admin-token-file", file, "--listen", "0.0.0.0:0", "--store", "memory:",
                    env=environment())
         self.assertIn("can be reached by others", done.stderr)  # so the file itself is right
@@ -185,8 +186,11 @@ class Units(InstalledCase):
         for name in UNITS:
             words = re.search(r"(?m)^ExecStart=(.*)$", self.unit(name))[1].split()
             self.assertTrue(os.access(self.destdir / words[0].lstrip("/"), os.X_OK), words[0])
+            # init-secrets closes the folder of the configuration to all but root, who hands it over.
             config = words[words.index("--config") + 1]
-            self.assertTrue((self.destdir / config.lstrip("/")).is_file(), config)
+            self.assertTrue(config.startswith("%d/"), config)
+            source = re.search(f"(?m)^LoadCredential={config[3:]}:(.*)$", self.unit(name))[1]
+            self.assertTrue((self.destdir / source.lstrip("/")).is_file(), source)
             known = run(self.destdir / words[0].lstrip("/"), "--help").stdout
             for option in (word for word in words if word.startswith("--")):
                 self.assertIn(f"  {option} ", known)

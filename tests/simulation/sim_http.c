@@ -93,6 +93,11 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
     return REQUEST_HEAD_BYTES + sim_exchange_message(request->exchange)->n_body;
 }
 
+void tally_http_forget_body(struct tally_http_request *request)
+{
+    (void)request; /* the message owns it */
+}
+
 void tally_http_set_user(struct tally_http_request *request, void *user)
 {
     request->user = user;

@@ -1162,6 +1162,34 @@ static void test_api_http_server__memory_of_slow_peers_is_bounded(void)
     fixture_close(&f);
 }
 
+/* The wire bytes stay what they were. */
+static void test_api_http_server__a_body_can_be_forgotten(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    const char *request = "POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
+    unsigned n_open;
+    size_t held_bytes, n_body;
+    fixture_open(&f);
+    int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+    await_requests(&f, 1);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_TRUE(held_bytes >= 5);
+    tally_http_forget_body(f.waiting[0]);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    (void)tally_http_body(f.waiting[0], &n_body);
+    CU_ASSERT_EQUAL(n_body, 0);
+    CU_ASSERT_EQUAL(tally_http_wire_in_bytes(f.waiting[0]), strlen(request));
+    answer_text(&f, f.waiting[0], 200, "later");
+    (void)await_response(&f, fd, &in, true);
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
 /* ---- Awkward clients ---- */
 
 static void test_api_http_server__pipelined_requests_are_answered_in_order(void)
@@ -1495,6 +1523,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__time_of_the_handler_is_not_the_clients),
     TALLY_TEST(test_api_http_server__slow_readers_are_dropped),
     TALLY_TEST(test_api_http_server__memory_of_slow_peers_is_bounded),
+    TALLY_TEST(test_api_http_server__a_body_can_be_forgotten),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),

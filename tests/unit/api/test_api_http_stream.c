@@ -560,7 +560,30 @@ static void test_api_http_stream__quiesce_lets_streams_go_on(void)
     tally_http_server_free(f.server);
 }
 
+static void test_api_http_stream__the_body_of_its_request_is_not_kept(void)
+{
+    struct fixture f;
+    char request[700] = "GET /stream HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\n\r\n";
+    const size_t n_head = strlen(request);
+    unsigned n_open;
+    size_t held_bytes;
+    fixture_open(&f, 0);
+    memset(request + n_head, 'b', 500);
+    int fd = tally_raw_connect(tally_http_server_port(f.server));
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(tally_raw_send(fd, request, n_head + 500), (long)n_head + 500);
+    await_count(&f, &f.n_drained, 1);
+    CU_ASSERT_EQUAL(f.n_streams, 1);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(n_open, 1);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    close(fd);
+    await_count(&f, &f.n_closed, 1);
+    tally_http_server_free(f.server);
+}
+
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_http_stream__the_body_of_its_request_is_not_kept),
     TALLY_TEST(test_api_http_stream__pieces_come_as_they_are_written),
     TALLY_TEST(test_api_http_stream__old_clients_get_it_until_the_end),
     TALLY_TEST(test_api_http_stream__head_gets_headers_alone),

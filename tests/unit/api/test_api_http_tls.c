@@ -346,10 +346,15 @@ static void test_api_http_tls__a_bad_reload_changes_nothing(void)
     struct client client;
     char name[64];
     fixture_open(&f, 0);
+    char pipe[sizeof f.files.cert];
+    snprintf(pipe, sizeof pipe, "%s/pipe", f.files.folder);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0); /* nobody will ever write to it */
     const char *const pairs[][2] = {
         {f.files.other_cert, f.files.key},       /* do not belong together */
         {"/nonexistent", f.files.key},           /* missing */
         {f.files.other_cert, "/nonexistent"},    /* missing */
+        {pipe, f.files.key},                     /* to open it would block */
+        {f.files.other_cert, pipe},              /* likewise */
         {f.files.other_key, f.files.other_key},  /* no certificate */
         {f.files.other_cert, f.files.other_cert} /* no key */
     };
@@ -364,6 +369,7 @@ static void test_api_http_tls__a_bad_reload_changes_nothing(void)
     client_read_name(&client, name);
     TALLY_ASSERT_TEXT(name, "first");
     client_close(&client);
+    unlink(pipe);
     fixture_close(&f);
 }
 
@@ -382,7 +388,7 @@ static void test_api_http_tls__dates_are_checked(void)
         struct tally_error err = TALLY_ERROR_INIT;
         make_identity(files.cert, files.key, "dated", cases[i].from_s, cases[i].until_s);
         enum tally_status status =
-            tls_identity_load(files.cert, files.key, (int64_t)time(NULL), &identity, &err);
+            tls_identity_load(files.cert, files.key, false, (int64_t)time(NULL), &identity, &err);
         CU_ASSERT_EQUAL(status, cases[i].why == NULL ? TALLY_OK : TALLY_INVALID_ARGUMENT);
         if (cases[i].why != NULL) {
             CU_ASSERT_PTR_NOT_NULL(strstr(err.message, cases[i].why));
@@ -402,7 +408,7 @@ static void test_api_http_tls__a_key_that_others_can_read_is_noticed(void)
         struct tls_identity *identity = NULL;
         CU_ASSERT_EQUAL(chmod(files.key, modes[i]), 0);
         CU_ASSERT_EQUAL_FATAL(
-            tls_identity_load(files.cert, files.key, (int64_t)time(NULL), &identity, NULL),
+            tls_identity_load(files.cert, files.key, false, (int64_t)time(NULL), &identity, NULL),
             TALLY_OK);
         CU_ASSERT_EQUAL(identity->key_is_exposed, i >= 2);
         tls_identity_release(identity);
