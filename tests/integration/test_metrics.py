@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import subprocess
+import time
 import unittest
 import urllib.parse
 from pathlib import Path
@@ -177,6 +178,8 @@ class Content(MetricsTestCase):
         def settled():
             """Wire bytes are stored once a second."""
             before = [client.job(detail["id"]) for detail in details]
+            if any(detail["waiting"] and time.time() * 1000 < detail["waiting"]["since_ms"] + 50 for detail in before):
+                return None  # too short a time to be told from none
             metrics = scrape(client)
             after = [client.job(detail["id"]) for detail in details]
             return (metrics, after) if before == after else None
