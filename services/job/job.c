@@ -501,7 +501,11 @@ enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err
 
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err)
 {
-    return move(job, TALLY_EVENT_RESUME, err);
+    enum tally_status status = move(job, TALLY_EVENT_RESUME, err);
+    if (status == TALLY_OK) {
+        job->open.overdue = false;
+    }
+    return status;
 }
 
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err)

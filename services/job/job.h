@@ -58,6 +58,7 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
 enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
+/* The open round's time begins anew. Errors likewise. */
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
 /* Something outside the engine makes the job impossible. */

@@ -340,6 +340,24 @@ static bool run_without_3(int64_t horizon)
 }
 
 /* Whatever the horizon cuts: a round that has passed or one that has not. */
+static void test_job_stragglers__resumed_round_has_its_time_again(void)
+{
+    struct job_host host;
+    start(&host, TALLY_POLICY_DROP, 2);
+    job_host_send(&host, 0);
+    overdue(&host); /* one answer is too few */
+    CU_ASSERT_EQUAL(tally_job_pause(host.job, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_resume(host.job, NULL), TALLY_OK);
+    CU_ASSERT_FALSE(tally_job_open_round(host.job)->overdue);
+    set_absent(&host, 2, false); /* its worker has been heard of */
+    job_host_send(&host, 1);
+    CU_ASSERT_EQUAL(host.n_records, 0);
+    overdue(&host);
+    CU_ASSERT_EQUAL_FATAL(host.n_records, 1);
+    TALLY_ASSERT_TEXT(host.records[0].missing, "2-4");
+    job_host_fini(&host);
+}
+
 static void test_job_stragglers__job_without_one_client_completes(void)
 {
     int n_cut = 0;
@@ -387,6 +405,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_stragglers__average_is_over_those_received),
     TALLY_TEST(test_job_stragglers__restored_round_awaits_everybody_again),
     TALLY_TEST(test_job_stragglers__paused_job_has_no_deadline),
+    TALLY_TEST(test_job_stragglers__resumed_round_has_its_time_again),
     TALLY_TEST(test_job_stragglers__job_without_one_client_completes),
     TALLY_TEST(test_job_stragglers__long_lists_are_cut),
 };
