@@ -20,7 +20,7 @@ struct tally_level_stats {
 struct tally_encoding {
     const char *name; /* the job document's word for it */
 
-    /* Bytes that encode() needs for these levels, exactly. */
+    /* Bytes that are enough for encode() of these levels: no fewer are accepted. */
     size_t (*bound)(const int32_t *levels, size_t dim);
 
     /* Writes levels[dim] into data[capacity]. |level| <= p/2 is the caller's duty.
@@ -38,6 +38,7 @@ struct tally_encoding {
 };
 
 extern const struct tally_encoding TALLY_ENCODING_UNARY;
+extern const struct tally_encoding TALLY_ENCODING_ENTROPY;
 
 /* NULL-terminated; its order is that of TALLY_ENCODING_NAMES. */
 extern const struct tally_encoding *const TALLY_ENCODINGS[];

@@ -1,0 +1,582 @@
+/* entropy: levels through an arithmetic coder, close to their zero-order entropy; FORMAT.md section 6.
+ *
+ * One model (entropy_model.h), two coders: short messages go through one that ends on a bit (arith.h),
+ * long ones through one that runs in vector registers (rans.h). Nothing is looked up, guessed or tuned
+ * that the decoder does not repeat: what decodes encodes to the same bytes again. */
+#include <string.h>
+
+#include "codec/arith.h"
+#include "codec/encoding.h"
+#include "codec/entropy_model.h"
+#include "codec/entropy_kernels.h"
+
+enum {
+    /* From here on the 64 states of 32 bits weigh less than 0.6 % even where levels have an entropy of
+     * 1 bit; below, 2^18 coordinates take the other coder some milliseconds. */
+    LONG_MESSAGE = 1 << 18,
+    SCALE_BITS = 4, /* of the scale; all ones: SCALE_MORE_BITS follow */
+    SCALE_MORE = (1 << SCALE_BITS) - 1,
+    SCALE_MORE_BITS = 6,
+    ESCAPED_BITS = 5, /* of a symbol after the escape */
+    RAW_BITS = 16,    /* bits without a model go through the coder in pieces of this size */
+    LONG_HEAD_BYTES = 2 + 4 * TALLY_RANS_LANES,
+};
+
+/* 12 bits of an improbable symbol, 5 of its number, 1 of sign, at most 22 of offset and low bits. */
+static const size_t WORST_BYTES = 5;
+
+static size_t entropy_bound(const int32_t *levels, size_t dim)
+{
+    (void)levels;
+    return WORST_BYTES * dim + 2 * (dim / TALLY_ENTROPY_FIRST_BLOCK) + LONG_HEAD_BYTES + 16;
+}
+
+static bool is_long(size_t dim)
+{
+    return dim >= LONG_MESSAGE;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What there is to know about a piece of levels. */
+struct scan {
+    uint64_t sum; /* of magnitudes */
+    uint64_t nonzeros;
+    uint32_t largest; /* magnitude */
+};
+
+static struct scan scan_levels(const int32_t *levels, size_t n)
+{
+    struct scan scan = {0};
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t magnitude = (uint32_t)(levels[i] < 0 ? -levels[i] : levels[i]);
+        scan.sum += magnitude;
+        scan.nonzeros += magnitude != 0;
+        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
+    }
+    return scan;
+}
+
+static void count(struct tally_level_stats *stats, const struct scan *scan, size_t n)
+{
+    stats->formula_bits += n + scan->sum;
+    stats->nonzeros += scan->nonzeros;
+}
+
+/* The levels right before a block that its table is made from. */
+static size_t window_before(size_t start)
+{
+    return smaller(start, TALLY_ENTROPY_WINDOW);
+}
+
+/* --- encoder --------------------------------------------------------------------------------- */
+
+static bool is_escaped(const struct tally_entropy_table *table, unsigned symbol)
+{
+    return table->frequency[symbol] == 0;
+}
+
+static void write_scale(struct tally_bit_writer *writer, unsigned scale)
+{
+    const bool more = scale >= SCALE_MORE;
+    tally_bit_write(writer, more ? SCALE_MORE : scale, SCALE_BITS);
+    tally_bit_write(writer, more ? scale - SCALE_MORE : 0, more ? SCALE_MORE_BITS : 0);
+}
+
+static void encode_raw(struct tally_arith_encoder *encoder, uint64_t bits, unsigned n)
+{
+    for (unsigned piece; n > 0; n -= piece, bits >>= piece) {
+        piece = (unsigned)smaller(n, RAW_BITS);
+        tally_arith_encode(encoder, (uint32_t)bits & ((1u << piece) - 1), 1, piece);
+    }
+}
+
+static void encode_level(struct tally_arith_encoder *encoder,
+                         const struct tally_entropy_table *table, int32_t level, unsigned shift)
+{
+    const struct tally_entropy_code code = tally_entropy_code(level, shift);
+    const bool escaped = is_escaped(table, code.symbol);
+    const unsigned symbol = escaped ? TALLY_ENTROPY_ESCAPE : code.symbol;
+    tally_arith_encode(encoder, table->cumulative[symbol], table->frequency[symbol],
+                       TALLY_ENTROPY_TOTAL_BITS);
+    encode_raw(encoder, code.symbol, escaped ? ESCAPED_BITS : 0);
+    encode_raw(encoder, code.extra, code.n_extra);
+}
+
+static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
+                         struct tally_bit_writer *writer, struct tally_level_stats *stats)
+{
+    const unsigned shift = tally_entropy_shift(scale);
+    write_scale(writer, scale);
+    struct tally_arith_encoder encoder;
+    tally_arith_encoder_init(&encoder, writer);
+    for (size_t start = 0, end; start < dim; start = end) {
+        end = smaller(tally_entropy_block_end(start), dim);
+        const size_t n_before = window_before(start);
+        struct tally_entropy_table table;
+        tally_entropy_table(scale, levels + start - n_before, n_before, &table);
+        for (size_t i = start; i < end; i++) {
+            encode_level(&encoder, &table, levels[i], shift);
+        }
+        const struct scan scan = scan_levels(levels + start, end - start);
+        count(stats, &scan, end - start);
+    }
+    tally_arith_encoder_finish(&encoder);
+    stats->payload_bits = tally_bit_writer_tell(writer);
+    tally_bit_writer_finish(writer);
+}
+
+/* Writes the bits that follow the symbols of a block, in words that end at `end`; returns where they
+ * begin. */
+static uint8_t *write_extras(const struct tally_entropy_table *table, const int32_t *levels,
+                             size_t n, unsigned shift, uint8_t *end)
+{
+    uint64_t n_bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct tally_entropy_code code = tally_entropy_code(levels[i], shift);
+        n_bits += code.n_extra + (is_escaped(table, code.symbol) ? ESCAPED_BITS : 0);
+    }
+    const size_t n_bytes = (size_t)(2 * ((n_bits + 15) / 16));
+    struct tally_bit_writer writer;
+    tally_bit_writer_init(&writer, end - n_bytes, n_bytes);
+    for (size_t i = 0; i < n; i++) {
+        const struct tally_entropy_code code = tally_entropy_code(levels[i], shift);
+        tally_bit_write(&writer, code.symbol, is_escaped(table, code.symbol) ? ESCAPED_BITS : 0);
+        tally_bit_write(&writer, code.extra, code.n_extra);
+    }
+    tally_bit_write(&writer, 0, (unsigned)(8 * n_bytes - n_bits));
+    tally_bit_writer_finish(&writer);
+    return end - n_bytes;
+}
+
+/* The symbols of a block, escapes not yet put in: the kernels have them in their table. Returns whether
+ * any bits follow. */
+static bool symbols_of(const struct tally_entropy_table *table, const int32_t *levels, size_t n,
+                       uint32_t largest, unsigned shift, uint8_t *symbols)
+{
+    if (shift == 0 && largest <= TALLY_ENTROPY_DIRECT) {
+        for (size_t i = 0; i < n; i++) {
+            symbols[i] = (uint8_t)(levels[i] + TALLY_ENTROPY_DIRECT);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            symbols[i] = (uint8_t)tally_entropy_code(levels[i], shift).symbol;
+        }
+    }
+    const unsigned reach = (unsigned)smaller(largest, TALLY_ENTROPY_DIRECT);
+    bool extras = shift > 0 || largest > TALLY_ENTROPY_DIRECT;
+    for (unsigned s = TALLY_ENTROPY_DIRECT - reach; s <= TALLY_ENTROPY_DIRECT + reach; s++) {
+        extras = extras || table->frequency[s] == 0; /* perhaps none; then there are 0 bits */
+    }
+    return extras;
+}
+
+static size_t last_block(size_t dim)
+{
+    size_t start = 0;
+    while (tally_entropy_block_end(start) < dim) {
+        start = tally_entropy_block_end(start);
+    }
+    return start;
+}
+
+static void store32(uint8_t *data, uint32_t word)
+{
+    for (int i = 0; i < 4; i++) {
+        data[i] = (uint8_t)(word >> 8 * i);
+    }
+}
+
+/* From the last block to the first, and in memory from the end to the beginning: a decoder goes the
+ * other way. Returns the bytes used, moved to the front. */
+static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uint8_t *data,
+                          size_t capacity, struct tally_level_stats *stats)
+{
+    const struct tally_rans_kernel *kernel = tally_rans_kernel();
+    const unsigned shift = tally_entropy_shift(scale);
+    uint8_t *at = data + capacity;
+    struct tally_rans_states states;
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        states.lane[i] = TALLY_RANS_LOWEST;
+    }
+    for (size_t start = last_block(dim), end = dim;; start = tally_entropy_block_before(start)) {
+        const int32_t *block = levels + start;
+        const size_t n = end - start, n_before = window_before(start);
+        struct tally_entropy_table table;
+        struct tally_rans_encode_table encode_table;
+        uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
+        tally_entropy_table(scale, block - n_before, n_before, &table);
+        tally_rans_encode_table(&table, &encode_table);
+        const struct scan scan = scan_levels(block, n);
+        count(stats, &scan, n);
+        if (symbols_of(&table, block, n, scan.largest, shift, symbols)) {
+            at = write_extras(&table, block, n, shift, at);
+        }
+        at = kernel->encode(&encode_table, symbols, n, &states, at);
+        end = start;
+        if (start == 0) {
+            break;
+        }
+    }
+    at -= LONG_HEAD_BYTES;
+    at[0] = (uint8_t)scale;
+    at[1] = 0;
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        store32(at + 2 + 4 * (size_t)i, states.lane[i]);
+    }
+    const size_t n_bytes = (size_t)(data + capacity - at);
+    memmove(data, at, n_bytes);
+    stats->payload_bits = 8 * (uint64_t)n_bytes;
+    return n_bytes;
+}
+
+static enum tally_status entropy_encode(const int32_t *levels, size_t dim,
+                                        const struct tally_grid *grid, uint8_t *data,
+                                        size_t capacity, struct tally_level_stats *ret_stats)
+{
+    (void)grid;
+    if (capacity < entropy_bound(levels, dim)) {
+        return TALLY_OUT_OF_RANGE;
+    }
+    struct tally_entropy_sample sample = tally_entropy_sample(dim);
+    tally_entropy_sample_add(&sample, 0, levels, dim);
+    const unsigned scale = tally_entropy_sample_scale(&sample);
+    struct tally_level_stats stats = {0};
+    if (is_long(dim)) {
+        encode_long(levels, dim, scale, data, capacity, &stats);
+    } else {
+        struct tally_bit_writer writer;
+        tally_bit_writer_init(&writer, data, capacity);
+        encode_short(levels, dim, scale, &writer, &stats);
+    }
+    *ret_stats = stats;
+    return TALLY_OK;
+}
+
+/* --- decoder --------------------------------------------------------------------------------- */
+
+/* A message as it is read, block after block. */
+struct message {
+    size_t dim, start; /* coordinates in all, and before the next block */
+    uint64_t payload_bits;
+    uint32_t top; /* largest magnitude that the grid has */
+    unsigned scale, shift;
+    struct tally_entropy_sample sample;
+    struct tally_level_stats stats;
+
+    struct tally_bit_reader reader; /* short */
+    struct tally_arith_decoder decoder;
+
+    const uint8_t *data, *end; /* long: what is left */
+    struct tally_rans_states states;
+};
+
+static enum tally_status bad_length(const struct message *message, uint64_t bits,
+                                    struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, "payload",
+                      "%llu bits announced, %zu coordinates take %llu",
+                      (unsigned long long)message->payload_bits, message->dim,
+                      (unsigned long long)bits);
+}
+
+static enum tally_status ends_early(const struct message *message, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, "payload",
+                      "ends in the block of coordinate %zu of %zu, after %llu bits", message->start,
+                      message->dim, (unsigned long long)message->payload_bits);
+}
+
+static uint32_t load32(const uint8_t *data)
+{
+    return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+           (uint32_t)data[3] << 24;
+}
+
+static enum tally_status open_short(struct message *message, const uint8_t *data,
+                                    struct tally_error *err)
+{
+    tally_bit_reader_init(&message->reader, data, message->payload_bits);
+    message->scale = (unsigned)tally_bit_read(&message->reader, SCALE_BITS);
+    if (message->scale == SCALE_MORE) {
+        message->scale += (unsigned)tally_bit_read(&message->reader, SCALE_MORE_BITS);
+    }
+    if (message->reader.overrun) {
+        return ends_early(message, err);
+    }
+    tally_arith_decoder_init(&message->decoder, &message->reader);
+    return TALLY_OK;
+}
+
+static enum tally_status open_long(struct message *message, const uint8_t *data, size_t n_bytes,
+                                   struct tally_error *err)
+{
+    if (n_bytes < LONG_HEAD_BYTES) {
+        return ends_early(message, err);
+    }
+    message->scale = (unsigned)data[0] | (unsigned)data[1] << 8;
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        const uint32_t state = load32(data + 2 + 4 * (size_t)i);
+        if (state < TALLY_RANS_LOWEST || state >> TALLY_RANS_STATE_BITS != 0) {
+            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d is %lu", i,
+                              (unsigned long)state);
+        }
+        message->states.lane[i] = state;
+    }
+    message->data = data + LONG_HEAD_BYTES;
+    message->end = data + n_bytes;
+    return TALLY_OK;
+}
+
+static enum tally_status message_open(struct message *message, const uint8_t *data, size_t n_bytes,
+                                      uint64_t payload_bits, size_t dim,
+                                      const struct tally_grid *grid, struct tally_error *err)
+{
+    if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "%zu bytes do not frame %llu bits with zero padding", n_bytes,
+                          (unsigned long long)payload_bits);
+    }
+    message->dim = dim;
+    message->start = 0;
+    message->payload_bits = payload_bits;
+    message->top = grid->intervals / 2;
+    message->stats = (struct tally_level_stats){.payload_bits = payload_bits};
+    message->sample = tally_entropy_sample(dim);
+    enum tally_status status = is_long(dim) ? open_long(message, data, n_bytes, err)
+                                            : open_short(message, data, err);
+    if (status == TALLY_OK && message->scale >= TALLY_ENTROPY_SCALES) {
+        status = tally_fail(err, TALLY_MALFORMED, "payload", "scale %u is above %d", message->scale,
+                            TALLY_ENTROPY_SCALES - 1);
+    }
+    message->shift = tally_entropy_shift(message->scale);
+    return status;
+}
+
+/* Makes a level of a symbol and bits that `read` takes from wherever they are. False: an escape that no
+ * encoder writes. */
+static bool finish_level(struct message *message, const struct tally_entropy_table *table,
+                         unsigned symbol, uint64_t (*read)(struct message *message, unsigned n),
+                         int32_t *ret_level)
+{
+    if (symbol == TALLY_ENTROPY_ESCAPE) {
+        symbol = (unsigned)read(message, ESCAPED_BITS);
+        if (table->frequency[symbol] != 0) { /* the escape's own is not 0 either */
+            return false;
+        }
+    }
+    const uint64_t extra = read(message, tally_entropy_n_extra(symbol, message->shift));
+    const int64_t level = tally_entropy_level(symbol, extra, message->shift);
+    /* Far above the grid, but no farther than an int32 goes: to be refused with the others. */
+    *ret_level = level > INT32_MAX ? INT32_MAX : level < -INT32_MAX ? -INT32_MAX : (int32_t)level;
+    return true;
+}
+
+static enum tally_status bad_escape(size_t coordinate, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, "payload",
+                      "coordinate %zu escapes from a symbol that has a frequency", coordinate);
+}
+
+static uint64_t read_modelled_raw(struct message *message, unsigned n)
+{
+    uint64_t bits = 0;
+    for (unsigned done = 0; done < n;) {
+        const unsigned piece = (unsigned)smaller(n - done, RAW_BITS);
+        const uint32_t share = tally_arith_decode(&message->decoder, piece);
+        tally_arith_narrow(&message->decoder, share, 1);
+        bits |= (uint64_t)share << done;
+        done += piece;
+    }
+    return bits;
+}
+
+static unsigned symbol_at(const struct tally_entropy_table *table, uint32_t share)
+{
+    unsigned symbol = 0;
+    for (unsigned step = TALLY_ENTROPY_SYMBOLS / 2; step > 0; step /= 2) {
+        symbol += share >= table->cumulative[symbol + step] ? step : 0;
+    }
+    return symbol;
+}
+
+static enum tally_status read_short(struct message *message,
+                                    const struct tally_entropy_table *table, int32_t *levels,
+                                    size_t n, struct tally_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t share = tally_arith_decode(&message->decoder, TALLY_ENTROPY_TOTAL_BITS);
+        const unsigned symbol = symbol_at(table, share);
+        tally_arith_narrow(&message->decoder, table->cumulative[symbol], table->frequency[symbol]);
+        if (!finish_level(message, table, symbol, read_modelled_raw, &levels[i])) {
+            return bad_escape(message->start + i, err);
+        }
+    }
+    return TALLY_OK;
+}
+
+static uint64_t read_raw(struct message *message, unsigned n)
+{
+    return tally_bit_read(&message->reader, n);
+}
+
+/* The levels of a block whose symbols some bits follow. */
+static enum tally_status read_extras(struct message *message,
+                                     const struct tally_entropy_table *table,
+                                     const uint8_t *symbols, int32_t *levels, size_t n,
+                                     struct tally_error *err)
+{
+    tally_bit_reader_init(&message->reader, message->data,
+                          8 * (uint64_t)(message->end - message->data));
+    for (size_t i = 0; i < n; i++) {
+        if (!finish_level(message, table, symbols[i], read_raw, &levels[i])) {
+            return bad_escape(message->start + i, err);
+        }
+    }
+    const unsigned padding = (unsigned)(-tally_bit_reader_tell(&message->reader) % 16);
+    if (tally_bit_read(&message->reader, padding) != 0) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "a one in the padding after the block of coordinate %zu", message->start);
+    }
+    if (message->reader.overrun) {
+        return ends_early(message, err);
+    }
+    message->data += tally_bit_reader_tell(&message->reader) / 8;
+    return TALLY_OK;
+}
+
+static enum tally_status read_long(struct message *message, const struct tally_entropy_table *table,
+                                   int32_t *levels, size_t n, struct tally_error *err)
+{
+    struct tally_rans_decode_table decode_table;
+    uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
+    tally_rans_decode_table(table, &decode_table);
+    message->data = tally_rans_kernel()->decode(&decode_table, message->data, message->end, n,
+                                                &message->states, symbols);
+    if (message->data == NULL) {
+        return ends_early(message, err);
+    }
+    unsigned largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        largest = symbols[i] > largest ? symbols[i] : largest;
+    }
+    if (message->shift > 0 || largest >= TALLY_ENTROPY_FIRST_CLASS) {
+        return read_extras(message, table, symbols, levels, n, err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        levels[i] = symbols[i] - TALLY_ENTROPY_DIRECT;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_magnitudes(const struct message *message, const int32_t *levels,
+                                          size_t n, struct tally_error *err)
+{
+    size_t i = 0;
+    while (i < n && levels[i] <= (int32_t)message->top && levels[i] >= -(int32_t)message->top) {
+        i++;
+    }
+    return i == n ? TALLY_OK
+                  : tally_fail(err, TALLY_MALFORMED, "payload",
+                               "level of coordinate %zu is above %lu", message->start + i,
+                               (unsigned long)message->top);
+}
+
+/* Reads the next block into levels[n]; right before it stand the levels of its window. */
+static enum tally_status message_read(struct message *message, int32_t *levels, size_t *ret_n,
+                                      struct tally_error *err)
+{
+    const size_t n =
+        smaller(tally_entropy_block_end(message->start), message->dim) - message->start;
+    const size_t n_before = window_before(message->start);
+    struct tally_entropy_table table;
+    tally_entropy_table(message->scale, levels - n_before, n_before, &table);
+    enum tally_status status = is_long(message->dim)
+                                   ? read_long(message, &table, levels, n, err)
+                                   : read_short(message, &table, levels, n, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct scan scan = scan_levels(levels, n);
+    if (scan.largest > message->top) {
+        return check_magnitudes(message, levels, n, err);
+    }
+    count(&message->stats, &scan, n);
+    tally_entropy_sample_add(&message->sample, message->start, levels, n);
+    message->start += n;
+    *ret_n = n;
+    return TALLY_OK;
+}
+
+static enum tally_status close_short(const struct message *message, struct tally_error *err)
+{
+    bool is_exact;
+    const uint64_t head = message->scale < SCALE_MORE ? SCALE_BITS : SCALE_BITS + SCALE_MORE_BITS;
+    const uint64_t bits = head + tally_arith_decoder_finish(&message->decoder, &is_exact);
+    if (bits != message->payload_bits) {
+        return bad_length(message, bits, err);
+    }
+    return is_exact ? TALLY_OK
+                    : tally_fail(err, TALLY_MALFORMED, "payload",
+                                 "not the first string of its %llu bits for these levels",
+                                 (unsigned long long)bits);
+}
+
+static enum tally_status close_long(const struct message *message, struct tally_error *err)
+{
+    if (message->data != message->end) {
+        return bad_length(message,
+                          message->payload_bits - 8 * (uint64_t)(message->end - message->data), err);
+    }
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        if (message->states.lane[i] != TALLY_RANS_LOWEST) {
+            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d ends as %lu, not %d", i,
+                              (unsigned long)message->states.lane[i], TALLY_RANS_LOWEST);
+        }
+    }
+    return TALLY_OK;
+}
+
+/* After the last block: whether an encoder ends like this. */
+static enum tally_status message_close(const struct message *message, struct tally_error *err)
+{
+    enum tally_status status =
+        is_long(message->dim) ? close_long(message, err) : close_short(message, err);
+    const unsigned scale = tally_entropy_sample_scale(&message->sample);
+    if (status == TALLY_OK && scale != message->scale) {
+        status = tally_fail(err, TALLY_MALFORMED, "payload",
+                            "the scale is %u, that of these levels is %u", message->scale, scale);
+    }
+    return status;
+}
+
+static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                        size_t dim, const struct tally_grid *grid, int32_t *levels,
+                                        struct tally_level_stats *ret_stats,
+                                        struct tally_error *err)
+{
+    struct message message;
+    enum tally_status status =
+        message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
+    while (status == TALLY_OK && message.start < dim) {
+        size_t n;
+        status = message_read(&message, levels + message.start, &n, err);
+    }
+    if (status == TALLY_OK) {
+        status = message_close(&message, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_stats = message.stats;
+    }
+    return status;
+}
+
+const struct tally_encoding TALLY_ENCODING_ENTROPY = {
+    .name = "entropy",
+    .bound = entropy_bound,
+    .encode = entropy_encode,
+    .decode = entropy_decode,
+};
