@@ -41,16 +41,23 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What there is to know about a piece of levels. */
-struct scan {
-    uint64_t sum; /* of magnitudes */
-    uint64_t nonzeros;
-    uint32_t largest; /* magnitude */
-};
-
-static struct scan scan_levels(const int32_t *levels, size_t n)
+const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu)
 {
-    struct scan scan = {0};
+#ifdef TALLY_X86_64
+    if (cpu == TALLY_CPU_AVX512 && __builtin_cpu_supports("avx512vbmi") &&
+        __builtin_cpu_supports("avx512vbmi2")) {
+        return &TALLY_ENTROPY_AVX512;
+    }
+    return cpu >= TALLY_CPU_AVX2 ? &TALLY_ENTROPY_AVX2 : &TALLY_ENTROPY_PORTABLE;
+#else
+    (void)cpu;
+    return &TALLY_ENTROPY_PORTABLE;
+#endif
+}
+
+static struct tally_entropy_scan scan_levels(const int32_t *levels, size_t n)
+{
+    struct tally_entropy_scan scan = {0};
     for (size_t i = 0; i < n; i++) {
         const uint32_t magnitude = (uint32_t)(levels[i] < 0 ? -levels[i] : levels[i]);
         scan.sum += magnitude;
@@ -60,7 +67,7 @@ static struct scan scan_levels(const int32_t *levels, size_t n)
     return scan;
 }
 
-static void count(struct tally_level_stats *stats, const struct scan *scan, size_t n)
+static void count(struct tally_level_stats *stats, const struct tally_entropy_scan *scan, size_t n)
 {
     stats->formula_bits += n + scan->sum;
     stats->nonzeros += scan->nonzeros;
@@ -121,7 +128,7 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
         for (size_t i = start; i < end; i++) {
             encode_level(&encoder, &table, levels[i], shift);
         }
-        const struct scan scan = scan_levels(levels + start, end - start);
+        const struct tally_entropy_scan scan = scan_levels(levels + start, end - start);
         count(stats, &scan, end - start);
     }
     tally_arith_encoder_finish(&encoder);
@@ -129,49 +136,64 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
     tally_bit_writer_finish(writer);
 }
 
+/* A block of a long message as its symbols, and which of them some bits follow. */
+struct block {
+    size_t n, n_followed;
+    uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
+    uint16_t followed[TALLY_ENTROPY_LAST_BLOCK]; /* indices, ascending */
+};
+
+/* The classes, the escape, and the symbols that are escaped. */
+static uint32_t followed_symbols(const struct tally_entropy_table *table)
+{
+    uint32_t set = UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS;
+    for (unsigned s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
+        set |= (uint32_t)is_escaped(table, s) << s;
+    }
+    return set;
+}
+
+static void split(const struct tally_entropy_kernel *kernel,
+                  const struct tally_entropy_table *table, const int32_t *levels, size_t n,
+                  unsigned shift, struct block *block, struct tally_level_stats *stats)
+{
+    struct tally_entropy_scan scan;
+    kernel->symbols(levels, n, block->symbols, &scan);
+    count(stats, &scan, n);
+    block->n = n;
+    /* Low bits follow every symbol. */
+    block->n_followed = kernel->find(block->symbols, n,
+                                     shift > 0 ? UINT32_MAX : followed_symbols(table),
+                                     block->followed);
+    for (size_t k = 0; k < block->n_followed; k++) {
+        const size_t i = block->followed[k];
+        block->symbols[i] = (uint8_t)tally_entropy_code(levels[i], shift).symbol;
+    }
+}
+
 /* Writes the bits that follow the symbols of a block, in words that end at `end`; returns where they
  * begin. */
-static uint8_t *write_extras(const struct tally_entropy_table *table, const int32_t *levels,
-                             size_t n, unsigned shift, uint8_t *end)
+static uint8_t *write_extras(const struct tally_entropy_table *table, const struct block *block,
+                             const int32_t *levels, unsigned shift, uint8_t *end)
 {
     uint64_t n_bits = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct tally_entropy_code code = tally_entropy_code(levels[i], shift);
-        n_bits += code.n_extra + (is_escaped(table, code.symbol) ? ESCAPED_BITS : 0);
+    for (size_t k = 0; k < block->n_followed; k++) {
+        const unsigned symbol = block->symbols[block->followed[k]];
+        n_bits +=
+            tally_entropy_n_extra(symbol, shift) + (is_escaped(table, symbol) ? ESCAPED_BITS : 0);
     }
     const size_t n_bytes = (size_t)(2 * ((n_bits + 15) / 16));
     struct tally_bit_writer writer;
     tally_bit_writer_init(&writer, end - n_bytes, n_bytes);
-    for (size_t i = 0; i < n; i++) {
-        const struct tally_entropy_code code = tally_entropy_code(levels[i], shift);
+    for (size_t k = 0; k < block->n_followed; k++) {
+        const struct tally_entropy_code code =
+            tally_entropy_code(levels[block->followed[k]], shift);
         tally_bit_write(&writer, code.symbol, is_escaped(table, code.symbol) ? ESCAPED_BITS : 0);
         tally_bit_write(&writer, code.extra, code.n_extra);
     }
     tally_bit_write(&writer, 0, (unsigned)(8 * n_bytes - n_bits));
     tally_bit_writer_finish(&writer);
     return end - n_bytes;
-}
-
-/* The symbols of a block, escapes not yet put in: the kernels have them in their table. Returns whether
- * any bits follow. */
-static bool symbols_of(const struct tally_entropy_table *table, const int32_t *levels, size_t n,
-                       uint32_t largest, unsigned shift, uint8_t *symbols)
-{
-    if (shift == 0 && largest <= TALLY_ENTROPY_DIRECT) {
-        for (size_t i = 0; i < n; i++) {
-            symbols[i] = (uint8_t)(levels[i] + TALLY_ENTROPY_DIRECT);
-        }
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            symbols[i] = (uint8_t)tally_entropy_code(levels[i], shift).symbol;
-        }
-    }
-    const unsigned reach = (unsigned)smaller(largest, TALLY_ENTROPY_DIRECT);
-    bool extras = shift > 0 || largest > TALLY_ENTROPY_DIRECT;
-    for (unsigned s = TALLY_ENTROPY_DIRECT - reach; s <= TALLY_ENTROPY_DIRECT + reach; s++) {
-        extras = extras || table->frequency[s] == 0; /* perhaps none; then there are 0 bits */
-    }
-    return extras;
 }
 
 static size_t last_block(size_t dim)
@@ -195,7 +217,7 @@ static void store32(uint8_t *data, uint32_t word)
 static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uint8_t *data,
                           size_t capacity, struct tally_level_stats *stats)
 {
-    const struct tally_rans_kernel *kernel = tally_rans_kernel();
+    const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
     const unsigned shift = tally_entropy_shift(scale);
     uint8_t *at = data + capacity;
     struct tally_rans_states states;
@@ -203,19 +225,15 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
         states.lane[i] = TALLY_RANS_LOWEST;
     }
     for (size_t start = last_block(dim), end = dim;; start = tally_entropy_block_before(start)) {
-        const int32_t *block = levels + start;
-        const size_t n = end - start, n_before = window_before(start);
+        const size_t n_before = window_before(start);
         struct tally_entropy_table table;
         struct tally_rans_encode_table encode_table;
-        uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
-        tally_entropy_table(scale, block - n_before, n_before, &table);
+        struct block block;
+        tally_entropy_table(scale, levels + start - n_before, n_before, &table);
         tally_rans_encode_table(&table, &encode_table);
-        const struct scan scan = scan_levels(block, n);
-        count(stats, &scan, n);
-        if (symbols_of(&table, block, n, scan.largest, shift, symbols)) {
-            at = write_extras(&table, block, n, shift, at);
-        }
-        at = kernel->encode(&encode_table, symbols, n, &states, at);
+        split(kernel, &table, levels + start, end - start, shift, &block, stats);
+        at = write_extras(&table, &block, levels + start, shift, at);
+        at = kernel->encode(&encode_table, block.symbols, block.n, &states, at);
         end = start;
         if (start == 0) {
             break;
@@ -405,7 +423,8 @@ static unsigned symbol_at(const struct tally_entropy_table *table, uint32_t shar
 
 static enum tally_status read_short(struct message *message,
                                     const struct tally_entropy_table *table, int32_t *levels,
-                                    size_t n, struct tally_error *err)
+                                    size_t n, struct tally_entropy_scan *ret_scan,
+                                    struct tally_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         const uint32_t share = tally_arith_decode(&message->decoder, TALLY_ENTROPY_TOTAL_BITS);
@@ -415,6 +434,7 @@ static enum tally_status read_short(struct message *message,
             return bad_escape(message->start + i, err);
         }
     }
+    *ret_scan = scan_levels(levels, n);
     return TALLY_OK;
 }
 
@@ -423,18 +443,23 @@ static uint64_t read_raw(struct message *message, unsigned n)
     return tally_bit_read(&message->reader, n);
 }
 
-/* The levels of a block whose symbols some bits follow. */
+/* The levels whose symbols some bits follow. */
 static enum tally_status read_extras(struct message *message,
                                      const struct tally_entropy_table *table,
-                                     const uint8_t *symbols, int32_t *levels, size_t n,
-                                     struct tally_error *err)
+                                     const struct block *block, int32_t *levels,
+                                     struct tally_entropy_scan *scan, struct tally_error *err)
 {
     tally_bit_reader_init(&message->reader, message->data,
                           8 * (uint64_t)(message->end - message->data));
-    for (size_t i = 0; i < n; i++) {
-        if (!finish_level(message, table, symbols[i], read_raw, &levels[i])) {
+    for (size_t k = 0; k < block->n_followed; k++) {
+        const size_t i = block->followed[k];
+        if (!finish_level(message, table, block->symbols[i], read_raw, &levels[i])) {
             return bad_escape(message->start + i, err);
         }
+        const struct tally_entropy_scan one = scan_levels(&levels[i], 1);
+        scan->sum += one.sum;
+        scan->nonzeros += one.nonzeros;
+        scan->largest = one.largest > scan->largest ? one.largest : scan->largest;
     }
     const unsigned padding = (unsigned)(-tally_bit_reader_tell(&message->reader) % 16);
     if (tally_bit_read(&message->reader, padding) != 0) {
@@ -449,27 +474,27 @@ static enum tally_status read_extras(struct message *message,
 }
 
 static enum tally_status read_long(struct message *message, const struct tally_entropy_table *table,
-                                   int32_t *levels, size_t n, struct tally_error *err)
+                                   int32_t *levels, size_t n, struct tally_entropy_scan *ret_scan,
+                                   struct tally_error *err)
 {
+    const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
     struct tally_rans_decode_table decode_table;
-    uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
+    struct block block;
     tally_rans_decode_table(table, &decode_table);
-    message->data = tally_rans_kernel()->decode(&decode_table, message->data, message->end, n,
-                                                &message->states, symbols);
+    message->data = kernel->decode(&decode_table, message->data, message->end, n, &message->states,
+                                   block.symbols);
     if (message->data == NULL) {
         return ends_early(message, err);
     }
-    unsigned largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        largest = symbols[i] > largest ? symbols[i] : largest;
+    if (message->shift > 0) { /* bits follow every symbol */
+        block.n_followed = kernel->find(block.symbols, n, UINT32_MAX, block.followed);
+        *ret_scan = (struct tally_entropy_scan){0};
+    } else {
+        block.n_followed = kernel->find(
+            block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
+        kernel->levels(block.symbols, n, levels, ret_scan);
     }
-    if (message->shift > 0 || largest >= TALLY_ENTROPY_FIRST_CLASS) {
-        return read_extras(message, table, symbols, levels, n, err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        levels[i] = symbols[i] - TALLY_ENTROPY_DIRECT;
-    }
-    return TALLY_OK;
+    return read_extras(message, table, &block, levels, ret_scan, err);
 }
 
 static enum tally_status check_magnitudes(const struct message *message, const int32_t *levels,
@@ -494,13 +519,13 @@ static enum tally_status message_read(struct message *message, int32_t *levels, 
     const size_t n_before = window_before(message->start);
     struct tally_entropy_table table;
     tally_entropy_table(message->scale, levels - n_before, n_before, &table);
+    struct tally_entropy_scan scan;
     enum tally_status status = is_long(message->dim)
-                                   ? read_long(message, &table, levels, n, err)
-                                   : read_short(message, &table, levels, n, err);
+                                   ? read_long(message, &table, levels, n, &scan, err)
+                                   : read_short(message, &table, levels, n, &scan, err);
     if (status != TALLY_OK) {
         return status;
     }
-    const struct scan scan = scan_levels(levels, n);
     if (scan.largest > message->top) {
         return check_magnitudes(message, levels, n, err);
     }

@@ -1,4 +1,7 @@
-/* rans: 64 interleaved range coders of asymmetric numeral systems (Duda 2013; interleaving: Giesen
+/* entropy_kernels: the loops over the levels of a long message, once per instruction set. Internal to
+ * codec/, its tests and its benchmark.
+ *
+ * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013; interleaving: Giesen
  * 2014), for messages long enough that their states cost nothing: encode and decode run at memory-like
  * speed where vectors hold the states.
  *
@@ -18,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/cpu.h"
 #include "codec/entropy_model.h"
 
 enum {
@@ -53,24 +57,44 @@ void tally_rans_encode_table(const struct tally_entropy_table *table,
 void tally_rans_decode_table(const struct tally_entropy_table *table,
                              struct tally_rans_decode_table *ret_table);
 
-/* One way to run the coder. */
-struct tally_rans_kernel {
-    const char *name;
+/* What there is to know about a piece of levels. */
+struct tally_entropy_scan {
+    uint64_t sum; /* of magnitudes */
+    uint64_t nonzeros;
+    uint32_t largest; /* magnitude */
+};
+
+/* The inner loops, once per instruction set; all give the same bytes. n <= TALLY_ENTROPY_LAST_BLOCK. */
+struct tally_entropy_kernel {
+    /* Scans the levels and writes level + 10 where |level| <= 10, the first class where it is more. */
+    void (*symbols)(const int32_t *levels, size_t n, uint8_t *symbols,
+                    struct tally_entropy_scan *ret_scan);
+
+    /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many. There
+     * is room for n. */
+    size_t (*find)(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices);
 
     /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
-     * least 2 n bytes before it. */
-    uint8_t *(*encode)(const struct tally_rans_encode_table *table, const uint8_t *symbols, size_t n,
-                       struct tally_rans_states *states, uint8_t *end);
+     * least 2 n + 64 bytes before it; those that are not used may be overwritten. */
+    uint8_t *(*encode)(const struct tally_rans_encode_table *table, const uint8_t *symbols,
+                       size_t n, struct tally_rans_states *states, uint8_t *end);
 
     /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
      * first. Never reads at or past `end`. */
     const uint8_t *(*decode)(const struct tally_rans_decode_table *table, const uint8_t *data,
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
                              uint8_t *symbols);
+
+    /* Writes symbol - 10, or 0 for a class or the escape, and scans these levels. */
+    void (*levels)(const uint8_t *symbols, size_t n, int32_t *levels,
+                   struct tally_entropy_scan *ret_scan);
 };
 
-extern const struct tally_rans_kernel TALLY_RANS_REF;
-/* The fastest kernel that this processor runs. */
-const struct tally_rans_kernel *tally_rans_kernel(void);
+extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_AVX2,
+    TALLY_ENTROPY_AVX512;
+
+/* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
+ * Skylake's, gets the one of AVX2. */
+const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu);
 
 #endif

@@ -77,10 +77,52 @@ static const uint8_t *decode_ref(const struct tally_rans_decode_table *table, co
     return data;
 }
 
-const struct tally_rans_kernel TALLY_RANS_REF = {
-    .name = "portable", .encode = encode_ref, .decode = decode_ref};
-
-const struct tally_rans_kernel *tally_rans_kernel(void)
+static void symbols_ref(const int32_t *levels, size_t n, uint8_t *symbols,
+                        struct tally_entropy_scan *ret_scan)
 {
-    return &TALLY_RANS_REF;
+    struct tally_entropy_scan scan = {0};
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t magnitude = (uint32_t)(levels[i] < 0 ? -levels[i] : levels[i]);
+        scan.sum += magnitude;
+        scan.nonzeros += magnitude != 0;
+        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
+        symbols[i] = (uint8_t)(magnitude > TALLY_ENTROPY_DIRECT ? TALLY_ENTROPY_FIRST_CLASS
+                                                                : levels[i] + TALLY_ENTROPY_DIRECT);
+    }
+    *ret_scan = scan;
 }
+
+static size_t find_ref(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((set >> symbols[i] & 1) != 0) {
+            indices[found++] = (uint16_t)i;
+        }
+    }
+    return found;
+}
+
+static void levels_ref(const uint8_t *symbols, size_t n, int32_t *levels,
+                       struct tally_entropy_scan *ret_scan)
+{
+    struct tally_entropy_scan scan = {0};
+    for (size_t i = 0; i < n; i++) {
+        const int32_t level =
+            symbols[i] < TALLY_ENTROPY_FIRST_CLASS ? symbols[i] - TALLY_ENTROPY_DIRECT : 0;
+        const uint32_t magnitude = (uint32_t)(level < 0 ? -level : level);
+        scan.sum += magnitude;
+        scan.nonzeros += magnitude != 0;
+        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
+        levels[i] = level;
+    }
+    *ret_scan = scan;
+}
+
+const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE = {
+    .symbols = symbols_ref,
+    .find = find_ref,
+    .encode = encode_ref,
+    .decode = decode_ref,
+    .levels = levels_ref,
+};

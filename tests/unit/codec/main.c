@@ -10,6 +10,7 @@ const struct tally_suite *const TALLY_SUITES[] = {
     &codec_ledger_suite,
     &codec_qsgd_suite,
     &codec_quantizer_suite,
+    &codec_quantizer_kernels_suite,
     &codec_record_suite,
     &codec_rng_suite,
     &codec_unary_suite,

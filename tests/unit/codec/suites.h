@@ -13,6 +13,7 @@ extern const struct tally_suite codec_float32_suite;
 extern const struct tally_suite codec_ledger_suite;
 extern const struct tally_suite codec_qsgd_suite;
 extern const struct tally_suite codec_quantizer_suite;
+extern const struct tally_suite codec_quantizer_kernels_suite;
 extern const struct tally_suite codec_record_suite;
 extern const struct tally_suite codec_rng_suite;
 extern const struct tally_suite codec_unary_suite;

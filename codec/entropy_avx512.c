@@ -1,0 +1,273 @@
+/* The loops of entropy_portable.c, 64 coordinates at a time. The states of coordinates 2 i and 2 i + 1
+ * stand in lane i of two vectors, `even` and `odd`: then 32 of their 16-bit words lie in the order of the
+ * coordinates once `odd` is shifted by 16 and blended in. */
+#include <immintrin.h>
+
+#include "codec/entropy_kernels.h"
+
+enum { GROUP = TALLY_RANS_LANES };
+static const uint32_t EVEN = 0x55555555, ODD = 0xaaaaaaaa;
+
+/* 32 states. */
+struct pair {
+    __m512i even, odd;
+};
+
+static inline struct pair load_pair(const uint32_t *states)
+{
+    const __m512i low = _mm512_load_si512(states), high = _mm512_load_si512(states + 16);
+    const __m512i index = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i next = _mm512_add_epi32(index, _mm512_set1_epi32(1));
+    return (struct pair){_mm512_permutex2var_epi32(low, index, high),
+                         _mm512_permutex2var_epi32(low, next, high)};
+}
+
+static inline void store_pair(uint32_t *states, struct pair pair)
+{
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    _mm512_store_si512(states, _mm512_permutex2var_epi32(pair.even, low, pair.odd));
+    _mm512_store_si512(states + 16, _mm512_permutex2var_epi32(pair.even, high, pair.odd));
+}
+
+/* Bit 2 i from bit i of `even`, bit 2 i + 1 from that of `odd`. */
+static inline uint32_t interleave(__mmask16 even, __mmask16 odd)
+{
+    return _pdep_u32(even, EVEN) | _pdep_u32(odd, ODD);
+}
+
+/* --- encoder --------------------------------------------------------------------------------- */
+
+/* A column of the table: 32 entries in two vectors. */
+struct column {
+    __m512i low, high;
+};
+
+static inline struct column load_column(const uint32_t *entries)
+{
+    return (struct column){_mm512_load_si512(entries), _mm512_load_si512(entries + 16)};
+}
+
+/* Looks at the low 5 bits of each symbol only. */
+static inline __m512i look_up(struct column column, __m512i symbols)
+{
+    return _mm512_permutex2var_epi32(column.low, symbols, column.high);
+}
+
+struct columns {
+    struct column frequency, bias, reciprocal, shift;
+};
+
+static inline __m512i high_product(__m512i a, __m512i b)
+{
+    const __m512i even = _mm512_mul_epu32(a, b);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+    return _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+}
+
+/* Takes symbols into states that are small enough. */
+static inline __m512i push(const struct columns *columns, __m512i states, __m512i symbols,
+                           __m512i frequency)
+{
+    const __m512i q = _mm512_srlv_epi32(high_product(states, look_up(columns->reciprocal, symbols)),
+                                        look_up(columns->shift, symbols));
+    const __m512i rest = _mm512_sub_epi32(_mm512_set1_epi32(TALLY_ENTROPY_TOTAL), frequency);
+    return _mm512_add_epi32(_mm512_add_epi32(states, look_up(columns->bias, symbols)),
+                            _mm512_mullo_epi32(q, rest));
+}
+
+static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t *symbols,
+                                   struct pair *states, uint8_t *end)
+{
+    const __m512i even = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)symbols));
+    const __m512i odd = _mm512_srli_epi32(even, 16);
+    const __m512i even_frequency = look_up(columns->frequency, even);
+    const __m512i odd_frequency = look_up(columns->frequency, odd);
+    enum { SPARE = TALLY_RANS_STATE_BITS - TALLY_ENTROPY_TOTAL_BITS };
+    const __mmask16 even_full =
+        _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->even, SPARE), even_frequency);
+    const __mmask16 odd_full =
+        _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->odd, SPARE), odd_frequency);
+    const uint32_t full = interleave(even_full, odd_full);
+    const __m512i words =
+        _mm512_mask_blend_epi16(ODD, states->even, _mm512_slli_epi32(states->odd, 16));
+    const unsigned n = (unsigned)_mm_popcnt_u32(full);
+    end -= 2 * n;
+    _mm512_mask_storeu_epi16(end, _bzhi_u32(UINT32_MAX, n),
+                             _mm512_maskz_compress_epi16(full, words));
+    states->even = push(
+        columns, _mm512_mask_srli_epi32(states->even, even_full, states->even, 16), even,
+        even_frequency);
+    states->odd = push(columns,
+                       _mm512_mask_srli_epi32(states->odd, odd_full, states->odd, 16), odd,
+                       odd_frequency);
+    return end;
+}
+
+static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_t *symbols,
+                       size_t n, struct tally_rans_states *states, uint8_t *end)
+{
+    const size_t rest = n % GROUP;
+    end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end);
+    const struct columns columns = {load_column(table->frequency), load_column(table->bias),
+                                    load_column(table->reciprocal), load_column(table->shift)};
+    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    for (size_t i = n - rest; i > 0; i -= GROUP) {
+        end = encode_pair(&columns, symbols + i - 32, &high, end);
+        end = encode_pair(&columns, symbols + i - 64, &low, end);
+    }
+    store_pair(states->lane, low);
+    store_pair(states->lane + 32, high);
+    return end;
+}
+
+/* --- decoder --------------------------------------------------------------------------------- */
+
+static inline __m512i entries_at(const struct tally_rans_decode_table *table, __m512i states)
+{
+    const __m512i share = _mm512_and_si512(states, _mm512_set1_epi32(TALLY_ENTROPY_TOTAL - 1));
+    return _mm512_i32gather_epi32(share, table->entries, 4);
+}
+
+static inline __m512i pop(__m512i states, __m512i entries)
+{
+    const __m512i mask = _mm512_set1_epi32(TALLY_ENTROPY_TOTAL - 1);
+    const __m512i frequency = _mm512_and_si512(entries, mask);
+    const __m512i offset =
+        _mm512_and_si512(_mm512_srli_epi32(entries, TALLY_ENTROPY_TOTAL_BITS), mask);
+    return _mm512_add_epi32(
+        _mm512_mullo_epi32(frequency, _mm512_srli_epi32(states, TALLY_ENTROPY_TOTAL_BITS)), offset);
+}
+
+/* May read 64 bytes. */
+static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *table,
+                                         const uint8_t *data, struct pair *states, uint8_t *symbols)
+{
+    const __m512i even_entries = entries_at(table, states->even);
+    const __m512i odd_entries = entries_at(table, states->odd);
+    const __m512i even = pop(states->even, even_entries), odd = pop(states->odd, odd_entries);
+    const __m512i lowest = _mm512_set1_epi32(TALLY_RANS_LOWEST);
+    const __mmask16 even_low = _mm512_cmplt_epu32_mask(even, lowest);
+    const __mmask16 odd_low = _mm512_cmplt_epu32_mask(odd, lowest);
+    const uint32_t low = interleave(even_low, odd_low);
+    const __m512i words = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(data));
+    states->even =
+        _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16),
+                             _mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
+    states->odd = _mm512_mask_or_epi32(odd, odd_low, _mm512_slli_epi32(odd, 16),
+                                       _mm512_srli_epi32(words, 16));
+    const __m512i both = _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even_entries, 24),
+                                                 _mm512_srli_epi32(odd_entries, 8));
+    _mm256_storeu_si256((__m256i *)symbols, _mm512_cvtepi16_epi8(both));
+    return data + 2 * (unsigned)_mm_popcnt_u32(low);
+}
+
+static const uint8_t *decode(const struct tally_rans_decode_table *table, const uint8_t *data,
+                             const uint8_t *end, size_t n, struct tally_rans_states *states,
+                             uint8_t *symbols)
+{
+    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    size_t i = 0;
+    for (; n - i >= GROUP && end - data >= 2 * GROUP; i += GROUP) {
+        data = decode_pair(table, data, &low, symbols + i);
+        data = decode_pair(table, data, &high, symbols + i + 32);
+    }
+    store_pair(states->lane, low);
+    store_pair(states->lane + 32, high);
+    return TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i);
+}
+
+/* --- levels and symbols ---------------------------------------------------------------------- */
+
+static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
+{
+    const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
+    return (uint64_t)_mm512_reduce_add_epi64(
+        _mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
+}
+
+static void add_scan(struct tally_entropy_scan *scan, const struct tally_entropy_scan *more)
+{
+    scan->sum += more->sum;
+    scan->nonzeros += more->nonzeros;
+    scan->largest = more->largest > scan->largest ? more->largest : scan->largest;
+}
+
+static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
+                    struct tally_entropy_scan *ret_scan)
+{
+    /* A lane sees at most 2^14 / 16 magnitudes, each below 2^22: their sum may need 32 bits. */
+    __m512i sum = _mm512_setzero_si512(), nonzeros = sum, largest = sum;
+    const __m512i one = _mm512_set1_epi32(1), direct = _mm512_set1_epi32(TALLY_ENTROPY_DIRECT);
+    const __m512i class = _mm512_set1_epi32(TALLY_ENTROPY_FIRST_CLASS);
+    size_t i = 0;
+    for (; n - i >= 16; i += 16) {
+        const __m512i level = _mm512_loadu_si512(levels + i);
+        const __m512i magnitude = _mm512_abs_epi32(level);
+        sum = _mm512_add_epi32(sum, magnitude);
+        nonzeros = _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros,
+                                         one);
+        largest = _mm512_max_epu32(largest, magnitude);
+        const __m512i symbol =
+            _mm512_mask_mov_epi32(_mm512_add_epi32(level, direct),
+                                  _mm512_cmpgt_epu32_mask(magnitude, direct), class);
+        _mm_storeu_si128((__m128i *)(symbols + i), _mm512_cvtepi32_epi8(symbol));
+    }
+    TALLY_ENTROPY_PORTABLE.symbols(levels + i, n - i, symbols + i, ret_scan);
+    const struct tally_entropy_scan scan = {.sum = sum_of(sum),
+                                            .nonzeros = sum_of(nonzeros),
+                                            .largest = _mm512_reduce_max_epu32(largest)};
+    add_scan(ret_scan, &scan);
+}
+
+static size_t find(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices)
+{
+    /* Byte s of the table: whether s is in the set; symbols are below 32, the table has 64. */
+    const __m512i table = _mm512_maskz_set1_epi8(set, 1);
+    size_t found = 0, i = 0;
+    for (; n - i >= 64; i += 64) {
+        const __m512i in = _mm512_permutexvar_epi8(_mm512_loadu_si512(symbols + i), table);
+        for (uint64_t hits = _mm512_test_epi8_mask(in, in); hits != 0; hits = _blsr_u64(hits)) {
+            indices[found++] = (uint16_t)(i + _tzcnt_u64(hits));
+        }
+    }
+    const size_t rest = TALLY_ENTROPY_PORTABLE.find(symbols + i, n - i, set, indices + found);
+    for (size_t k = 0; k < rest; k++) {
+        indices[found + k] = (uint16_t)(indices[found + k] + i);
+    }
+    return found + rest;
+}
+
+static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
+                   struct tally_entropy_scan *ret_scan)
+{
+    __m512i sum = _mm512_setzero_si512(), nonzeros = sum, largest = sum;
+    const __m512i one = _mm512_set1_epi32(1), direct = _mm512_set1_epi32(TALLY_ENTROPY_DIRECT);
+    const __m512i class = _mm512_set1_epi32(TALLY_ENTROPY_FIRST_CLASS);
+    size_t i = 0;
+    for (; n - i >= 16; i += 16) {
+        const __m512i symbol =
+            _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(symbols + i)));
+        const __m512i level =
+            _mm512_maskz_sub_epi32(_mm512_cmplt_epu32_mask(symbol, class), symbol, direct);
+        const __m512i magnitude = _mm512_abs_epi32(level);
+        sum = _mm512_add_epi32(sum, magnitude);
+        nonzeros = _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros,
+                                         one);
+        largest = _mm512_max_epu32(largest, magnitude);
+        _mm512_storeu_si512(levels + i, level);
+    }
+    TALLY_ENTROPY_PORTABLE.levels(symbols + i, n - i, levels + i, ret_scan);
+    const struct tally_entropy_scan scan = {.sum = sum_of(sum),
+                                            .nonzeros = sum_of(nonzeros),
+                                            .largest = _mm512_reduce_max_epu32(largest)};
+    add_scan(ret_scan, &scan);
+}
+
+const struct tally_entropy_kernel TALLY_ENTROPY_AVX512 = {
+    .symbols = symbols,
+    .find = find,
+    .encode = encode,
+    .decode = decode,
+    .levels = levels,
+};
