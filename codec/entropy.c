@@ -73,10 +73,15 @@ static void count(struct tally_level_stats *stats, const struct tally_entropy_sc
     stats->nonzeros += scan->nonzeros;
 }
 
-/* The levels right before a block that its table is made from. */
-static size_t window_before(size_t start)
+/* The table of the block that starts at `start`, its first level at *block. */
+static void table_before(const int32_t *block, size_t start, unsigned scale,
+                         struct tally_entropy_table *ret_table)
 {
-    return smaller(start, TALLY_ENTROPY_WINDOW);
+    const size_t n = smaller(start, TALLY_ENTROPY_WINDOW);
+    uint32_t counts[TALLY_ENTROPY_SYMBOLS] = {0};
+    tally_entropy_kernel_for(tally_cpu_used())
+        ->count(block - n, n, tally_entropy_shift(scale), counts);
+    tally_entropy_table(scale, counts, ret_table);
 }
 
 /* --- encoder --------------------------------------------------------------------------------- */
@@ -122,9 +127,8 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
     tally_arith_encoder_init(&encoder, writer);
     for (size_t start = 0, end; start < dim; start = end) {
         end = smaller(tally_entropy_block_end(start), dim);
-        const size_t n_before = window_before(start);
         struct tally_entropy_table table;
-        tally_entropy_table(scale, levels + start - n_before, n_before, &table);
+        table_before(levels + start, start, scale, &table);
         for (size_t i = start; i < end; i++) {
             encode_level(&encoder, &table, levels[i], shift);
         }
@@ -225,11 +229,10 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
         states.lane[i] = TALLY_RANS_LOWEST;
     }
     for (size_t start = last_block(dim), end = dim;; start = tally_entropy_block_before(start)) {
-        const size_t n_before = window_before(start);
         struct tally_entropy_table table;
         struct tally_rans_encode_table encode_table;
         struct block block;
-        tally_entropy_table(scale, levels + start - n_before, n_before, &table);
+        table_before(levels + start, start, scale, &table);
         tally_rans_encode_table(&table, &encode_table);
         split(kernel, &table, levels + start, end - start, shift, &block, stats);
         at = write_extras(&table, &block, levels + start, shift, at);
@@ -516,9 +519,8 @@ static enum tally_status message_read(struct message *message, int32_t *levels, 
 {
     const size_t n =
         smaller(tally_entropy_block_end(message->start), message->dim) - message->start;
-    const size_t n_before = window_before(message->start);
     struct tally_entropy_table table;
-    tally_entropy_table(message->scale, levels - n_before, n_before, &table);
+    table_before(levels, message->start, message->scale, &table);
     struct tally_entropy_scan scan;
     enum tally_status status = is_long(message->dim)
                                    ? read_long(message, &table, levels, n, &scan, err)

@@ -179,6 +179,47 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
 
 /* --- levels and symbols ---------------------------------------------------------------------- */
 
+/* 64 narrow levels as their symbols. */
+static inline __m512i symbols_of(const int32_t *levels)
+{
+    const __m512i direct = _mm512_set1_epi8(TALLY_ENTROPY_DIRECT);
+    /* Saturated, a level far away stays no symbol. */
+    __m512i bytes = _mm512_castsi128_si512(_mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels)));
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 16)), 1);
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 32)), 2);
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 48)), 3);
+    return _mm512_add_epi8(bytes, direct);
+}
+
+static void count(const int32_t *levels, size_t n, unsigned shift,
+                  uint32_t counts[TALLY_ENTROPY_SYMBOLS])
+{
+    _Static_assert(TALLY_ENTROPY_WINDOW / 64 <= UINT8_MAX, "a byte counts one in each 64");
+    __m512i seen[TALLY_ENTROPY_FIRST_CLASS]; /* in registers, all of them */
+    const __m512i one = _mm512_set1_epi8(1);
+    size_t i = 0;
+    for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
+        seen[s] = _mm512_setzero_si512();
+    }
+    for (; shift == 0 && n - i >= 64; i += 64) {
+        __m512i left = symbols_of(levels + i);
+        __mmask64 far = _mm512_cmpgt_epu8_mask(left, _mm512_set1_epi8(2 * TALLY_ENTROPY_DIRECT));
+        for (; far != 0; far = _blsr_u64(far)) {
+            tally_entropy_count(levels + i + _tzcnt_u64(far), 1, 0, counts);
+        }
+#pragma GCC unroll 21
+        for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
+            seen[s] = _mm512_mask_add_epi8(seen[s], _mm512_testn_epi8_mask(left, left), seen[s], one);
+            left = _mm512_sub_epi8(left, one);
+        }
+    }
+    for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
+        counts[s] += (uint32_t)_mm512_reduce_add_epi64(
+            _mm512_sad_epu8(seen[s], _mm512_setzero_si512()));
+    }
+    tally_entropy_count(levels + i, n - i, shift, counts);
+}
+
 static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
 {
     const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
@@ -265,6 +306,7 @@ static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
 }
 
 const struct tally_entropy_kernel TALLY_ENTROPY_AVX512 = {
+    .count = count,
     .symbols = symbols,
     .find = find,
     .encode = encode,

@@ -66,6 +66,10 @@ struct tally_entropy_scan {
 
 /* The inner loops, once per instruction set; all give the same bytes. n <= TALLY_ENTROPY_LAST_BLOCK. */
 struct tally_entropy_kernel {
+    /* tally_entropy_count() of at most TALLY_ENTROPY_WINDOW levels. */
+    void (*count)(const int32_t *levels, size_t n, unsigned shift,
+                  uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
+
     /* Scans the levels and writes level + 10 where |level| <= 10, the first class where it is more. */
     void (*symbols)(const int32_t *levels, size_t n, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan);

@@ -172,31 +172,25 @@ size_t tally_entropy_block_before(size_t start)
                                                : start - TALLY_ENTROPY_LAST_BLOCK;
 }
 
-/* Weights of the prior and of the levels seen. */
-static void weigh(unsigned scale, const int32_t *before, size_t n_before,
-                  uint32_t weights[TALLY_ENTROPY_ESCAPE])
+void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
+                         uint32_t counts[TALLY_ENTROPY_SYMBOLS])
+{
+    for (size_t i = 0; i < n; i++) {
+        counts[symbol_of(floor_shift(levels[i], shift))]++;
+    }
+}
+
+void tally_entropy_table(unsigned scale, const uint32_t counts[TALLY_ENTROPY_SYMBOLS],
+                         struct tally_entropy_table *ret_table)
 {
     const uint16_t *prior = prior_of(scale);
-    const unsigned shift = tally_entropy_shift(scale);
-    /* Four rows in turn: a count that the next one needs again would wait for it. */
-    uint32_t counts[4][TALLY_ENTROPY_SYMBOLS] = {{0}};
-    for (size_t i = 0; i < n_before; i++) {
-        counts[i % 4][symbol_of(floor_shift(before[i], shift))]++;
-    }
+    uint32_t weights[TALLY_ENTROPY_ESCAPE];
     for (int s = 0; s < TALLY_ENTROPY_ESCAPE; s++) {
-        const uint32_t count = counts[0][s] + counts[1][s] + counts[2][s] + counts[3][s];
-        weights[s] = count * COUNT_WEIGHT + TAIL_WEIGHT;
+        weights[s] = counts[s] * COUNT_WEIGHT + TAIL_WEIGHT;
         if (s < TALLY_ENTROPY_FIRST_CLASS) {
             weights[s] += prior[abs(s - TALLY_ENTROPY_DIRECT)];
         }
     }
-}
-
-void tally_entropy_table(unsigned scale, const int32_t *before, size_t n_before,
-                         struct tally_entropy_table *ret_table)
-{
-    uint32_t weights[TALLY_ENTROPY_ESCAPE];
-    weigh(scale, before, n_before, weights);
     uint64_t total = 0;
     for (unsigned s = 0; s < TALLY_ENTROPY_ESCAPE; s++) {
         total += weights[s];

@@ -72,8 +72,12 @@ struct tally_entropy_table {
     uint16_t cumulative[TALLY_ENTROPY_SYMBOLS];
 };
 
-/* The table of a block of which the levels right before it, at most the window, are `before`. */
-void tally_entropy_table(unsigned scale, const int32_t *before, size_t n_before,
+/* Adds n levels to the counts of their symbols; the escape has none. */
+void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
+                         uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
+
+/* The table of a block, from the counts of the levels right before it, at most the window. */
+void tally_entropy_table(unsigned scale, const uint32_t counts[TALLY_ENTROPY_SYMBOLS],
                          struct tally_entropy_table *ret_table);
 
 #endif

@@ -120,6 +120,7 @@ static void levels_ref(const uint8_t *symbols, size_t n, int32_t *levels,
 }
 
 const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE = {
+    .count = tally_entropy_count,
     .symbols = symbols_ref,
     .find = find_ref,
     .encode = encode_ref,
