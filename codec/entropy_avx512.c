@@ -30,12 +30,6 @@ static inline void store_pair(uint32_t *states, struct pair pair)
     _mm512_store_si512(states + 16, _mm512_permutex2var_epi32(pair.even, high, pair.odd));
 }
 
-/* Bit 2 i from bit i of `even`, bit 2 i + 1 from that of `odd`. */
-static inline uint32_t interleave(__mmask16 even, __mmask16 odd)
-{
-    return _pdep_u32(even, EVEN) | _pdep_u32(odd, ODD);
-}
-
 /* --- encoder --------------------------------------------------------------------------------- */
 
 /* A column of the table: 32 entries in two vectors. */
@@ -88,9 +82,9 @@ static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t 
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->even, SPARE), even_frequency);
     const __mmask16 odd_full =
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->odd, SPARE), odd_frequency);
-    const uint32_t full = interleave(even_full, odd_full);
     const __m512i words =
         _mm512_mask_blend_epi16(ODD, states->even, _mm512_slli_epi32(states->odd, 16));
+    const uint32_t full = _pdep_u32(even_full, EVEN) | _pdep_u32(odd_full, ODD);
     const unsigned n = (unsigned)_mm_popcnt_u32(full);
     end -= 2 * n;
     _mm512_mask_storeu_epi16(end, _bzhi_u32(UINT32_MAX, n),
@@ -149,7 +143,10 @@ static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *t
     const __m512i lowest = _mm512_set1_epi32(TALLY_RANS_LOWEST);
     const __mmask16 even_low = _mm512_cmplt_epu32_mask(even, lowest);
     const __mmask16 odd_low = _mm512_cmplt_epu32_mask(odd, lowest);
-    const uint32_t low = interleave(even_low, odd_low);
+    /* Bits 15 to 30 of each state, in the order of the coordinates. */
+    const __m512i above =
+        _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even, 15), _mm512_slli_epi32(odd, 1));
+    const __mmask32 low = _mm512_testn_epi16_mask(above, above);
     const __m512i words = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(data));
     states->even =
         _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16),
