@@ -42,8 +42,8 @@ static void write_held(struct tally_arith_encoder *encoder)
     }
 }
 
-/* Adds 1 to what is before the window. It cannot reach a word already written: those are followed by a
- * word that is not all ones, which took up any carry. */
+/* Adds 1 to what is before the window. It cannot reach a word already written: those are followed
+ * by a word that is not all ones, which took up any carry. */
 static void carry(struct tally_arith_encoder *encoder)
 {
     encoder->word++;

@@ -1,18 +1,20 @@
-/* entropy: levels through an arithmetic coder, close to their zero-order entropy; FORMAT.md section 6.
+/* entropy: levels through an arithmetic coder, close to their zero-order entropy; FORMAT.md
+ * section 6.
  *
- * One model (entropy_model.h), two coders: short messages go through one that ends on a bit (arith.h),
- * long ones through one that runs in vector registers (rans.h). Nothing is looked up, guessed or tuned
- * that the decoder does not repeat: what decodes encodes to the same bytes again. */
+ * One model (entropy_model.h), two coders: short messages go through one that ends on a bit
+ * (arith.h), long ones through one that runs in vector registers (rans.h). Nothing is looked up,
+ * guessed or tuned that the decoder does not repeat: what decodes encodes to the same bytes again.
+ */
 #include <string.h>
 
 #include "codec/arith.h"
 #include "codec/encoding.h"
-#include "codec/entropy_model.h"
 #include "codec/entropy_kernels.h"
+#include "codec/entropy_model.h"
 
 enum {
-    /* From here on the 64 states of 32 bits weigh less than 0.6 % even where levels have an entropy of
-     * 1 bit; below, 2^18 coordinates take the other coder some milliseconds. */
+    /* From here on the 64 states of 32 bits weigh less than 0.6 % even where levels have an entropy
+     * of 1 bit; below, 2^18 coordinates take the other coder some milliseconds. */
     LONG_MESSAGE = 1 << 18,
     SCALE_BITS = 4, /* of the scale; all ones: SCALE_MORE_BITS follow */
     SCALE_MORE = (1 << SCALE_BITS) - 1,
@@ -22,7 +24,8 @@ enum {
     LONG_HEAD_BYTES = 2 + 4 * TALLY_RANS_LANES,
 };
 
-/* 12 bits of an improbable symbol, 5 of its number, 1 of sign, at most 22 of offset and low bits. */
+/* 12 bits of an improbable symbol, 5 of its number, 1 of sign, at most 22 of offset and low bits.
+ */
 static const size_t WORST_BYTES = 5;
 
 static size_t entropy_bound(const int32_t *levels, size_t dim)
@@ -166,17 +169,16 @@ static void split(const struct tally_entropy_kernel *kernel,
     count(stats, &scan, n);
     block->n = n;
     /* Low bits follow every symbol. */
-    block->n_followed = kernel->find(block->symbols, n,
-                                     shift > 0 ? UINT32_MAX : followed_symbols(table),
-                                     block->followed);
+    block->n_followed = kernel->find(
+        block->symbols, n, shift > 0 ? UINT32_MAX : followed_symbols(table), block->followed);
     for (size_t k = 0; k < block->n_followed; k++) {
         const size_t i = block->followed[k];
         block->symbols[i] = (uint8_t)tally_entropy_code(levels[i], shift).symbol;
     }
 }
 
-/* Writes the bits that follow the symbols of a block, in words that end at `end`; returns where they
- * begin. */
+/* Writes the bits that follow the symbols of a block, in words that end at `end`; returns where
+ * they begin. */
 static uint8_t *write_extras(const struct tally_entropy_table *table, const struct block *block,
                              const int32_t *levels, unsigned shift, uint8_t *end)
 {
@@ -298,10 +300,9 @@ struct message {
 static enum tally_status bad_length(const struct message *message, uint64_t bits,
                                     struct tally_error *err)
 {
-    return tally_fail(err, TALLY_MALFORMED, "payload",
-                      "%llu bits announced, %zu coordinates take %llu",
-                      (unsigned long long)message->payload_bits, message->dim,
-                      (unsigned long long)bits);
+    return tally_fail(
+        err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
+        (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
 }
 
 static enum tally_status ends_early(const struct message *message, struct tally_error *err)
@@ -367,8 +368,8 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     message->top = grid->intervals / 2;
     message->stats = (struct tally_level_stats){.payload_bits = payload_bits};
     message->sample = tally_entropy_sample(dim);
-    enum tally_status status = is_long(dim) ? open_long(message, data, n_bytes, err)
-                                            : open_short(message, data, err);
+    enum tally_status status =
+        is_long(dim) ? open_long(message, data, n_bytes, err) : open_short(message, data, err);
     if (status == TALLY_OK && message->scale >= TALLY_ENTROPY_SCALES) {
         status = tally_fail(err, TALLY_MALFORMED, "payload", "scale %u is above %d", message->scale,
                             TALLY_ENTROPY_SCALES - 1);
@@ -377,8 +378,8 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     return status;
 }
 
-/* Makes a level of a symbol and bits that `read` takes from wherever they are. False: an escape that no
- * encoder writes. */
+/* Makes a level of a symbol and bits that `read` takes from wherever they are. False: an escape
+ * that no encoder writes. */
 static bool finish_level(struct message *message, const struct tally_entropy_table *table,
                          unsigned symbol, uint64_t (*read)(struct message *message, unsigned n),
                          int32_t *ret_level)
@@ -493,8 +494,8 @@ static enum tally_status read_long(struct message *message, const struct tally_e
         block.n_followed = kernel->find(block.symbols, n, UINT32_MAX, block.followed);
         *ret_scan = (struct tally_entropy_scan){0};
     } else {
-        block.n_followed = kernel->find(
-            block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
+        block.n_followed =
+            kernel->find(block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
         kernel->levels(block.symbols, n, levels, ret_scan);
     }
     return read_extras(message, table, &block, levels, ret_scan, err);
@@ -507,10 +508,10 @@ static enum tally_status check_magnitudes(const struct message *message, const i
     while (i < n && levels[i] <= (int32_t)message->top && levels[i] >= -(int32_t)message->top) {
         i++;
     }
-    return i == n ? TALLY_OK
-                  : tally_fail(err, TALLY_MALFORMED, "payload",
-                               "level of coordinate %zu is above %lu", message->start + i,
-                               (unsigned long)message->top);
+    return i == n
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
+                            message->start + i, (unsigned long)message->top);
 }
 
 /* Reads the next block into levels[n]; right before it stand the levels of its window. */
@@ -555,8 +556,8 @@ static enum tally_status close_short(const struct message *message, struct tally
 static enum tally_status close_long(const struct message *message, struct tally_error *err)
 {
     if (message->data != message->end) {
-        return bad_length(message,
-                          message->payload_bits - 8 * (uint64_t)(message->end - message->data), err);
+        return bad_length(
+            message, message->payload_bits - 8 * (uint64_t)(message->end - message->data), err);
     }
     for (int i = 0; i < TALLY_RANS_LANES; i++) {
         if (message->states.lane[i] != TALLY_RANS_LOWEST) {
@@ -586,8 +587,7 @@ static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uin
                                         struct tally_error *err)
 {
     struct message message;
-    enum tally_status status =
-        message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
+    enum tally_status status = message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
     while (status == TALLY_OK && message.start < dim) {
         size_t n;
         status = message_read(&message, levels + message.start, &n, err);
@@ -601,9 +601,66 @@ static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uin
     return status;
 }
 
+/* Room for a block and, right before it, its window. */
+struct accumulator {
+    int32_t levels[TALLY_ENTROPY_WINDOW + TALLY_ENTROPY_LAST_BLOCK];
+};
+
+/* Adds the blocks of a message, times `sign`, to sums while there are any before coordinate `end`.
+ */
+static enum tally_status add_blocks(struct message *message, size_t end, int sign, int64_t *sums,
+                                    struct tally_error *err)
+{
+    const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
+    struct accumulator room;
+    int32_t *block = room.levels + TALLY_ENTROPY_WINDOW;
+    memset(room.levels, 0, TALLY_ENTROPY_WINDOW * sizeof room.levels[0]);
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && message->start < end) {
+        int64_t *at = sums + message->start;
+        size_t n = 0;
+        status = message_read(message, block, &n, err);
+        if (sign > 0) {
+            kernel->add(block, n, at);
+        } else {
+            for (size_t i = 0; i < n; i++) {
+                at[i] -= block[i];
+            }
+        }
+        memmove(room.levels, room.levels + n, TALLY_ENTROPY_WINDOW * sizeof room.levels[0]);
+    }
+    return status;
+}
+
+static enum tally_status entropy_accumulate(const uint8_t *data, size_t n_bytes,
+                                            uint64_t payload_bits, size_t dim,
+                                            const struct tally_grid *grid, int64_t *sums,
+                                            struct tally_level_stats *ret_stats,
+                                            struct tally_error *err)
+{
+    struct message message;
+    enum tally_status status = message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = add_blocks(&message, dim, 1, sums, err);
+    if (status == TALLY_OK) {
+        status = message_close(&message, err);
+    }
+    if (status != TALLY_OK) { /* what has been added goes the way it came */
+        const size_t added = message.start;
+        message_open(&message, data, n_bytes, payload_bits, dim, grid, NULL);
+        add_blocks(&message, added, -1, sums, NULL);
+        return status;
+    }
+    *ret_stats = message.stats;
+    return TALLY_OK;
+}
+
 const struct tally_encoding TALLY_ENCODING_ENTROPY = {
     .name = "entropy",
     .bound = entropy_bound,
     .encode = entropy_encode,
     .decode = entropy_decode,
+    .accumulate = entropy_accumulate,
 };

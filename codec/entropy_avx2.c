@@ -1,5 +1,5 @@
-/* The loops of entropy_portable.c, 8 states at a time. There is no instruction that compresses or expands
- * words, so that a permutation is made for each mask of 8 bits with pdep and pext. */
+/* The loops of entropy_portable.c, 8 states at a time. There is no instruction that compresses or
+ * expands words, so that a permutation is made for each mask of 8 bits with pdep and pext. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -51,8 +51,7 @@ static inline uint8_t *write_words(__m256i states, unsigned mask, uint8_t *end)
     const uint64_t index = n == 0 ? 0 : chosen << (8 * (LANES - n)); /* to the top */
     const __m256i words = _mm256_and_si256(_mm256_permutevar8x32_epi32(states, widened(index)),
                                            _mm256_set1_epi32(0xffff));
-    const __m256i packed =
-        _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
     _mm_storeu_si128((__m128i *)(end - 16), _mm256_castsi256_si128(packed));
     return end - 2 * n;
 }
@@ -100,11 +99,12 @@ static inline const uint8_t *decode_vector(const struct tally_rans_decode_table 
     const __m256i mask = _mm256_set1_epi32(TALLY_ENTROPY_TOTAL - 1);
     const __m256i before = load(states);
     const __m256i entry = gather(table->entries, _mm256_and_si256(before, mask));
-    const __m256i offset = _mm256_and_si256(_mm256_srli_epi32(entry, TALLY_ENTROPY_TOTAL_BITS), mask);
-    const __m256i state = _mm256_add_epi32(
-        _mm256_mullo_epi32(_mm256_and_si256(entry, mask),
-                           _mm256_srli_epi32(before, TALLY_ENTROPY_TOTAL_BITS)),
-        offset);
+    const __m256i offset =
+        _mm256_and_si256(_mm256_srli_epi32(entry, TALLY_ENTROPY_TOTAL_BITS), mask);
+    const __m256i state =
+        _mm256_add_epi32(_mm256_mullo_epi32(_mm256_and_si256(entry, mask),
+                                            _mm256_srli_epi32(before, TALLY_ENTROPY_TOTAL_BITS)),
+                         offset);
     const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(TALLY_RANS_LOWEST), state);
     const unsigned taken = mask_of(low);
     const __m256i index = widened(_pdep_u64(IDENTITY, bytes_of(taken)));
@@ -116,9 +116,8 @@ static inline const uint8_t *decode_vector(const struct tally_rans_decode_table 
     const __m256i bytes = _mm256_shuffle_epi8(
         entry, _mm256_setr_epi8(3, 7, 11, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 3, 7,
                                 11, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-    _mm_storel_epi64((__m128i *)symbols,
-                     _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
-                                        _mm256_extracti128_si256(bytes, 1)));
+    _mm_storel_epi64((__m128i *)symbols, _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
+                                                            _mm256_extracti128_si256(bytes, 1)));
     return data + 2 * (unsigned)_mm_popcnt_u32(taken);
 }
 
@@ -182,9 +181,9 @@ static void symbols_of_piece(const int32_t *levels, size_t n, uint8_t *symbols,
             _mm256_blendv_epi8(_mm256_add_epi32(level, direct), class,
                                _mm256_cmpgt_epi32(_mm256_abs_epi32(level), direct));
         const __m256i bytes = _mm256_shuffle_epi8(symbol, low_bytes);
-        _mm_storel_epi64((__m128i *)(symbols + i),
-                         _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
-                                            _mm256_extracti128_si256(bytes, 1)));
+        _mm_storel_epi64(
+            (__m128i *)(symbols + i),
+            _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
     }
     add_lanes(scan, &lanes);
 }
@@ -214,8 +213,8 @@ static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
     for (size_t i = 0; i < whole; i += LANES) {
         const __m256i symbol =
             _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(symbols + i)));
-        const __m256i level = _mm256_and_si256(_mm256_cmpgt_epi32(class, symbol),
-                                               _mm256_sub_epi32(symbol, direct));
+        const __m256i level =
+            _mm256_and_si256(_mm256_cmpgt_epi32(class, symbol), _mm256_sub_epi32(symbol, direct));
         scan_vector(&lanes, level);
         _mm256_storeu_si256((__m256i *)(levels + i), level);
     }
@@ -274,8 +273,8 @@ static size_t find(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *ind
     for (; n - i >= 32; i += 32) {
         const __m256i symbol = _mm256_loadu_si256((const __m256i *)(symbols + i));
         const __m256i row = _mm256_and_si256(_mm256_srli_epi16(symbol, 3), _mm256_set1_epi8(3));
-        const __m256i bit = _mm256_shuffle_epi8(
-            bits, _mm256_and_si256(symbol, _mm256_set1_epi8(7)));
+        const __m256i bit =
+            _mm256_shuffle_epi8(bits, _mm256_and_si256(symbol, _mm256_set1_epi8(7)));
         const __m256i in = _mm256_and_si256(_mm256_shuffle_epi8(rows, row), bit);
         uint32_t hits =
             (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(in, bit)); /* bit is never 0 */
@@ -290,6 +289,17 @@ static size_t find(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *ind
     return found + rest;
 }
 
+static void add(const int32_t *levels, size_t n, int64_t *sums)
+{
+    const size_t whole = n - n % 4;
+    for (size_t i = 0; i < whole; i += 4) {
+        __m256i *sum = (__m256i *)(sums + i);
+        const __m256i level = _mm256_cvtepi32_epi64(_mm_loadu_si128((const __m128i *)(levels + i)));
+        _mm256_storeu_si256(sum, _mm256_add_epi64(_mm256_loadu_si256(sum), level));
+    }
+    TALLY_ENTROPY_PORTABLE.add(levels + whole, n - whole, sums + whole);
+}
+
 const struct tally_entropy_kernel TALLY_ENTROPY_AVX2 = {
     .count = count,
     .symbols = symbols,
@@ -297,4 +307,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_AVX2 = {
     .encode = encode,
     .decode = decode,
     .levels = levels,
+    .add = add,
 };

@@ -1,6 +1,6 @@
-/* The loops of entropy_portable.c, 64 coordinates at a time. The states of coordinates 2 i and 2 i + 1
- * stand in lane i of two vectors, `even` and `odd`: then 32 of their 16-bit words lie in the order of the
- * coordinates once `odd` is shifted by 16 and blended in. */
+/* The loops of entropy_portable.c, 64 coordinates at a time. The states of coordinates 2 i and 2 i
+ * + 1 stand in lane i of two vectors, `even` and `odd`: then 32 of their 16-bit words lie in the
+ * order of the coordinates once `odd` is shifted by 16 and blended in. */
 #include <immintrin.h>
 
 #include "codec/entropy_kernels.h"
@@ -16,7 +16,8 @@ struct pair {
 static inline struct pair load_pair(const uint32_t *states)
 {
     const __m512i low = _mm512_load_si512(states), high = _mm512_load_si512(states + 16);
-    const __m512i index = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i index =
+        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i next = _mm512_add_epi32(index, _mm512_set1_epi32(1));
     return (struct pair){_mm512_permutex2var_epi32(low, index, high),
                          _mm512_permutex2var_epi32(low, next, high)};
@@ -89,11 +90,9 @@ static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t 
     end -= 2 * n;
     _mm512_mask_storeu_epi16(end, _bzhi_u32(UINT32_MAX, n),
                              _mm512_maskz_compress_epi16(full, words));
-    states->even = push(
-        columns, _mm512_mask_srli_epi32(states->even, even_full, states->even, 16), even,
-        even_frequency);
-    states->odd = push(columns,
-                       _mm512_mask_srli_epi32(states->odd, odd_full, states->odd, 16), odd,
+    states->even = push(columns, _mm512_mask_srli_epi32(states->even, even_full, states->even, 16),
+                        even, even_frequency);
+    states->odd = push(columns, _mm512_mask_srli_epi32(states->odd, odd_full, states->odd, 16), odd,
                        odd_frequency);
     return end;
 }
@@ -148,9 +147,8 @@ static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *t
         _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even, 15), _mm512_slli_epi32(odd, 1));
     const __mmask32 low = _mm512_testn_epi16_mask(above, above);
     const __m512i words = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(data));
-    states->even =
-        _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16),
-                             _mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
+    states->even = _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16),
+                                        _mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
     states->odd = _mm512_mask_or_epi32(odd, odd_low, _mm512_slli_epi32(odd, 16),
                                        _mm512_srli_epi32(words, 16));
     const __m512i both = _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even_entries, 24),
@@ -206,13 +204,14 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
         }
 #pragma GCC unroll 21
         for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
-            seen[s] = _mm512_mask_add_epi8(seen[s], _mm512_testn_epi8_mask(left, left), seen[s], one);
+            seen[s] =
+                _mm512_mask_add_epi8(seen[s], _mm512_testn_epi8_mask(left, left), seen[s], one);
             left = _mm512_sub_epi8(left, one);
         }
     }
     for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
-        counts[s] += (uint32_t)_mm512_reduce_add_epi64(
-            _mm512_sad_epu8(seen[s], _mm512_setzero_si512()));
+        counts[s] +=
+            (uint32_t)_mm512_reduce_add_epi64(_mm512_sad_epu8(seen[s], _mm512_setzero_si512()));
     }
     tally_entropy_count(levels + i, n - i, shift, counts);
 }
@@ -220,8 +219,7 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
 static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
 {
     const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
-    return (uint64_t)_mm512_reduce_add_epi64(
-        _mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
+    return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
 }
 
 static void add_scan(struct tally_entropy_scan *scan, const struct tally_entropy_scan *more)
@@ -243,12 +241,11 @@ static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
         const __m512i level = _mm512_loadu_si512(levels + i);
         const __m512i magnitude = _mm512_abs_epi32(level);
         sum = _mm512_add_epi32(sum, magnitude);
-        nonzeros = _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros,
-                                         one);
+        nonzeros =
+            _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
         largest = _mm512_max_epu32(largest, magnitude);
-        const __m512i symbol =
-            _mm512_mask_mov_epi32(_mm512_add_epi32(level, direct),
-                                  _mm512_cmpgt_epu32_mask(magnitude, direct), class);
+        const __m512i symbol = _mm512_mask_mov_epi32(
+            _mm512_add_epi32(level, direct), _mm512_cmpgt_epu32_mask(magnitude, direct), class);
         _mm_storeu_si128((__m128i *)(symbols + i), _mm512_cvtepi32_epi8(symbol));
     }
     TALLY_ENTROPY_PORTABLE.symbols(levels + i, n - i, symbols + i, ret_scan);
@@ -290,8 +287,8 @@ static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
             _mm512_maskz_sub_epi32(_mm512_cmplt_epu32_mask(symbol, class), symbol, direct);
         const __m512i magnitude = _mm512_abs_epi32(level);
         sum = _mm512_add_epi32(sum, magnitude);
-        nonzeros = _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros,
-                                         one);
+        nonzeros =
+            _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
         largest = _mm512_max_epu32(largest, magnitude);
         _mm512_storeu_si512(levels + i, level);
     }
@@ -302,6 +299,17 @@ static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
     add_scan(ret_scan, &scan);
 }
 
+static void add(const int32_t *levels, size_t n, int64_t *sums)
+{
+    const size_t whole = n - n % 8;
+    for (size_t i = 0; i < whole; i += 8) {
+        const __m512i level =
+            _mm512_cvtepi32_epi64(_mm256_loadu_si256((const __m256i *)(levels + i)));
+        _mm512_storeu_si512(sums + i, _mm512_add_epi64(_mm512_loadu_si512(sums + i), level));
+    }
+    TALLY_ENTROPY_PORTABLE.add(levels + whole, n - whole, sums + whole);
+}
+
 const struct tally_entropy_kernel TALLY_ENTROPY_AVX512 = {
     .count = count,
     .symbols = symbols,
@@ -309,4 +317,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_AVX512 = {
     .encode = encode,
     .decode = decode,
     .levels = levels,
+    .add = add,
 };

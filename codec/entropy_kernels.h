@@ -1,9 +1,9 @@
-/* entropy_kernels: the loops over the levels of a long message, once per instruction set. Internal to
- * codec/, its tests and its benchmark.
+/* entropy_kernels: the loops over the levels of a long message, once per instruction set. Internal
+ * to codec/, its tests and its benchmark.
  *
- * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013; interleaving: Giesen
- * 2014), for messages long enough that their states cost nothing: encode and decode run at memory-like
- * speed where vectors hold the states.
+ * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013;
+ * interleaving: Giesen 2014), for messages long enough that their states cost nothing: encode and
+ * decode run at memory-like speed where vectors hold the states.
  *
  * Coordinate i of a block belongs to lane i % 64. For a state, 2^15 <= state < 2^31. The decoder
  * takes, coordinate after coordinate,
@@ -13,8 +13,8 @@
  *     and if state' < 2^15:  state' = 2^16 * state' + the next word of 16 bits, little-endian
  *
  * and the encoder the same steps backwards, from the last coordinate to the first. Each step is the
- * inverse of the other's, so that what decodes and ends in the encoder's first states encodes to the
- * same words again. Every kernel gives the same bytes. */
+ * inverse of the other's, so that what decodes and ends in the encoder's first states encodes to
+ * the same words again. Every kernel gives the same bytes. */
 #ifndef TALLY_CODEC_ENTROPY_KERNELS_H
 #define TALLY_CODEC_ENTROPY_KERNELS_H
 
@@ -64,18 +64,20 @@ struct tally_entropy_scan {
     uint32_t largest; /* magnitude */
 };
 
-/* The inner loops, once per instruction set; all give the same bytes. n <= TALLY_ENTROPY_LAST_BLOCK. */
+/* The inner loops, once per instruction set; all give the same bytes. n <=
+ * TALLY_ENTROPY_LAST_BLOCK. */
 struct tally_entropy_kernel {
     /* tally_entropy_count() of at most TALLY_ENTROPY_WINDOW levels. */
     void (*count)(const int32_t *levels, size_t n, unsigned shift,
                   uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
-    /* Scans the levels and writes level + 10 where |level| <= 10, the first class where it is more. */
+    /* Scans the levels and writes level + 10 where |level| <= 10, the first class where it is more.
+     */
     void (*symbols)(const int32_t *levels, size_t n, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan);
 
-    /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many. There
-     * is room for n. */
+    /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many.
+     * There is room for n. */
     size_t (*find)(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices);
 
     /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
@@ -92,6 +94,9 @@ struct tally_entropy_kernel {
     /* Writes symbol - 10, or 0 for a class or the escape, and scans these levels. */
     void (*levels)(const uint8_t *symbols, size_t n, int32_t *levels,
                    struct tally_entropy_scan *ret_scan);
+
+    /* Adds levels[n] to sums[n]. */
+    void (*add)(const int32_t *levels, size_t n, int64_t *sums);
 };
 
 extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_AVX2,

@@ -11,9 +11,10 @@ enum {
     TAIL_WEIGHT = 2,     /* every symbol's share of a prior, however improbable */
 };
 
-/* Weights of 0 and of each of +-1 .. +-10 under each prior: 2^15 times the probability that a normal
- * variable, stochastically rounded, gives this level. Its standard deviations in steps are 2^-11, 2^-9,
- * 2^-7, 2^-5.5, 2^-4, .12, .2, .3, .42, .6, .85, 1.2, 1.7, 2.4, 3.4: half octaves where it matters. */
+/* Weights of 0 and of each of +-1 .. +-10 under each prior: 2^15 times the probability that a
+ * normal variable, stochastically rounded, gives this level. Its standard deviations in steps are
+ * 2^-11, 2^-9, 2^-7, 2^-5.5, 2^-4, .12, .2, .3, .42, .6, .85, 1.2, 1.7, 2.4, 3.4: half octaves
+ * where it matters. */
 static const uint16_t PRIOR[PRIORS][TALLY_ENTROPY_DIRECT + 1] = {
     {32755, 6},
     {32717, 26},
@@ -34,7 +35,7 @@ static const uint16_t PRIOR[PRIORS][TALLY_ENTROPY_DIRECT + 1] = {
 
 /* The smallest mean bit length of |level|, times 256, for scales 0 .. 15: what the normal variable
  * half-way to the scale below has. Beyond, a scale is half an octave. */
-static const uint16_t FROM[PRIORS + 1] = {0,  0,  1,   3,   8,   18,  32,  50,
+static const uint16_t FROM[PRIORS + 1] = {0,  0,   1,   3,   8,   18,  32,  50,
                                           73, 103, 146, 202, 269, 347, 434, 529};
 static const unsigned FROM_STEP = 120;
 
@@ -50,8 +51,8 @@ static unsigned bit_length(unsigned value)
 
 struct tally_entropy_sample tally_entropy_sample(size_t dim)
 {
-    return (struct tally_entropy_sample){.stride =
-                                             (dim + TALLY_ENTROPY_SAMPLE - 1) / TALLY_ENTROPY_SAMPLE};
+    return (struct tally_entropy_sample){.stride = (dim + TALLY_ENTROPY_SAMPLE - 1) /
+                                                   TALLY_ENTROPY_SAMPLE};
 }
 
 void tally_entropy_sample_add(struct tally_entropy_sample *sample, size_t first,
@@ -102,7 +103,7 @@ static unsigned class_of(unsigned magnitude)
 {
     unsigned class = 0;
     while (magnitude >= class_first(class + 1)) {
-        class++;
+        class ++;
     }
     return class;
 }
@@ -128,7 +129,8 @@ struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift)
     struct tally_entropy_code code = {.symbol = symbol_of(high)};
     if (code.symbol >= TALLY_ENTROPY_FIRST_CLASS) {
         const unsigned class = code.symbol - TALLY_ENTROPY_FIRST_CLASS;
-        code.extra = (uint64_t)(high < 0) | (uint64_t)(magnitude_of(high) - class_first(class)) << 1;
+        code.extra = (uint64_t)(high < 0) | (uint64_t)(magnitude_of(high) - class_first(class))
+                                                << 1;
         code.n_extra = 1 + class_bits(class);
     }
     const uint64_t low = (uint64_t)((int64_t)level + half - ((int64_t)high << shift));
@@ -159,9 +161,9 @@ int64_t tally_entropy_level(unsigned symbol, uint64_t extra, unsigned shift)
 
 size_t tally_entropy_block_end(size_t start)
 {
-    const size_t n = start < TALLY_ENTROPY_FIRST_BLOCK   ? TALLY_ENTROPY_FIRST_BLOCK
+    const size_t n = start < TALLY_ENTROPY_FIRST_BLOCK  ? TALLY_ENTROPY_FIRST_BLOCK
                      : start < TALLY_ENTROPY_LAST_BLOCK ? start
-                                                         : TALLY_ENTROPY_LAST_BLOCK;
+                                                        : TALLY_ENTROPY_LAST_BLOCK;
     return start + n;
 }
 

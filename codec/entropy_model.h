@@ -1,6 +1,7 @@
 /* entropy_model: which symbols stand for a level, and how probable they are; FORMAT.md section 6.
  *
- * A level is a symbol and, in rare cases or on wide grids, some bits with no structure worth modelling:
+ * A level is a symbol and, in rare cases or on wide grids, some bits with no structure worth
+ * modelling:
  *
  *     level + half = 2^shift * high + low          half = 2^shift / 2; shift is 0 but on wide data
  *     |high| <= 10      symbol high + 10
@@ -8,9 +9,9 @@
  *     a symbol without a frequency is written as the escape, its number as bits
  *
  * Coordinates come in blocks of 256, 256, 512, 1024, ..., 8192, and from then on 16384. A block's
- * frequencies are made from what both sides know before it: the prior of the message's scale, and the
- * up to 4096 levels right before the block. So no table is sent, and after a few hundred coordinates
- * the prior hardly counts. All of it is integer arithmetic. */
+ * frequencies are made from what both sides know before it: the prior of the message's scale, and
+ * the up to 4096 levels right before the block. So no table is sent, and after a few hundred
+ * coordinates the prior hardly counts. All of it is integer arithmetic. */
 #ifndef TALLY_CODEC_ENTROPY_MODEL_H
 #define TALLY_CODEC_ENTROPY_MODEL_H
 
@@ -65,8 +66,8 @@ size_t tally_entropy_block_end(size_t start);
 /* The first coordinate of the block before the one that starts at `start` > 0. */
 size_t tally_entropy_block_before(size_t start);
 
-/* Symbol s has the shares cumulative[s] .. cumulative[s] + frequency[s] - 1 of 2^12. The escape has at
- * least one, any other symbol may have none. */
+/* Symbol s has the shares cumulative[s] .. cumulative[s] + frequency[s] - 1 of 2^12. The escape has
+ * at least one, any other symbol may have none. */
 struct tally_entropy_table {
     uint16_t frequency[TALLY_ENTROPY_SYMBOLS];
     uint16_t cumulative[TALLY_ENTROPY_SYMBOLS];

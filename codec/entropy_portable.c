@@ -13,9 +13,10 @@ void tally_rans_encode_table(const struct tally_entropy_table *table,
             ret_table->shift[s] = 0;
             continue;
         }
-        /* b: frequency in (2^(b-1), 2^b]. The reciprocal ceil(2^(31+b) / frequency) fits in 32 bits. It
-         * is too large by less than 1, hence q by less than state / 2^(31+b), which is below
-         * 1 / frequency: a state to be divided is below 2^19 * frequency, and frequency < 2^12. */
+        /* b: frequency in (2^(b-1), 2^b]. The reciprocal ceil(2^(31+b) / frequency) fits in 32
+         * bits. It is too large by less than 1, hence q by less than state / 2^(31+b), which is
+         * below 1 / frequency: a state to be divided is below 2^19 * frequency, and frequency <
+         * 2^12. */
         const unsigned b = 32 - (unsigned)__builtin_clz(frequency - 1);
         ret_table->bias[s] = table->cumulative[from];
         ret_table->reciprocal[s] =
@@ -119,6 +120,13 @@ static void levels_ref(const uint8_t *symbols, size_t n, int32_t *levels,
     *ret_scan = scan;
 }
 
+static void add_ref(const int32_t *levels, size_t n, int64_t *sums)
+{
+    for (size_t i = 0; i < n; i++) {
+        sums[i] += levels[i];
+    }
+}
+
 const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE = {
     .count = tally_entropy_count,
     .symbols = symbols_ref,
@@ -126,4 +134,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE = {
     .encode = encode_ref,
     .decode = decode_ref,
     .levels = levels_ref,
+    .add = add_ref,
 };

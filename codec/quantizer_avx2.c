@@ -1,146 +1,24 @@
-/* The rounding of quantizer.c, eight coordinates at a time, a group of 64 in one go. */
-#include <immintrin.h>
-
-#include "codec/quantizer_x86.h"
-
-enum { ROUNDS = 7, GROUP = TALLY_RNG_LANES, WIDTH = 8, N_VECTORS = GROUP / WIDTH };
-
-/* Four blocks, one per 64-bit lane; the high halves are arbitrary. */
-struct blocks {
-    __m256i c0, c1, c2, c3;
-};
-
-static inline __m256i set1(uint32_t word)
-{
-    return _mm256_set1_epi32((int)word);
-}
-
-static inline __m256i xor3(__m256i a, __m256i b, __m256i c)
-{
-    return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
-}
-
-static inline struct blocks philox(const struct tally_philox_common *common, __m256i counter)
-{
-    const __m256i m0 = set1(TALLY_PHILOX_M0), m1 = set1(TALLY_PHILOX_M1);
-    const __m256i first = _mm256_mul_epu32(counter, m0);
-    const __m256i c2 = _mm256_xor_si256(_mm256_srli_epi64(first, 32), set1(common->c2_round1));
-    const __m256i second = _mm256_mul_epu32(c2, m1);
-    struct blocks b = {
-        .c0 = _mm256_xor_si256(_mm256_srli_epi64(second, 32), set1(common->c0_round2)),
-        .c1 = second,
-        .c2 = _mm256_xor_si256(first, set1(common->c2_round2)),
-        .c3 = set1(common->c3_round2),
-    };
-    for (int i = 2; i < ROUNDS; i++) {
-        const __m256i p0 = _mm256_mul_epu32(b.c0, m0), p1 = _mm256_mul_epu32(b.c2, m1);
-        b.c0 = xor3(_mm256_srli_epi64(p1, 32), b.c1, set1(common->k0[i]));
-        b.c1 = p1;
-        b.c2 = xor3(_mm256_srli_epi64(p0, 32), b.c3, set1(common->k1[i]));
-        b.c3 = p0;
-    }
-    return b;
-}
-
-/* Low halves of both: lane 0 of `even`, lane 0 of `odd`, lane 1 of `even`, ... */
-static inline __m256i interleave(__m256i even, __m256i odd)
-{
-    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-}
-
-static inline void lanes(const struct tally_philox_common *common, uint32_t group,
-                         __m256i words[N_VECTORS])
-{
-    for (uint32_t half = 0; half < 2; half++) {
-        const __m256i counter =
-            _mm256_add_epi32(set1(group * 16 + 8 * half), _mm256_set_epi64x(6, 4, 2, 0));
-        const struct blocks even = philox(common, counter);
-        const struct blocks odd = philox(common, _mm256_add_epi32(counter, set1(1)));
-        words[half] = interleave(even.c0, odd.c0);
-        words[2 + half] = interleave(even.c1, odd.c1);
-        words[4 + half] = interleave(even.c2, odd.c2);
-        words[6 + half] = interleave(even.c3, odd.c3);
-    }
-}
-
-struct tally_quantize_constants {
-    __m256 inverse_step, radius;
-    __m256i top;
-};
-
-static inline __m256 magnitude_of(__m256 y)
-{
-    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
-}
-
-/* words < trunc(fraction * 2^32), both unsigned: all ones where it holds. The conversion is signed,
- * so from 2^31 on it sees what is above 2^31; and so does the comparison, after a flip of the top
- * bit on both sides, which undoes that of the conversion. */
-static inline __m256i below_fraction(__m256i words, __m256 fraction)
-{
-    const __m256i top_bit = set1(0x80000000u);
-    const __m256 middle = _mm256_set1_ps(0x1p31f);
-    const __m256 scaled = _mm256_mul_ps(fraction, _mm256_set1_ps(0x1p32f));
-    const __m256 is_high = _mm256_cmp_ps(scaled, middle, _CMP_GE_OQ);
-    const __m256i low = _mm256_cvttps_epi32(_mm256_sub_ps(scaled, _mm256_and_ps(is_high, middle)));
-    const __m256i flipped =
-        _mm256_xor_si256(low, _mm256_andnot_si256(_mm256_castps_si256(is_high), top_bit));
-    return _mm256_cmpgt_epi32(flipped, _mm256_xor_si256(words, top_bit));
-}
-
-static inline __m256i round_lanes(const struct tally_quantize_constants *k, __m256 y, __m256i words)
-{
-    const __m256 scaled = _mm256_mul_ps(magnitude_of(y), k->inverse_step);
-    const __m256i whole = _mm256_cvttps_epi32(scaled);
-    const __m256 fraction = _mm256_sub_ps(scaled, _mm256_cvtepi32_ps(whole));
-    const __m256i level = _mm256_sub_epi32(whole, below_fraction(words, fraction));
-    return _mm256_min_epi32(level, k->top);
-}
-
-/* Level, or -level where y has a sign. */
-static inline __m256i with_sign_of(__m256 y, __m256i level)
-{
-    const __m256i negative = _mm256_srai_epi32(_mm256_castps_si256(y), 31);
-    return _mm256_sub_epi32(_mm256_xor_si256(level, negative), negative);
-}
+#include "codec/quantizer_avx2.h"
 
 static inline size_t quantize_group(const struct tally_quantize_constants *k,
                                     const struct tally_philox_common *common, uint32_t group,
                                     const float *y, int32_t *levels, uint64_t *clipped)
 {
-    __m256i words[N_VECTORS], rounded[N_VECTORS];
-    __m256 input[N_VECTORS], any = _mm256_setzero_ps();
-    lanes(common, group, words);
+    __m256i magnitudes[N_VECTORS];
+    const size_t done = round_group(k, common, group, y, magnitudes, clipped);
     for (int v = 0; v < N_VECTORS; v++) {
-        input[v] = _mm256_loadu_ps(y + WIDTH * v);
-        any = _mm256_or_ps(any, _mm256_cmp_ps(magnitude_of(input[v]), k->radius, _CMP_NLE_UQ));
-        rounded[v] = round_lanes(k, input[v], words[v]);
-    }
-    if (__builtin_expect(_mm256_movemask_ps(any) != 0, 0)) {
-        const size_t bad = tally_find_not_finite(y);
-        if (bad < GROUP) {
-            return bad;
-        }
-        for (int v = 0; v < N_VECTORS; v++) {
-            const __m256 outside = _mm256_cmp_ps(magnitude_of(input[v]), k->radius, _CMP_NLE_UQ);
-            rounded[v] = _mm256_blendv_epi8(rounded[v], k->top, _mm256_castps_si256(outside));
-            *clipped += (uint64_t)__builtin_popcount((unsigned)_mm256_movemask_ps(outside));
-        }
-    }
-    for (int v = 0; v < N_VECTORS; v++) {
+        const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(y + WIDTH * v));
+        const __m256i negative = _mm256_srai_epi32(bits, 31);
         _mm256_storeu_si256((__m256i *)(void *)(levels + WIDTH * v),
-                            with_sign_of(input[v], rounded[v]));
+                            _mm256_sub_epi32(_mm256_xor_si256(magnitudes[v], negative), negative));
     }
-    return GROUP;
+    return done;
 }
 
 size_t tally_quantize_avx2(const struct tally_rounding *rounding, const struct tally_rng *rng,
                            uint32_t group, const float *y, size_t n, int32_t *levels,
                            uint64_t *clipped)
 {
-    const struct tally_quantize_constants k = {.inverse_step =
-                                                   _mm256_set1_ps(rounding->inverse_step),
-                                               .radius = _mm256_set1_ps(rounding->radius),
-                                               .top = _mm256_set1_epi32(rounding->top)};
+    const struct tally_quantize_constants k = constants_of(rounding);
     return tally_quantize_groups(quantize_group, &k, rng, group, y, n, levels, clipped);
 }

@@ -48,6 +48,14 @@ static inline struct tally_philox_common tally_philox_common_of(const struct tal
     return common;
 }
 
+/* Scaled magnitudes below this are certainly in the range and cannot round above p/2: the radius,
+ * 1/step and the product are each off by at most a relative 2^-24. So the others, which are rare,
+ * need the exact comparison alone. */
+static inline float tally_near_top(const struct tally_rounding *rounding)
+{
+    return (float)rounding->top * (1 - 0x1p-20f);
+}
+
 /* The first coordinate of a group that is not finite, or TALLY_RNG_LANES. */
 static inline size_t tally_find_not_finite(const float *y)
 {

@@ -14,5 +14,6 @@ const struct tally_suite *const TALLY_SUITES[] = {
     &codec_record_suite,
     &codec_rng_suite,
     &codec_unary_suite,
+    &codec_unary_kernels_suite,
     NULL,
 };

@@ -17,5 +17,6 @@ extern const struct tally_suite codec_quantizer_kernels_suite;
 extern const struct tally_suite codec_record_suite;
 extern const struct tally_suite codec_rng_suite;
 extern const struct tally_suite codec_unary_suite;
+extern const struct tally_suite codec_unary_kernels_suite;
 
 #endif
