@@ -31,7 +31,7 @@ static const size_t WORST_BYTES = 5;
 static size_t entropy_bound(const int32_t *levels, size_t dim)
 {
     (void)levels;
-    return WORST_BYTES * dim + 2 * (dim / TALLY_ENTROPY_FIRST_BLOCK) + LONG_HEAD_BYTES + 16;
+    return WORST_BYTES * dim + 2 * (dim / TALLY_ENTROPY_LONG_BLOCK) + LONG_HEAD_BYTES + 64;
 }
 
 static bool is_long(size_t dim)
@@ -76,7 +76,22 @@ static void count(struct tally_level_stats *stats, const struct tally_entropy_sc
     stats->nonzeros += scan->nonzeros;
 }
 
-/* The table of the block that starts at `start`, its first level at *block. */
+/* Moves the window, of which `counts` are the levels, from before block[n], which starts at
+ * `start`, to its end. */
+static void slide(const int32_t *block, size_t start, size_t n, unsigned shift,
+                  uint32_t counts[TALLY_ENTROPY_SYMBOLS])
+{
+    uint32_t left[TALLY_ENTROPY_SYMBOLS] = {0};
+    const size_t n_window = smaller(start, TALLY_ENTROPY_WINDOW);
+    tally_entropy_count(block - n_window, n_window + n - smaller(start + n, TALLY_ENTROPY_WINDOW),
+                        shift, left);
+    tally_entropy_count(block, n, shift, counts);
+    for (unsigned s = 0; s < TALLY_ENTROPY_SYMBOLS; s++) {
+        counts[s] -= left[s];
+    }
+}
+
+/* The table of a long message's block that starts at `start`, its first level at *block. */
 static void table_before(const int32_t *block, size_t start, unsigned scale,
                          struct tally_entropy_table *ret_table)
 {
@@ -128,15 +143,17 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
     write_scale(writer, scale);
     struct tally_arith_encoder encoder;
     tally_arith_encoder_init(&encoder, writer);
+    uint32_t counts[TALLY_ENTROPY_SYMBOLS] = {0};
     for (size_t start = 0, end; start < dim; start = end) {
-        end = smaller(tally_entropy_block_end(start), dim);
+        end = smaller(tally_entropy_block_end(start, TALLY_ENTROPY_SHORT_BLOCK), dim);
         struct tally_entropy_table table;
-        table_before(levels + start, start, scale, &table);
+        tally_entropy_table(scale, counts, &table);
         for (size_t i = start; i < end; i++) {
             encode_level(&encoder, &table, levels[i], shift);
         }
         const struct tally_entropy_scan scan = scan_levels(levels + start, end - start);
         count(stats, &scan, end - start);
+        slide(levels + start, start, end - start, shift, counts);
     }
     tally_arith_encoder_finish(&encoder);
     stats->payload_bits = tally_bit_writer_tell(writer);
@@ -146,8 +163,8 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
 /* A block of a long message as its symbols, and which of them some bits follow. */
 struct block {
     size_t n, n_followed;
-    uint8_t symbols[TALLY_ENTROPY_LAST_BLOCK];
-    uint16_t followed[TALLY_ENTROPY_LAST_BLOCK]; /* indices, ascending */
+    uint8_t symbols[TALLY_ENTROPY_LONG_BLOCK];
+    uint16_t followed[TALLY_ENTROPY_LONG_BLOCK]; /* indices, ascending */
 };
 
 /* The classes, the escape, and the symbols that are escaped. */
@@ -205,8 +222,8 @@ static uint8_t *write_extras(const struct tally_entropy_table *table, const stru
 static size_t last_block(size_t dim)
 {
     size_t start = 0;
-    while (tally_entropy_block_end(start) < dim) {
-        start = tally_entropy_block_end(start);
+    while (tally_entropy_block_end(start, TALLY_ENTROPY_LONG_BLOCK) < dim) {
+        start = tally_entropy_block_end(start, TALLY_ENTROPY_LONG_BLOCK);
     }
     return start;
 }
@@ -230,7 +247,8 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
     for (int i = 0; i < TALLY_RANS_LANES; i++) {
         states.lane[i] = TALLY_RANS_LOWEST;
     }
-    for (size_t start = last_block(dim), end = dim;; start = tally_entropy_block_before(start)) {
+    for (size_t start = last_block(dim), end = dim;;
+         start = tally_entropy_block_before(start, TALLY_ENTROPY_LONG_BLOCK)) {
         struct tally_entropy_table table;
         struct tally_rans_encode_table encode_table;
         struct block block;
@@ -292,6 +310,7 @@ struct message {
 
     struct tally_bit_reader reader; /* short */
     struct tally_arith_decoder decoder;
+    uint32_t counts[TALLY_ENTROPY_SYMBOLS];
 
     const uint8_t *data, *end; /* long: what is left */
     struct tally_rans_states states;
@@ -330,6 +349,7 @@ static enum tally_status open_short(struct message *message, const uint8_t *data
         return ends_early(message, err);
     }
     tally_arith_decoder_init(&message->decoder, &message->reader);
+    memset(message->counts, 0, sizeof message->counts);
     return TALLY_OK;
 }
 
@@ -425,20 +445,21 @@ static unsigned symbol_at(const struct tally_entropy_table *table, uint32_t shar
     return symbol;
 }
 
-static enum tally_status read_short(struct message *message,
-                                    const struct tally_entropy_table *table, int32_t *levels,
-                                    size_t n, struct tally_entropy_scan *ret_scan,
-                                    struct tally_error *err)
+static enum tally_status read_short(struct message *message, int32_t *levels, size_t n,
+                                    struct tally_entropy_scan *ret_scan, struct tally_error *err)
 {
+    struct tally_entropy_table table;
+    tally_entropy_table(message->scale, message->counts, &table);
     for (size_t i = 0; i < n; i++) {
         const uint32_t share = tally_arith_decode(&message->decoder, TALLY_ENTROPY_TOTAL_BITS);
-        const unsigned symbol = symbol_at(table, share);
-        tally_arith_narrow(&message->decoder, table->cumulative[symbol], table->frequency[symbol]);
-        if (!finish_level(message, table, symbol, read_modelled_raw, &levels[i])) {
+        const unsigned symbol = symbol_at(&table, share);
+        tally_arith_narrow(&message->decoder, table.cumulative[symbol], table.frequency[symbol]);
+        if (!finish_level(message, &table, symbol, read_modelled_raw, &levels[i])) {
             return bad_escape(message->start + i, err);
         }
     }
     *ret_scan = scan_levels(levels, n);
+    slide(levels, message->start, n, message->shift, message->counts);
     return TALLY_OK;
 }
 
@@ -477,14 +498,15 @@ static enum tally_status read_extras(struct message *message,
     return TALLY_OK;
 }
 
-static enum tally_status read_long(struct message *message, const struct tally_entropy_table *table,
-                                   int32_t *levels, size_t n, struct tally_entropy_scan *ret_scan,
-                                   struct tally_error *err)
+static enum tally_status read_long(struct message *message, int32_t *levels, size_t n,
+                                   struct tally_entropy_scan *ret_scan, struct tally_error *err)
 {
     const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
     struct tally_rans_decode_table decode_table;
+    struct tally_entropy_table table;
     struct block block;
-    tally_rans_decode_table(table, &decode_table);
+    table_before(levels, message->start, message->scale, &table);
+    tally_rans_decode_table(&table, &decode_table);
     message->data = kernel->decode(&decode_table, message->data, message->end, n, &message->states,
                                    block.symbols);
     if (message->data == NULL) {
@@ -498,7 +520,7 @@ static enum tally_status read_long(struct message *message, const struct tally_e
             kernel->find(block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
         kernel->levels(block.symbols, n, levels, ret_scan);
     }
-    return read_extras(message, table, &block, levels, ret_scan, err);
+    return read_extras(message, &table, &block, levels, ret_scan, err);
 }
 
 static enum tally_status check_magnitudes(const struct message *message, const int32_t *levels,
@@ -518,14 +540,13 @@ static enum tally_status check_magnitudes(const struct message *message, const i
 static enum tally_status message_read(struct message *message, int32_t *levels, size_t *ret_n,
                                       struct tally_error *err)
 {
-    const size_t n =
-        smaller(tally_entropy_block_end(message->start), message->dim) - message->start;
-    struct tally_entropy_table table;
-    table_before(levels, message->start, message->scale, &table);
+    const bool has_states = is_long(message->dim);
+    const size_t longest = has_states ? TALLY_ENTROPY_LONG_BLOCK : TALLY_ENTROPY_SHORT_BLOCK;
+    const size_t end = smaller(tally_entropy_block_end(message->start, longest), message->dim);
+    const size_t n = end - message->start;
     struct tally_entropy_scan scan;
-    enum tally_status status = is_long(message->dim)
-                                   ? read_long(message, &table, levels, n, &scan, err)
-                                   : read_short(message, &table, levels, n, &scan, err);
+    enum tally_status status = has_states ? read_long(message, levels, n, &scan, err)
+                                          : read_short(message, levels, n, &scan, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -601,20 +622,15 @@ static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uin
     return status;
 }
 
-/* Room for a block and, right before it, its window. */
-struct accumulator {
-    int32_t levels[TALLY_ENTROPY_WINDOW + TALLY_ENTROPY_LAST_BLOCK];
-};
-
 /* Adds the blocks of a message, times `sign`, to sums while there are any before coordinate `end`.
  */
 static enum tally_status add_blocks(struct message *message, size_t end, int sign, int64_t *sums,
                                     struct tally_error *err)
 {
     const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
-    struct accumulator room;
-    int32_t *block = room.levels + TALLY_ENTROPY_WINDOW;
-    memset(room.levels, 0, TALLY_ENTROPY_WINDOW * sizeof room.levels[0]);
+    int32_t room[TALLY_ENTROPY_WINDOW + TALLY_ENTROPY_LONG_BLOCK];
+    int32_t *block = room + TALLY_ENTROPY_WINDOW; /* right after its window */
+    memset(room, 0, TALLY_ENTROPY_WINDOW * sizeof room[0]);
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && message->start < end) {
         int64_t *at = sums + message->start;
@@ -627,7 +643,7 @@ static enum tally_status add_blocks(struct message *message, size_t end, int sig
                 at[i] -= block[i];
             }
         }
-        memmove(room.levels, room.levels + n, TALLY_ENTROPY_WINDOW * sizeof room.levels[0]);
+        memmove(room, room + n, TALLY_ENTROPY_WINDOW * sizeof room[0]);
     }
     return status;
 }

@@ -65,7 +65,7 @@ struct tally_entropy_scan {
 };
 
 /* The inner loops, once per instruction set; all give the same bytes. n <=
- * TALLY_ENTROPY_LAST_BLOCK. */
+ * TALLY_ENTROPY_LONG_BLOCK. */
 struct tally_entropy_kernel {
     /* tally_entropy_count() of at most TALLY_ENTROPY_WINDOW levels. */
     void (*count)(const int32_t *levels, size_t n, unsigned shift,

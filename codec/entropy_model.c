@@ -6,7 +6,7 @@
 enum {
     PRIORS = 15,
     WIDEST = PRIORS - 2, /* scales from PRIORS on take turns with the last two priors */
-    SAMPLE_UNIT = 256,   /* of the means in FROM */
+    SAMPLE_UNIT = 4096,  /* of the means in FROM */
     COUNT_WEIGHT = 256,  /* a level seen weighs as much as 1/128 of a prior, of about 2^15 */
     TAIL_WEIGHT = 2,     /* every symbol's share of a prior, however improbable */
 };
@@ -33,11 +33,11 @@ static const uint16_t PRIOR[PRIORS][TALLY_ENTROPY_DIRECT + 1] = {
     {3817, 3658, 3219, 2601, 1930, 1315, 823, 473, 249, 121, 54},
 };
 
-/* The smallest mean bit length of |level|, times 256, for scales 0 .. 15: what the normal variable
+/* The smallest mean bit length of |level|, times 4096, for scales 0 .. 15: what the normal variable
  * half-way to the scale below has. Beyond, a scale is half an octave. */
-static const uint16_t FROM[PRIORS + 1] = {0,  0,   1,   3,   8,   18,  32,  50,
-                                          73, 103, 146, 202, 269, 347, 434, 529};
-static const unsigned FROM_STEP = 120;
+static const uint16_t FROM[PRIORS + 1] = {0,    3,    13,   43,   121,  283,  506,  801,
+                                          1160, 1641, 2329, 3230, 4306, 5551, 6942, 8456};
+static const unsigned FROM_STEP = 1920;
 
 static unsigned magnitude_of(int32_t level)
 {
@@ -159,19 +159,15 @@ int64_t tally_entropy_level(unsigned symbol, uint64_t extra, unsigned shift)
     return high * (INT64_C(1) << shift) + (int64_t)extra - (int64_t)((1u << shift) >> 1);
 }
 
-size_t tally_entropy_block_end(size_t start)
+size_t tally_entropy_block_end(size_t start, size_t longest)
 {
-    const size_t n = start < TALLY_ENTROPY_FIRST_BLOCK  ? TALLY_ENTROPY_FIRST_BLOCK
-                     : start < TALLY_ENTROPY_LAST_BLOCK ? start
-                                                        : TALLY_ENTROPY_LAST_BLOCK;
-    return start + n;
+    const size_t n = start < TALLY_ENTROPY_FIRST_BLOCK ? TALLY_ENTROPY_FIRST_BLOCK : start;
+    return start + (n < longest ? n : longest);
 }
 
-size_t tally_entropy_block_before(size_t start)
+size_t tally_entropy_block_before(size_t start, size_t longest)
 {
-    return start <= TALLY_ENTROPY_FIRST_BLOCK  ? 0
-           : start <= TALLY_ENTROPY_LAST_BLOCK ? start / 2
-                                               : start - TALLY_ENTROPY_LAST_BLOCK;
+    return start <= TALLY_ENTROPY_FIRST_BLOCK ? 0 : start <= longest ? start / 2 : start - longest;
 }
 
 void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,

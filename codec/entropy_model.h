@@ -8,10 +8,11 @@
  *     |high| >= 11      symbol 21 + c for classes of 4^(c + 2) magnitudes; sign and offset are bits
  *     a symbol without a frequency is written as the escape, its number as bits
  *
- * Coordinates come in blocks of 256, 256, 512, 1024, ..., 8192, and from then on 16384. A block's
- * frequencies are made from what both sides know before it: the prior of the message's scale, and
- * the up to 4096 levels right before the block. So no table is sent, and after a few hundred
- * coordinates the prior hardly counts. All of it is integer arithmetic. */
+ * Coordinates come in blocks of 32, 32, 64, 128 and so on, doubling up to 256 in a short message
+ * and 16384 in a long one. A block's frequencies are made from what both sides know before it: the
+ * prior of the message's scale, and the up to 4096 levels right before the block. So no table is
+ * sent, and after a few hundred coordinates the prior hardly counts. All of it is integer
+ * arithmetic. */
 #ifndef TALLY_CODEC_ENTROPY_MODEL_H
 #define TALLY_CODEC_ENTROPY_MODEL_H
 
@@ -26,8 +27,9 @@ enum {
     TALLY_ENTROPY_FIRST_CLASS = 2 * TALLY_ENTROPY_DIRECT + 1,
     TALLY_ENTROPY_ESCAPE = 31,
     TALLY_ENTROPY_SYMBOLS = 32,
-    TALLY_ENTROPY_FIRST_BLOCK = 256,
-    TALLY_ENTROPY_LAST_BLOCK = 16384,
+    TALLY_ENTROPY_FIRST_BLOCK = 32,
+    TALLY_ENTROPY_SHORT_BLOCK = 256,  /* the longest of a short message */
+    TALLY_ENTROPY_LONG_BLOCK = 16384, /* and of a long one */
     TALLY_ENTROPY_WINDOW = 4096,
     TALLY_ENTROPY_SCALES = 53,
     TALLY_ENTROPY_SAMPLE = 4096,
@@ -61,10 +63,11 @@ struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift);
 unsigned tally_entropy_n_extra(unsigned symbol, unsigned shift);
 int64_t tally_entropy_level(unsigned symbol, uint64_t extra, unsigned shift);
 
-/* The first coordinate of the block after the one that starts at `start`. */
-size_t tally_entropy_block_end(size_t start);
+/* The first coordinate of the block after the one that starts at `start`. `longest`: of the
+ * message's blocks. */
+size_t tally_entropy_block_end(size_t start, size_t longest);
 /* The first coordinate of the block before the one that starts at `start` > 0. */
-size_t tally_entropy_block_before(size_t start);
+size_t tally_entropy_block_before(size_t start, size_t longest);
 
 /* Symbol s has the shares cumulative[s] .. cumulative[s] + frequency[s] - 1 of 2^12. The escape has
  * at least one, any other symbol may have none. */

@@ -4,6 +4,8 @@ const struct tally_suite *const TALLY_SUITES[] = {
     &codec_bits_suite,
     &codec_buffer_suite,
     &codec_checksum_suite,
+    &codec_entropy_suite,
+    &codec_entropy_kernels_suite,
     &codec_error_suite,
     &codec_fixed_point_suite,
     &codec_float32_suite,

@@ -7,6 +7,8 @@
 extern const struct tally_suite codec_bits_suite;
 extern const struct tally_suite codec_buffer_suite;
 extern const struct tally_suite codec_checksum_suite;
+extern const struct tally_suite codec_entropy_suite;
+extern const struct tally_suite codec_entropy_kernels_suite;
 extern const struct tally_suite codec_error_suite;
 extern const struct tally_suite codec_fixed_point_suite;
 extern const struct tally_suite codec_float32_suite;
