@@ -286,9 +286,9 @@ static void test_codec_entropy__examples_of_format_md(void)
     const int32_t zeros[30] = {0}, mixed[7] = {0, 1, -1, 2, -3, 0, 4};
     const int32_t far[3] = {0, 0, 100}, wide[3] = {1000, -3, -777};
     expect_example(zeros, 30, "00 ", 5);
-    expect_example(mixed, 7, "", 0);
-    expect_example(far, 3, "", 0);
-    expect_example(wide, 3, "", 0);
+    expect_example(mixed, 7, "1c e5 fb 0f ", 28);
+    expect_example(far, 3, "0f c4 d0 1b d5 01 ", 41);
+    expect_example(wide, 3, "bf fc df 37 be cf ae 25 37 01 ", 73);
 }
 
 /* A long message: 2^18 levels of which every 1000th is 1 and every 10001st is -20. */
@@ -304,7 +304,7 @@ static void test_codec_entropy__long_example_of_format_md(void)
     uint8_t *data = encode(levels, LONG, &n, &stats);
     char text[64];
     sprintf(text, "%zu bytes, %016llx", n, (unsigned long long)tally_checksum64(data, n));
-    TALLY_ASSERT_TEXT(text, "");
+    TALLY_ASSERT_TEXT(text, "698 bytes, 3b3d83d5f7442f65");
     free(data);
     free(levels);
 }
@@ -343,7 +343,8 @@ static void test_codec_entropy__no_shape_explodes(void)
             for (enum shape shape = 0; shape < N_SHAPES; shape++) {
                 random_levels(&rng, shape, tops[t], levels, dims[k]);
                 const double bits = (double)bits_of(levels, dims[k]);
-                const double most = 1.1 * raw * (double)dims[k] + 40 + (dims[k] >= LONG ? 2064 : 0);
+                const double most =
+                    1.35 * raw * (double)dims[k] + 40 + (dims[k] >= LONG ? 2064 : 0);
                 CU_ASSERT_TRUE(bits <= most);
                 if (bits > most) {
                     printf("dim %zu top %d shape %d: %.0f bits, raw %.0f\n", dims[k], tops[t],
