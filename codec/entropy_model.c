@@ -133,7 +133,7 @@ struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift)
                                                 << 1;
         code.n_extra = 1 + class_bits(class);
     }
-    const uint64_t low = (uint64_t)((int64_t)level + half - ((int64_t)high << shift));
+    const uint64_t low = (uint64_t)((int64_t)level + half - (int64_t)high * (INT64_C(1) << shift));
     code.extra |= low << code.n_extra;
     code.n_extra += shift;
     return code;
