@@ -412,8 +412,9 @@ static bool finish_level(struct message *message, const struct tally_entropy_tab
     }
     const uint64_t extra = read(message, tally_entropy_n_extra(symbol, message->shift));
     const int64_t level = tally_entropy_level(symbol, extra, message->shift);
-    /* Far above the grid, but no farther than an int32 goes: to be refused with the others. */
-    *ret_level = level > INT32_MAX ? INT32_MAX : level < -INT32_MAX ? -INT32_MAX : (int32_t)level;
+    /* Far above any grid, but not so far that sums overflow: to be refused with the others. */
+    const int64_t most = TALLY_MAX_INTERVALS;
+    *ret_level = (int32_t)(level > most ? most : level < -most ? -most : level);
     return true;
 }
 
