@@ -509,7 +509,7 @@ static enum tally_status read_long(struct message *message, int32_t *levels, siz
     table_before(levels, message->start, message->scale, &table);
     tally_rans_decode_table(&table, &decode_table);
     message->data = kernel->decode(&decode_table, message->data, message->end, n, &message->states,
-                                   block.symbols);
+                                   block.symbols, levels, ret_scan);
     if (message->data == NULL) {
         return ends_early(message, err);
     }
@@ -519,7 +519,6 @@ static enum tally_status read_long(struct message *message, int32_t *levels, siz
     } else {
         block.n_followed =
             kernel->find(block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
-        kernel->levels(block.symbols, n, levels, ret_scan);
     }
     return read_extras(message, &table, &block, levels, ret_scan, err);
 }

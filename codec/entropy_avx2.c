@@ -121,19 +121,6 @@ static inline const uint8_t *decode_vector(const struct tally_rans_decode_table 
     return data + 2 * (unsigned)_mm_popcnt_u32(taken);
 }
 
-static const uint8_t *decode(const struct tally_rans_decode_table *table, const uint8_t *data,
-                             const uint8_t *end, size_t n, struct tally_rans_states *states,
-                             uint8_t *symbols)
-{
-    size_t i = 0;
-    for (; n - i >= GROUP && end - data >= 2 * GROUP; i += GROUP) {
-        for (size_t v = 0; v < VECTORS; v++) {
-            data = decode_vector(table, data, states->lane + LANES * v, symbols + i + LANES * v);
-        }
-    }
-    return TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i);
-}
-
 /* --- levels and symbols ---------------------------------------------------------------------- */
 
 /* Sums, counts and maxima of 8 lanes. */
@@ -203,14 +190,14 @@ static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
     }
 }
 
-static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
-                   struct tally_entropy_scan *ret_scan)
+/* n % LANES = 0. */
+static void levels_of(const uint8_t *symbols, size_t n, int32_t *levels,
+                      struct tally_entropy_scan *scan)
 {
     const __m256i direct = _mm256_set1_epi32(TALLY_ENTROPY_DIRECT);
     const __m256i class = _mm256_set1_epi32(TALLY_ENTROPY_FIRST_CLASS);
-    const size_t whole = n - n % LANES;
     struct lanes lanes = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
-    for (size_t i = 0; i < whole; i += LANES) {
+    for (size_t i = 0; i < n; i += LANES) {
         const __m256i symbol =
             _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(symbols + i)));
         const __m256i level =
@@ -218,8 +205,25 @@ static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
         scan_vector(&lanes, level);
         _mm256_storeu_si256((__m256i *)(levels + i), level);
     }
-    TALLY_ENTROPY_PORTABLE.levels(symbols + whole, n - whole, levels + whole, ret_scan);
-    add_lanes(ret_scan, &lanes);
+    add_lanes(scan, &lanes);
+}
+
+static const uint8_t *decode(const struct tally_rans_decode_table *table, const uint8_t *data,
+                             const uint8_t *end, size_t n, struct tally_rans_states *states,
+                             uint8_t *symbols, int32_t *levels, struct tally_entropy_scan *ret_scan)
+{
+    size_t i = 0;
+    for (; n - i >= GROUP && end - data >= 2 * GROUP; i += GROUP) {
+        for (size_t v = 0; v < VECTORS; v++) {
+            data = decode_vector(table, data, states->lane + LANES * v, symbols + i + LANES * v);
+        }
+    }
+    data = TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i, levels + i,
+                                         ret_scan);
+    if (data != NULL) {
+        levels_of(symbols, i, levels, ret_scan);
+    }
+    return data;
 }
 
 /* 32 narrow levels as their symbols; one far away stays no symbol. */
@@ -306,6 +310,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_AVX2 = {
     .find = find,
     .encode = encode,
     .decode = decode,
-    .levels = levels,
     .add = add,
 };

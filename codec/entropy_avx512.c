@@ -132,9 +132,47 @@ static inline __m512i pop(__m512i states, __m512i entries)
         _mm512_mullo_epi32(frequency, _mm512_srli_epi32(states, TALLY_ENTROPY_TOTAL_BITS)), offset);
 }
 
+static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
+{
+    const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
+    return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
+}
+
+static void add_scan(struct tally_entropy_scan *scan, const struct tally_entropy_scan *more)
+{
+    scan->sum += more->sum;
+    scan->nonzeros += more->nonzeros;
+    scan->largest = more->largest > scan->largest ? more->largest : scan->largest;
+}
+
+/* What is to be known of the levels of a block, in lanes of 16 bits: none sees more than 2^14 / 32.
+ */
+struct narrow_scan {
+    __m512i sum, nonzeros, largest;
+};
+
+/* Writes 32 symbols, as bytes and as levels. */
+static inline void write_levels(__m512i symbol, uint8_t *symbols, int32_t *levels,
+                                struct narrow_scan *scan)
+{
+    const __m512i class = _mm512_set1_epi16(TALLY_ENTROPY_FIRST_CLASS);
+    const __m512i direct = _mm512_set1_epi16(TALLY_ENTROPY_DIRECT);
+    const __m512i level =
+        _mm512_maskz_sub_epi16(_mm512_cmplt_epu16_mask(symbol, class), symbol, direct);
+    const __m512i magnitude = _mm512_abs_epi16(level);
+    scan->sum = _mm512_add_epi16(scan->sum, magnitude);
+    scan->nonzeros =
+        _mm512_add_epi16(scan->nonzeros, _mm512_min_epu16(magnitude, _mm512_set1_epi16(1)));
+    scan->largest = _mm512_max_epu16(scan->largest, magnitude);
+    _mm256_storeu_si256((__m256i *)symbols, _mm512_cvtepi16_epi8(symbol));
+    _mm512_storeu_si512(levels, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(level)));
+    _mm512_storeu_si512(levels + 16, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(level, 1)));
+}
+
 /* May read 64 bytes. */
 static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *table,
-                                         const uint8_t *data, struct pair *states, uint8_t *symbols)
+                                         const uint8_t *data, struct pair *states, uint8_t *symbols,
+                                         int32_t *levels, struct narrow_scan *scan)
 {
     const __m512i even_entries = entries_at(table, states->even);
     const __m512i odd_entries = entries_at(table, states->odd);
@@ -153,23 +191,41 @@ static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *t
                                        _mm512_srli_epi32(words, 16));
     const __m512i both = _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even_entries, 24),
                                                  _mm512_srli_epi32(odd_entries, 8));
-    _mm256_storeu_si256((__m256i *)symbols, _mm512_cvtepi16_epi8(both));
+    write_levels(both, symbols, levels, scan);
     return data + 2 * (unsigned)_mm_popcnt_u32(low);
+}
+
+static uint64_t sum_of_16(__m512i lanes)
+{
+    return sum_of(_mm512_madd_epi16(lanes, _mm512_set1_epi16(1)));
 }
 
 static const uint8_t *decode(const struct tally_rans_decode_table *table, const uint8_t *data,
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
-                             uint8_t *symbols)
+                             uint8_t *symbols, int32_t *levels, struct tally_entropy_scan *ret_scan)
 {
     struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    struct narrow_scan narrow = {_mm512_setzero_si512(), _mm512_setzero_si512(),
+                                 _mm512_setzero_si512()};
     size_t i = 0;
     for (; n - i >= GROUP && end - data >= 2 * GROUP; i += GROUP) {
-        data = decode_pair(table, data, &low, symbols + i);
-        data = decode_pair(table, data, &high, symbols + i + 32);
+        data = decode_pair(table, data, &low, symbols + i, levels + i, &narrow);
+        data = decode_pair(table, data, &high, symbols + i + 32, levels + i + 32, &narrow);
     }
     store_pair(states->lane, low);
     store_pair(states->lane + 32, high);
-    return TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i);
+    data = TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i, levels + i,
+                                         ret_scan);
+    if (data != NULL) {
+        const struct tally_entropy_scan scan = {
+            .sum = sum_of_16(narrow.sum),
+            .nonzeros = sum_of_16(narrow.nonzeros),
+            .largest = _mm512_reduce_max_epu32(
+                _mm512_max_epu16(_mm512_and_si512(narrow.largest, _mm512_set1_epi32(0xffff)),
+                                 _mm512_srli_epi32(narrow.largest, 16)))};
+        add_scan(ret_scan, &scan);
+    }
+    return data;
 }
 
 /* --- levels and symbols ---------------------------------------------------------------------- */
@@ -216,19 +272,6 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
     tally_entropy_count(levels + i, n - i, shift, counts);
 }
 
-static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
-{
-    const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
-    return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
-}
-
-static void add_scan(struct tally_entropy_scan *scan, const struct tally_entropy_scan *more)
-{
-    scan->sum += more->sum;
-    scan->nonzeros += more->nonzeros;
-    scan->largest = more->largest > scan->largest ? more->largest : scan->largest;
-}
-
 static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan)
 {
@@ -273,32 +316,6 @@ static size_t find(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *ind
     return found + rest;
 }
 
-static void levels(const uint8_t *symbols, size_t n, int32_t *levels,
-                   struct tally_entropy_scan *ret_scan)
-{
-    __m512i sum = _mm512_setzero_si512(), nonzeros = sum, largest = sum;
-    const __m512i one = _mm512_set1_epi32(1), direct = _mm512_set1_epi32(TALLY_ENTROPY_DIRECT);
-    const __m512i class = _mm512_set1_epi32(TALLY_ENTROPY_FIRST_CLASS);
-    size_t i = 0;
-    for (; n - i >= 16; i += 16) {
-        const __m512i symbol =
-            _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(symbols + i)));
-        const __m512i level =
-            _mm512_maskz_sub_epi32(_mm512_cmplt_epu32_mask(symbol, class), symbol, direct);
-        const __m512i magnitude = _mm512_abs_epi32(level);
-        sum = _mm512_add_epi32(sum, magnitude);
-        nonzeros =
-            _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
-        largest = _mm512_max_epu32(largest, magnitude);
-        _mm512_storeu_si512(levels + i, level);
-    }
-    TALLY_ENTROPY_PORTABLE.levels(symbols + i, n - i, levels + i, ret_scan);
-    const struct tally_entropy_scan scan = {.sum = sum_of(sum),
-                                            .nonzeros = sum_of(nonzeros),
-                                            .largest = _mm512_reduce_max_epu32(largest)};
-    add_scan(ret_scan, &scan);
-}
-
 static void add(const int32_t *levels, size_t n, int64_t *sums)
 {
     const size_t whole = n - n % 8;
@@ -316,6 +333,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_AVX512 = {
     .find = find,
     .encode = encode,
     .decode = decode,
-    .levels = levels,
     .add = add,
 };

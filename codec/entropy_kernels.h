@@ -86,14 +86,12 @@ struct tally_entropy_kernel {
                        size_t n, struct tally_rans_states *states, uint8_t *end);
 
     /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
-     * first. Never reads at or past `end`. */
+     * first. Never reads at or past `end`. Also writes what levels the symbols are, symbol - 10, or
+     * 0 for a class or the escape, and scans them. */
     const uint8_t *(*decode)(const struct tally_rans_decode_table *table, const uint8_t *data,
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
-                             uint8_t *symbols);
-
-    /* Writes symbol - 10, or 0 for a class or the escape, and scans these levels. */
-    void (*levels)(const uint8_t *symbols, size_t n, int32_t *levels,
-                   struct tally_entropy_scan *ret_scan);
+                             uint8_t *symbols, int32_t *levels,
+                             struct tally_entropy_scan *ret_scan);
 
     /* Adds levels[n] to sums[n]. */
     void (*add)(const int32_t *levels, size_t n, int64_t *sums);

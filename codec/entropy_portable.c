@@ -56,28 +56,6 @@ static uint8_t *encode_ref(const struct tally_rans_encode_table *table, const ui
     return end;
 }
 
-static const uint8_t *decode_ref(const struct tally_rans_decode_table *table, const uint8_t *data,
-                                 const uint8_t *end, size_t n, struct tally_rans_states *states,
-                                 uint8_t *symbols)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t state = states->lane[i % TALLY_RANS_LANES];
-        const uint32_t entry = table->entries[state % TALLY_ENTROPY_TOTAL];
-        state = entry % TALLY_ENTROPY_TOTAL * (state >> TALLY_ENTROPY_TOTAL_BITS) +
-                (entry >> TALLY_ENTROPY_TOTAL_BITS) % TALLY_ENTROPY_TOTAL;
-        if (state < TALLY_RANS_LOWEST) {
-            if (end - data < 2) {
-                return NULL;
-            }
-            state = state << 16 | data[0] | (uint32_t)data[1] << 8;
-            data += 2;
-        }
-        states->lane[i % TALLY_RANS_LANES] = state;
-        symbols[i] = (uint8_t)(entry >> 24);
-    }
-    return data;
-}
-
 static void symbols_ref(const int32_t *levels, size_t n, uint8_t *symbols,
                         struct tally_entropy_scan *ret_scan)
 {
@@ -104,8 +82,30 @@ static size_t find_ref(const uint8_t *symbols, size_t n, uint32_t set, uint16_t 
     return found;
 }
 
-static void levels_ref(const uint8_t *symbols, size_t n, int32_t *levels,
-                       struct tally_entropy_scan *ret_scan)
+static const uint8_t *decode_symbols(const struct tally_rans_decode_table *table,
+                                     const uint8_t *data, const uint8_t *end, size_t n,
+                                     struct tally_rans_states *states, uint8_t *symbols)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t state = states->lane[i % TALLY_RANS_LANES];
+        const uint32_t entry = table->entries[state % TALLY_ENTROPY_TOTAL];
+        state = entry % TALLY_ENTROPY_TOTAL * (state >> TALLY_ENTROPY_TOTAL_BITS) +
+                (entry >> TALLY_ENTROPY_TOTAL_BITS) % TALLY_ENTROPY_TOTAL;
+        if (state < TALLY_RANS_LOWEST) {
+            if (end - data < 2) {
+                return NULL;
+            }
+            state = state << 16 | data[0] | (uint32_t)data[1] << 8;
+            data += 2;
+        }
+        states->lane[i % TALLY_RANS_LANES] = state;
+        symbols[i] = (uint8_t)(entry >> 24);
+    }
+    return data;
+}
+
+static void levels_of(const uint8_t *symbols, size_t n, int32_t *levels,
+                      struct tally_entropy_scan *ret_scan)
 {
     struct tally_entropy_scan scan = {0};
     for (size_t i = 0; i < n; i++) {
@@ -118,6 +118,18 @@ static void levels_ref(const uint8_t *symbols, size_t n, int32_t *levels,
         levels[i] = level;
     }
     *ret_scan = scan;
+}
+
+static const uint8_t *decode_ref(const struct tally_rans_decode_table *table, const uint8_t *data,
+                                 const uint8_t *end, size_t n, struct tally_rans_states *states,
+                                 uint8_t *symbols, int32_t *levels,
+                                 struct tally_entropy_scan *ret_scan)
+{
+    data = decode_symbols(table, data, end, n, states, symbols);
+    if (data != NULL) {
+        levels_of(symbols, n, levels, ret_scan);
+    }
+    return data;
 }
 
 static void add_ref(const int32_t *levels, size_t n, int64_t *sums)
@@ -133,6 +145,5 @@ const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE = {
     .find = find_ref,
     .encode = encode_ref,
     .decode = decode_ref,
-    .levels = levels_ref,
     .add = add_ref,
 };
