@@ -256,7 +256,10 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
         tally_rans_encode_table(&table, &encode_table);
         split(kernel, &table, levels + start, end - start, shift, &block, stats);
         at = write_extras(&table, &block, levels + start, shift, at);
-        at = kernel->encode(&encode_table, block.symbols, block.n, &states, at);
+        /* Only the blocks of full length are followed by one as long. */
+        const int32_t *next =
+            start >= 2 * TALLY_ENTROPY_LONG_BLOCK ? levels + start - block.n : NULL;
+        at = kernel->encode(&encode_table, block.symbols, block.n, &states, at, next);
         end = start;
         if (start == 0) {
             break;

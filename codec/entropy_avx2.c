@@ -77,11 +77,15 @@ static inline uint8_t *encode_vector(const struct tally_rans_encode_table *table
 }
 
 static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_t *symbols,
-                       size_t n, struct tally_rans_states *states, uint8_t *end)
+                       size_t n, struct tally_rans_states *states, uint8_t *end,
+                       const int32_t *next)
 {
     const size_t rest = n % GROUP;
-    end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end);
+    end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end, NULL);
     for (size_t i = n - rest; i > 0; i -= GROUP) {
+        for (int line = 0; next != NULL && line < GROUP / 16; line++) {
+            _mm_prefetch((const char *)(next + i - GROUP + 16 * line), _MM_HINT_T1);
+        }
         for (size_t v = VECTORS; v-- > 0;) {
             end = encode_vector(table, symbols + i - GROUP + LANES * v, states->lane + LANES * v,
                                 end);

@@ -98,14 +98,18 @@ static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t 
 }
 
 static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_t *symbols,
-                       size_t n, struct tally_rans_states *states, uint8_t *end)
+                       size_t n, struct tally_rans_states *states, uint8_t *end,
+                       const int32_t *next)
 {
     const size_t rest = n % GROUP;
-    end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end);
+    end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end, NULL);
     const struct columns columns = {load_column(table->frequency), load_column(table->bias),
                                     load_column(table->reciprocal), load_column(table->shift)};
     struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
     for (size_t i = n - rest; i > 0; i -= GROUP) {
+        for (int line = 0; next != NULL && line < GROUP / 16; line++) {
+            _mm_prefetch((const char *)(next + i - GROUP + 16 * line), _MM_HINT_T1);
+        }
         end = encode_pair(&columns, symbols + i - 32, &high, end);
         end = encode_pair(&columns, symbols + i - 64, &low, end);
     }

@@ -38,8 +38,10 @@ void tally_rans_decode_table(const struct tally_entropy_table *table,
 }
 
 static uint8_t *encode_ref(const struct tally_rans_encode_table *table, const uint8_t *symbols,
-                           size_t n, struct tally_rans_states *states, uint8_t *end)
+                           size_t n, struct tally_rans_states *states, uint8_t *end,
+                           const int32_t *next)
 {
+    (void)next;
     for (size_t i = n; i-- > 0;) {
         const unsigned s = symbols[i];
         uint32_t state = states->lane[i % TALLY_RANS_LANES];

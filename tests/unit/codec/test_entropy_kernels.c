@@ -138,8 +138,8 @@ static bool codes_alike(const struct tally_entropy_kernel *kernel, struct tally_
             TALLY_RANS_LOWEST + tally_rng_u32(rng) % (UINT32_MAX / 2 - TALLY_RANS_LOWEST);
     }
     plain_states = states = first;
-    const uint8_t *at = PLAIN->encode(&encode_table, symbols, n, &plain_states, plain + room);
-    const uint8_t *at_seen = kernel->encode(&encode_table, symbols, n, &states, seen + room);
+    const uint8_t *at = PLAIN->encode(&encode_table, symbols, n, &plain_states, plain + room, NULL);
+    const uint8_t *at_seen = kernel->encode(&encode_table, symbols, n, &states, seen + room, NULL);
     const size_t n_bytes = (size_t)(plain + room - at);
     bool good = (size_t)(seen + room - at_seen) == n_bytes && memcmp(at, at_seen, n_bytes) == 0 &&
                 memcmp(&states, &plain_states, sizeof states) == 0;
