@@ -267,6 +267,32 @@ static void test_codec_entropy_kernels__tables_are_complete(void)
     CU_ASSERT_TRUE(good);
 }
 
+/* FORMAT.md: what is missing to 4096 goes to the largest frequency, the first of them. */
+static void test_codec_entropy_kernels__the_first_of_equals_takes_what_is_missing(void)
+{
+    uint32_t counts[TALLY_ENTROPY_SYMBOLS] = {0};
+    counts[3] = counts[5] = counts[17] = 1000;
+    struct tally_entropy_table table;
+    tally_entropy_table(0, counts, &table);
+    CU_ASSERT_EQUAL(table.frequency[5], table.frequency[17]);
+    CU_ASSERT_TRUE(table.frequency[3] > table.frequency[5]);
+}
+
+/* The scales begin where FORMAT.md says. */
+static void test_codec_entropy_kernels__scales_begin_at_their_thresholds(void)
+{
+    static const uint64_t from[] = {0,    3,    13,   43,   121,  283,  506,  801,        1160,
+                                    1641, 2329, 3230, 4306, 5551, 6942, 8456, 8456 + 1920};
+    for (unsigned k = 1; k < sizeof from / sizeof from[0]; k++) {
+        struct tally_entropy_sample sample = {.stride = 1, .n = 4096, .sum = from[k]};
+        CU_ASSERT_EQUAL(tally_entropy_sample_scale(&sample), k);
+        sample.sum--;
+        CU_ASSERT_EQUAL(tally_entropy_sample_scale(&sample), k - 1);
+    }
+    const struct tally_entropy_sample widest = {.stride = 1, .n = 10, .sum = 220};
+    CU_ASSERT_EQUAL(tally_entropy_sample_scale(&widest), 15 + (22 * 4096 - 8456) / 1920);
+}
+
 static void test_codec_entropy_kernels__every_level_has_a_code_of_its_own(void)
 {
     struct tally_rng rng = stream(54);
@@ -402,6 +428,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy_kernels__a_block_of_the_largest_levels_does_not_overflow),
     TALLY_TEST(test_codec_entropy_kernels__the_reciprocals_divide_exactly),
     TALLY_TEST(test_codec_entropy_kernels__tables_are_complete),
+    TALLY_TEST(test_codec_entropy_kernels__the_first_of_equals_takes_what_is_missing),
+    TALLY_TEST(test_codec_entropy_kernels__scales_begin_at_their_thresholds),
     TALLY_TEST(test_codec_entropy_kernels__every_level_has_a_code_of_its_own),
     TALLY_TEST(test_codec_entropy_kernels__blocks_follow_one_another),
     TALLY_TEST(test_codec_entropy_kernels__samples_add_up),
