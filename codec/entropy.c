@@ -182,15 +182,29 @@ static void split(const struct tally_entropy_kernel *kernel,
                   unsigned shift, struct block *block, struct tally_level_stats *stats)
 {
     struct tally_entropy_scan scan;
-    kernel->symbols(levels, n, block->symbols, &scan);
+    kernel->symbols(levels, n, shift, block->symbols, &scan);
     count(stats, &scan, n);
     block->n = n;
-    /* Low bits follow every symbol. */
-    block->n_followed = kernel->find(
-        block->symbols, n, shift > 0 ? UINT32_MAX : followed_symbols(table), block->followed);
+    block->n_followed = kernel->find(block->symbols, n, followed_symbols(table), block->followed);
     for (size_t k = 0; k < block->n_followed; k++) {
         const size_t i = block->followed[k];
-        block->symbols[i] = (uint8_t)tally_entropy_code(levels[i], shift).symbol;
+        block->symbols[i] =
+            (uint8_t)tally_entropy_code(tally_entropy_high(levels[i], shift), 0).symbol;
+    }
+}
+
+static void write_lows(const int32_t *levels, size_t n, unsigned shift,
+                       struct tally_bit_writer *writer)
+{
+    const size_t most = shift == 0 ? 0 : 64 / shift; /* in one write */
+    for (size_t i = 0; shift > 0 && i < n; i += most) {
+        const size_t n_here = smaller(most, n - i);
+        uint64_t bits = 0;
+        for (size_t k = 0; k < n_here; k++) {
+            const uint32_t raised = (uint32_t)levels[i + k] + ((1u << shift) >> 1);
+            bits |= (uint64_t)(raised & ((1u << shift) - 1)) << (k * shift);
+        }
+        tally_bit_write(writer, bits, (unsigned)(n_here * shift));
     }
 }
 
@@ -199,21 +213,21 @@ static void split(const struct tally_entropy_kernel *kernel,
 static uint8_t *write_extras(const struct tally_entropy_table *table, const struct block *block,
                              const int32_t *levels, unsigned shift, uint8_t *end)
 {
-    uint64_t n_bits = 0;
+    uint64_t n_bits = (uint64_t)block->n * shift;
     for (size_t k = 0; k < block->n_followed; k++) {
         const unsigned symbol = block->symbols[block->followed[k]];
-        n_bits +=
-            tally_entropy_n_extra(symbol, shift) + (is_escaped(table, symbol) ? ESCAPED_BITS : 0);
+        n_bits += tally_entropy_n_extra(symbol, 0) + (is_escaped(table, symbol) ? ESCAPED_BITS : 0);
     }
     const size_t n_bytes = (size_t)(2 * ((n_bits + 15) / 16));
     struct tally_bit_writer writer;
     tally_bit_writer_init(&writer, end - n_bytes, n_bytes);
     for (size_t k = 0; k < block->n_followed; k++) {
         const struct tally_entropy_code code =
-            tally_entropy_code(levels[block->followed[k]], shift);
+            tally_entropy_code(tally_entropy_high(levels[block->followed[k]], shift), 0);
         tally_bit_write(&writer, code.symbol, is_escaped(table, code.symbol) ? ESCAPED_BITS : 0);
         tally_bit_write(&writer, code.extra, code.n_extra);
     }
+    write_lows(levels, block->n, shift, &writer);
     tally_bit_write(&writer, 0, (unsigned)(8 * n_bytes - n_bits));
     tally_bit_writer_finish(&writer);
     return end - n_bytes;
@@ -401,11 +415,18 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     return status;
 }
 
+/* A level far above any grid is moved nearer, so that sums do not overflow until it is refused. */
+static int32_t within_reach(int64_t level)
+{
+    const int64_t most = TALLY_MAX_INTERVALS;
+    return (int32_t)(level > most ? most : level < -most ? -most : level);
+}
+
 /* Makes a level of a symbol and bits that `read` takes from wherever they are. False: an escape
  * that no encoder writes. */
 static bool finish_level(struct message *message, const struct tally_entropy_table *table,
-                         unsigned symbol, uint64_t (*read)(struct message *message, unsigned n),
-                         int32_t *ret_level)
+                         unsigned symbol, unsigned shift,
+                         uint64_t (*read)(struct message *message, unsigned n), int32_t *ret_level)
 {
     if (symbol == TALLY_ENTROPY_ESCAPE) {
         symbol = (unsigned)read(message, ESCAPED_BITS);
@@ -413,11 +434,9 @@ static bool finish_level(struct message *message, const struct tally_entropy_tab
             return false;
         }
     }
-    const uint64_t extra = read(message, tally_entropy_n_extra(symbol, message->shift));
-    const int64_t level = tally_entropy_level(symbol, extra, message->shift);
-    /* Far above any grid, but not so far that sums overflow: to be refused with the others. */
-    const int64_t most = TALLY_MAX_INTERVALS;
-    *ret_level = (int32_t)(level > most ? most : level < -most ? -most : level);
+    const uint64_t extra = read(message, tally_entropy_n_extra(symbol, shift));
+    const int64_t level = tally_entropy_level(symbol, extra, shift);
+    *ret_level = within_reach(level);
     return true;
 }
 
@@ -458,7 +477,7 @@ static enum tally_status read_short(struct message *message, int32_t *levels, si
         const uint32_t share = tally_arith_decode(&message->decoder, TALLY_ENTROPY_TOTAL_BITS);
         const unsigned symbol = symbol_at(&table, share);
         tally_arith_narrow(&message->decoder, table.cumulative[symbol], table.frequency[symbol]);
-        if (!finish_level(message, &table, symbol, read_modelled_raw, &levels[i])) {
+        if (!finish_level(message, &table, symbol, message->shift, read_modelled_raw, &levels[i])) {
             return bad_escape(message->start + i, err);
         }
     }
@@ -472,7 +491,23 @@ static uint64_t read_raw(struct message *message, unsigned n)
     return tally_bit_read(&message->reader, n);
 }
 
-/* The levels whose symbols some bits follow. */
+/* Makes levels of what was modelled of them and their low bits. */
+static void read_lows(struct message *message, int32_t *levels, size_t n)
+{
+    const unsigned shift = message->shift;
+    const int64_t unit = INT64_C(1) << shift, half = unit / 2;
+    const size_t most = 57 / shift; /* in one read */
+    for (size_t i = 0; i < n; i += most) {
+        const size_t n_here = smaller(most, n - i);
+        const uint64_t bits = tally_bit_read(&message->reader, (unsigned)(n_here * shift));
+        for (size_t k = 0; k < n_here; k++) {
+            const int64_t low = (int64_t)(bits >> (k * shift)) & (unit - 1);
+            levels[i + k] = within_reach(levels[i + k] * unit + low - half);
+        }
+    }
+}
+
+/* The bits after the symbols of a block, into levels that have what the symbols alone say. */
 static enum tally_status read_extras(struct message *message,
                                      const struct tally_entropy_table *table,
                                      const struct block *block, int32_t *levels,
@@ -482,13 +517,17 @@ static enum tally_status read_extras(struct message *message,
                           8 * (uint64_t)(message->end - message->data));
     for (size_t k = 0; k < block->n_followed; k++) {
         const size_t i = block->followed[k];
-        if (!finish_level(message, table, block->symbols[i], read_raw, &levels[i])) {
+        if (!finish_level(message, table, block->symbols[i], 0, read_raw, &levels[i])) {
             return bad_escape(message->start + i, err);
         }
         const struct tally_entropy_scan one = scan_levels(&levels[i], 1);
         scan->sum += one.sum;
         scan->nonzeros += one.nonzeros;
         scan->largest = one.largest > scan->largest ? one.largest : scan->largest;
+    }
+    if (message->shift > 0) {
+        read_lows(message, levels, block->n);
+        *scan = scan_levels(levels, block->n);
     }
     const unsigned padding = (unsigned)(-tally_bit_reader_tell(&message->reader) % 16);
     if (tally_bit_read(&message->reader, padding) != 0) {
@@ -516,13 +555,9 @@ static enum tally_status read_long(struct message *message, int32_t *levels, siz
     if (message->data == NULL) {
         return ends_early(message, err);
     }
-    if (message->shift > 0) { /* bits follow every symbol */
-        block.n_followed = kernel->find(block.symbols, n, UINT32_MAX, block.followed);
-        *ret_scan = (struct tally_entropy_scan){0};
-    } else {
-        block.n_followed =
-            kernel->find(block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
-    }
+    block.n = n;
+    block.n_followed =
+        kernel->find(block.symbols, n, UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS, block.followed);
     return read_extras(message, &table, &block, levels, ret_scan, err);
 }
 

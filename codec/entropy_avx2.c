@@ -156,7 +156,13 @@ static void add_lanes(struct tally_entropy_scan *scan, const struct lanes *lanes
 /* A lane of 32 bits holds the magnitudes, at most 2^21 each, of this many. */
 enum { PIECE = 1024 * LANES };
 
-static void symbols_of_piece(const int32_t *levels, size_t n, uint8_t *symbols,
+static inline __m256i high_of(__m256i levels, unsigned shift)
+{
+    const __m256i half = _mm256_set1_epi32((int)((1u << shift) >> 1));
+    return _mm256_sra_epi32(_mm256_add_epi32(levels, half), _mm_cvtsi32_si128((int)shift));
+}
+
+static void symbols_of_piece(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                              struct tally_entropy_scan *scan)
 {
     const __m256i direct = _mm256_set1_epi32(TALLY_ENTROPY_DIRECT);
@@ -168,9 +174,9 @@ static void symbols_of_piece(const int32_t *levels, size_t n, uint8_t *symbols,
     for (size_t i = 0; i < n; i += LANES) {
         const __m256i level = _mm256_loadu_si256((const __m256i *)(levels + i));
         scan_vector(&lanes, level);
-        const __m256i symbol =
-            _mm256_blendv_epi8(_mm256_add_epi32(level, direct), class,
-                               _mm256_cmpgt_epi32(_mm256_abs_epi32(level), direct));
+        const __m256i high = high_of(level, shift);
+        const __m256i far = _mm256_cmpgt_epi32(_mm256_abs_epi32(high), direct);
+        const __m256i symbol = _mm256_blendv_epi8(_mm256_add_epi32(high, direct), class, far);
         const __m256i bytes = _mm256_shuffle_epi8(symbol, low_bytes);
         _mm_storel_epi64(
             (__m128i *)(symbols + i),
@@ -184,13 +190,13 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
+static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan)
 {
     const size_t whole = n - n % LANES;
-    TALLY_ENTROPY_PORTABLE.symbols(levels + whole, n - whole, symbols + whole, ret_scan);
+    TALLY_ENTROPY_PORTABLE.symbols(levels + whole, n - whole, shift, symbols + whole, ret_scan);
     for (size_t i = 0; i < whole; i += PIECE) {
-        symbols_of_piece(levels + i, smaller(whole - i, PIECE), symbols + i, ret_scan);
+        symbols_of_piece(levels + i, smaller(whole - i, PIECE), shift, symbols + i, ret_scan);
     }
 }
 
@@ -230,13 +236,14 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
     return data;
 }
 
-/* 32 narrow levels as their symbols; one far away stays no symbol. */
-static inline __m256i bytes_of_levels(const int32_t *levels)
+/* 32 levels as their symbols, in any order, or bytes that are none. */
+static inline __m256i bytes_of_levels(const int32_t *levels, unsigned shift)
 {
     const __m256i *from = (const __m256i *)levels;
-    const __m256i low = _mm256_packs_epi32(_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1));
-    const __m256i high =
-        _mm256_packs_epi32(_mm256_loadu_si256(from + 2), _mm256_loadu_si256(from + 3));
+    const __m256i low = _mm256_packs_epi32(high_of(_mm256_loadu_si256(from), shift),
+                                           high_of(_mm256_loadu_si256(from + 1), shift));
+    const __m256i high = _mm256_packs_epi32(high_of(_mm256_loadu_si256(from + 2), shift),
+                                            high_of(_mm256_loadu_si256(from + 3), shift));
     return _mm256_add_epi8(_mm256_packs_epi16(low, high), _mm256_set1_epi8(TALLY_ENTROPY_DIRECT));
 }
 
@@ -247,8 +254,8 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
     __m256i seen[TALLY_ENTROPY_FIRST_CLASS];
     memset(seen, 0, sizeof seen);
     size_t i = 0;
-    for (; shift == 0 && n - i >= 32; i += 32) {
-        const __m256i symbol = bytes_of_levels(levels + i); /* in any order */
+    for (; n - i >= 32; i += 32) {
+        const __m256i symbol = bytes_of_levels(levels + i, shift);
         __m256i any = _mm256_setzero_si256();
         for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
             const __m256i is = _mm256_cmpeq_epi8(symbol, _mm256_set1_epi8((char)s));
@@ -257,9 +264,9 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
         }
         if (_mm256_movemask_epi8(any) != -1) {
             for (size_t k = i; k < i + 32; k++) {
-                const bool far =
-                    levels[k] > TALLY_ENTROPY_DIRECT || levels[k] < -TALLY_ENTROPY_DIRECT;
-                tally_entropy_count(levels + k, far, 0, counts);
+                const int32_t high = tally_entropy_high(levels[k], shift);
+                const bool far = high > TALLY_ENTROPY_DIRECT || high < -TALLY_ENTROPY_DIRECT;
+                tally_entropy_count(levels + k, far, shift, counts);
             }
         }
     }

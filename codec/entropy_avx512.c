@@ -234,16 +234,36 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
 
 /* --- levels and symbols ---------------------------------------------------------------------- */
 
-/* 64 narrow levels as their symbols. */
-static inline __m512i symbols_of(const int32_t *levels)
+struct shifting {
+    __m512i half;
+    __m128i by;
+};
+
+static inline struct shifting shifting(unsigned shift)
 {
-    const __m512i direct = _mm512_set1_epi8(TALLY_ENTROPY_DIRECT);
-    /* Saturated, a level far away stays no symbol. */
-    __m512i bytes = _mm512_castsi128_si512(_mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels)));
-    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 16)), 1);
-    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 32)), 2);
-    bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(_mm512_loadu_si512(levels + 48)), 3);
-    return _mm512_add_epi8(bytes, direct);
+    return (struct shifting){_mm512_set1_epi32((int)((1u << shift) >> 1)),
+                             _mm_cvtsi32_si128((int)shift)};
+}
+
+static inline __m512i high_of(struct shifting shift, __m512i levels)
+{
+    return _mm512_sra_epi32(_mm512_add_epi32(levels, shift.half), shift.by);
+}
+
+/* Saturated, a level far away stays none that has a symbol. */
+static inline __m128i byte_highs(struct shifting shift, const int32_t *levels)
+{
+    return _mm512_cvtsepi32_epi8(high_of(shift, _mm512_loadu_si512(levels)));
+}
+
+/* 64 levels as their symbols, or bytes above 20. */
+static inline __m512i symbols_of(struct shifting shift, const int32_t *levels)
+{
+    __m512i bytes = _mm512_castsi128_si512(byte_highs(shift, levels));
+    bytes = _mm512_inserti32x4(bytes, byte_highs(shift, levels + 16), 1);
+    bytes = _mm512_inserti32x4(bytes, byte_highs(shift, levels + 32), 2);
+    bytes = _mm512_inserti32x4(bytes, byte_highs(shift, levels + 48), 3);
+    return _mm512_add_epi8(bytes, _mm512_set1_epi8(TALLY_ENTROPY_DIRECT));
 }
 
 static void count(const int32_t *levels, size_t n, unsigned shift,
@@ -256,11 +276,11 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
     for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
         seen[s] = _mm512_setzero_si512();
     }
-    for (; shift == 0 && n - i >= 64; i += 64) {
-        __m512i left = symbols_of(levels + i);
+    for (; n - i >= 64; i += 64) {
+        __m512i left = symbols_of(shifting(shift), levels + i);
         __mmask64 far = _mm512_cmpgt_epu8_mask(left, _mm512_set1_epi8(2 * TALLY_ENTROPY_DIRECT));
         for (; far != 0; far = _blsr_u64(far)) {
-            tally_entropy_count(levels + i + _tzcnt_u64(far), 1, 0, counts);
+            tally_entropy_count(levels + i + _tzcnt_u64(far), 1, shift, counts);
         }
 #pragma GCC unroll 21
         for (int s = 0; s < TALLY_ENTROPY_FIRST_CLASS; s++) {
@@ -276,7 +296,7 @@ static void count(const int32_t *levels, size_t n, unsigned shift,
     tally_entropy_count(levels + i, n - i, shift, counts);
 }
 
-static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
+static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan)
 {
     /* A lane sees at most 2^14 / 16 magnitudes, each below 2^22: their sum may need 32 bits. */
@@ -291,11 +311,12 @@ static void symbols(const int32_t *levels, size_t n, uint8_t *symbols,
         nonzeros =
             _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
         largest = _mm512_max_epu32(largest, magnitude);
-        const __m512i symbol = _mm512_mask_mov_epi32(
-            _mm512_add_epi32(level, direct), _mm512_cmpgt_epu32_mask(magnitude, direct), class);
+        const __m512i high = high_of(shifting(shift), level);
+        const __mmask16 far = _mm512_cmpgt_epu32_mask(_mm512_abs_epi32(high), direct);
+        const __m512i symbol = _mm512_mask_mov_epi32(_mm512_add_epi32(high, direct), far, class);
         _mm_storeu_si128((__m128i *)(symbols + i), _mm512_cvtepi32_epi8(symbol));
     }
-    TALLY_ENTROPY_PORTABLE.symbols(levels + i, n - i, symbols + i, ret_scan);
+    TALLY_ENTROPY_PORTABLE.symbols(levels + i, n - i, shift, symbols + i, ret_scan);
     const struct tally_entropy_scan scan = {.sum = sum_of(sum),
                                             .nonzeros = sum_of(nonzeros),
                                             .largest = _mm512_reduce_max_epu32(largest)};

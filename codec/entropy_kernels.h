@@ -71,9 +71,9 @@ struct tally_entropy_kernel {
     void (*count)(const int32_t *levels, size_t n, unsigned shift,
                   uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
-    /* Scans the levels and writes level + 10 where |level| <= 10, the first class where it is more.
-     */
-    void (*symbols)(const int32_t *levels, size_t n, uint8_t *symbols,
+    /* Scans the levels and writes high + 10 where |high| <= 10, the first class where it is
+     * more. */
+    void (*symbols)(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan);
 
     /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many.

@@ -108,7 +108,7 @@ static unsigned class_of(unsigned magnitude)
     return class;
 }
 
-static int32_t floor_shift(int32_t level, unsigned shift)
+int32_t tally_entropy_high(int32_t level, unsigned shift)
 {
     const int32_t half = (int32_t)((1u << shift) >> 1);
     return (level + half) >> shift; /* arithmetic, as every compiler of ours does it */
@@ -124,7 +124,7 @@ static unsigned symbol_of(int32_t high)
 
 struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift)
 {
-    const int32_t high = floor_shift(level, shift);
+    const int32_t high = tally_entropy_high(level, shift);
     const int32_t half = (int32_t)((1u << shift) >> 1);
     struct tally_entropy_code code = {.symbol = symbol_of(high)};
     if (code.symbol >= TALLY_ENTROPY_FIRST_CLASS) {
@@ -174,7 +174,7 @@ void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
                          uint32_t counts[TALLY_ENTROPY_SYMBOLS])
 {
     for (size_t i = 0; i < n; i++) {
-        counts[symbol_of(floor_shift(levels[i], shift))]++;
+        counts[symbol_of(tally_entropy_high(levels[i], shift))]++;
     }
 }
 

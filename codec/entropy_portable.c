@@ -58,7 +58,7 @@ static uint8_t *encode_ref(const struct tally_rans_encode_table *table, const ui
     return end;
 }
 
-static void symbols_ref(const int32_t *levels, size_t n, uint8_t *symbols,
+static void symbols_ref(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                         struct tally_entropy_scan *ret_scan)
 {
     struct tally_entropy_scan scan = {0};
@@ -67,8 +67,9 @@ static void symbols_ref(const int32_t *levels, size_t n, uint8_t *symbols,
         scan.sum += magnitude;
         scan.nonzeros += magnitude != 0;
         scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
-        symbols[i] = (uint8_t)(magnitude > TALLY_ENTROPY_DIRECT ? TALLY_ENTROPY_FIRST_CLASS
-                                                                : levels[i] + TALLY_ENTROPY_DIRECT);
+        const int32_t high = tally_entropy_high(levels[i], shift);
+        const bool is_direct = high <= TALLY_ENTROPY_DIRECT && high >= -TALLY_ENTROPY_DIRECT;
+        symbols[i] = (uint8_t)(is_direct ? high + TALLY_ENTROPY_DIRECT : TALLY_ENTROPY_FIRST_CLASS);
     }
     *ret_scan = scan;
 }
