@@ -403,6 +403,29 @@ static void test_codec_entropy__lengths_that_lie_are_refused(void)
     expect_malformed(scale, 2, 14, 30, "scale 78 is above 52");
 }
 
+/* What decodes from a state out of its range would be encoded from another. */
+static void test_codec_entropy__states_out_of_their_range_are_refused(void)
+{
+    int32_t *levels = calloc(LONG, sizeof *levels);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(levels);
+    size_t n;
+    struct tally_level_stats stats;
+    uint8_t *data = encode(levels, LONG, &n, &stats);
+    uint8_t kept[4], *first = data + 2, *last = data + 2 + 4 * 63;
+    memcpy(kept, first, 4);
+    memcpy(first, "\xff\x7f\x00\x00", 4);
+    expect_malformed(data, n, 8 * n, LONG, "state 0 is 32767");
+    memcpy(first, kept, 4);
+    last[3] |= 0x80;
+    char text[64];
+    sprintf(text, "state 63 is %lu",
+            (unsigned long)last[0] | (unsigned long)last[1] << 8 | (unsigned long)last[2] << 16 |
+                (unsigned long)last[3] << 24);
+    expect_malformed(data, n, 8 * n, LONG, text);
+    free(data);
+    free(levels);
+}
+
 static void test_codec_entropy__levels_above_the_grid_are_refused(void)
 {
     const int32_t above[3] = {50, -51, 0};
@@ -569,6 +592,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy__no_shape_explodes),
     TALLY_TEST(test_codec_entropy__small_capacity_is_refused),
     TALLY_TEST(test_codec_entropy__lengths_that_lie_are_refused),
+    TALLY_TEST(test_codec_entropy__states_out_of_their_range_are_refused),
     TALLY_TEST(test_codec_entropy__levels_above_the_grid_are_refused),
     TALLY_TEST(test_codec_entropy__all_short_messages_are_refused_or_canonical),
     TALLY_TEST(test_codec_entropy__random_bytes_are_refused_or_canonical),

@@ -397,6 +397,23 @@ static void test_codec_entropy_kernels__the_bit_exact_coder_round_trips(void)
     CU_ASSERT_TRUE(longest > 1000);
 }
 
+/* Rounding leaves the end of a range over: a string that lies there is no encoder's, wherever it
+ * comes out in the end. */
+static void test_codec_entropy_kernels__a_string_in_no_share_is_not_exact(void)
+{
+    struct tally_arith_decoder decoder = {.range = (UINT64_C(1) << 62) + 5};
+    bool is_exact;
+    decoder.above = decoder.range - 1;
+    CU_ASSERT_EQUAL(tally_arith_decode(&decoder, 12), 4095);
+    decoder.code = decoder.above = 0;
+    CU_ASSERT_EQUAL(tally_arith_decoder_finish(&decoder, &is_exact), 1);
+    CU_ASSERT_FALSE(is_exact);
+    decoder.astray = false;
+    CU_ASSERT_EQUAL(tally_arith_decode(&decoder, 12), 0);
+    CU_ASSERT_EQUAL(tally_arith_decoder_finish(&decoder, &is_exact), 1);
+    CU_ASSERT_TRUE(is_exact);
+}
+
 /* A run of ones longer than any word, and the carry through all of it: one more share at the end of
  * a string 0.0111... makes it 0.1000... */
 static void test_codec_entropy_kernels__a_carry_goes_through_words_of_ones(void)
@@ -435,6 +452,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy_kernels__blocks_follow_one_another),
     TALLY_TEST(test_codec_entropy_kernels__samples_add_up),
     TALLY_TEST(test_codec_entropy_kernels__the_bit_exact_coder_round_trips),
+    TALLY_TEST(test_codec_entropy_kernels__a_string_in_no_share_is_not_exact),
     TALLY_TEST(test_codec_entropy_kernels__a_carry_goes_through_words_of_ones),
 };
 TALLY_SUITE(codec_entropy_kernels_suite, "codec_entropy_kernels", TESTS);
