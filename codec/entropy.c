@@ -401,6 +401,7 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     }
     message->dim = dim;
     message->start = 0;
+    message->scale = 0;
     message->payload_bits = payload_bits;
     message->top = grid->intervals / 2;
     message->stats = (struct tally_level_stats){.payload_bits = payload_bits};

@@ -92,7 +92,7 @@ static bool splits_alike(const struct tally_entropy_kernel *kernel, struct tally
     for (size_t i = 0; i < n; i++) {
         plain[i] = (uint8_t)(tally_rng_below(rng, 40) == 0 ? tally_rng_below(rng, 32) : plain[i]);
     }
-    const uint32_t set = tally_rng_u32(rng) & tally_rng_u32(rng);
+    const uint32_t some = tally_rng_u32(rng), set = some & tally_rng_u32(rng);
     const size_t n_found = PLAIN->find(plain, n, set, found_plain);
     good = good && kernel->find(plain, n, set, found) == n_found &&
            memcmp(found, found_plain, 2 * n_found) == 0;
