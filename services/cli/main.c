@@ -52,6 +52,11 @@ static const struct tally_command COMMANDS[] = {
      "and bits beside the paper's figures. Every baseline's grid is searched on the same seeds "
      "that it is then reported on (on MNIST, on the first two of them).",
      TALLY_CLI_REPRODUCE_OPTIONS, 1, 1, false, tally_cli_reproduce},
+    {"bench", "codec [OPTION]...", "measure the codec's speed and bits on this machine",
+     "Measures how fast the codec quantizes and encodes, and decodes and adds up, with every "
+     "instruction set that this machine has, and how many bits it takes; beside memcpy, a plain "
+     "loop and zstd in the same run. One core, and 25 bytes of memory per coordinate or more.",
+     TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
