@@ -212,11 +212,12 @@ static enum tally_status render_speed(const struct tally_bench *bench, struct ta
 
 static enum tally_status render_bits(const struct outcome *outcome, struct tally_buffer *text)
 {
-    char alignment[16] = "rrrrr";
+    static const char RIGHT[] = "rrrrrrrrrrrrr"; /* 5 columns and the encodings */
+    _Static_assert(sizeof RIGHT - 1 >= 5 + TALLY_BENCH_MAX_ENCODINGS, "a column has no alignment");
+    const int n_columns = 5 + (int)tally_bench_n_encodings();
+    char alignment[sizeof RIGHT];
+    snprintf(alignment, sizeof alignment, "%.*s", n_columns, RIGHT);
     struct tally_text_table table;
-    for (size_t e = 0; TALLY_ENCODINGS[e] != NULL; e++) {
-        strcat(alignment, "r"); /* at most 8 encodings, see tally_bench_bits */
-    }
     tally_text_table_init(&table, alignment);
     tally_text_table_add(&table, "DIM");
     tally_text_table_add(&table, "STD");

@@ -1,5 +1,6 @@
 #include "services/cli/codec_bench.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,16 @@ enum { TOP = 32, MIN_SAMPLES = 3 };
 /* Fine enough for every spread that is measured; nothing is clipped below 10 standard deviations.
  */
 static const struct tally_grid GRID = {.step = 1, .intervals = 2 * TOP};
+
+size_t tally_bench_n_encodings(void)
+{
+    size_t n = 0;
+    while (TALLY_ENCODINGS[n] != NULL) {
+        n++;
+    }
+    assert(n <= TALLY_BENCH_MAX_ENCODINGS);
+    return n;
+}
 
 static double now(void)
 {
@@ -41,8 +52,8 @@ struct workload {
     int8_t *bytes;            /* int8[dim], the levels */
     int64_t *sums;            /* int64[dim] */
     struct tally_rng rng;
-    struct tally_buffer payloads[8]; /* of each encoding */
-    struct tally_level_stats stats[8];
+    struct tally_buffer payloads[TALLY_BENCH_MAX_ENCODINGS]; /* of each encoding */
+    struct tally_level_stats stats[TALLY_BENCH_MAX_ENCODINGS];
     uint8_t *zstd;
     size_t zstd_capacity, n_zstd;
 };
@@ -56,7 +67,7 @@ static void workload_fini(struct workload *work)
     free(work->bytes);
     free(work->sums);
     free(work->zstd);
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < TALLY_BENCH_MAX_ENCODINGS; i++) {
         tally_buffer_fini(&work->payloads[i]);
     }
 }
@@ -171,12 +182,11 @@ static enum tally_status run_once(struct workload *work, const struct tally_benc
 static void add_meter(struct tally_bench *bench, enum tally_bench_operation operation,
                       const struct tally_encoding *encoding, enum tally_cpu cpu)
 {
-    if (bench->n_meters < TALLY_BENCH_MAX_METERS) {
-        struct tally_bench_meter *meter = &bench->meters[bench->n_meters++];
-        meter->operation = operation;
-        meter->encoding = encoding;
-        meter->cpu = cpu;
-    }
+    assert(bench->n_meters < TALLY_BENCH_MAX_METERS);
+    struct tally_bench_meter *meter = &bench->meters[bench->n_meters++];
+    meter->operation = operation;
+    meter->encoding = encoding;
+    meter->cpu = cpu;
 }
 
 /* Encodings before what decodes their messages. */
@@ -185,7 +195,7 @@ static void plan_meters(struct tally_bench *bench)
     const enum tally_cpu best = tally_cpu_best();
     add_meter(bench, TALLY_BENCH_MEMCPY, NULL, best);
     add_meter(bench, TALLY_BENCH_ADD, NULL, best);
-    for (size_t i = 0; TALLY_ENCODINGS[i] != NULL; i++) {
+    for (size_t i = 0; i < tally_bench_n_encodings(); i++) {
         for (int cpu = (int)best; cpu >= 0; cpu--) {
             add_meter(bench, TALLY_BENCH_QUANTIZE_ENCODE, TALLY_ENCODINGS[i], (enum tally_cpu)cpu);
             add_meter(bench, TALLY_BENCH_DECODE_ACCUMULATE, TALLY_ENCODINGS[i],
@@ -295,7 +305,7 @@ static enum tally_status add_costs(struct workload *work, struct tally_bench_bit
         counts[work->levels[i] + TOP]++;
         bits->formula += 1 + fabs((double)work->levels[i]);
     }
-    for (size_t e = 0; TALLY_ENCODINGS[e] != NULL && status == TALLY_OK; e++) {
+    for (size_t e = 0; e < tally_bench_n_encodings() && status == TALLY_OK; e++) {
         const size_t n = TALLY_ENCODINGS[e]->bound(work->levels, work->dim);
         work->payloads[e].size = 0;
         status = tally_buffer_reserve(&work->payloads[e], n);
@@ -339,7 +349,7 @@ enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_e
     bits->entropy = entropy_of(counts);
     bits->formula /= n;
     bits->zstd /= n;
-    for (size_t e = 0; TALLY_ENCODINGS[e] != NULL; e++) {
+    for (size_t e = 0; e < tally_bench_n_encodings(); e++) {
         bits->encodings[e] /= n;
     }
     return status;

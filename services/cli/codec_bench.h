@@ -29,7 +29,10 @@ enum tally_bench_operation {
     TALLY_BENCH_ZSTD_DECOMPRESS,
 };
 
-enum { TALLY_BENCH_MAX_METERS = 64, TALLY_BENCH_MAX_SAMPLES = 200 };
+enum { TALLY_BENCH_MAX_ENCODINGS = 8, TALLY_BENCH_MAX_METERS = 80, TALLY_BENCH_MAX_SAMPLES = 200 };
+
+/* Length of TALLY_ENCODINGS, TALLY_BENCH_MAX_ENCODINGS at most. */
+size_t tally_bench_n_encodings(void);
 
 /* One operation with one instruction set. */
 struct tally_bench_meter {
@@ -61,10 +64,10 @@ const struct tally_bench_meter *tally_bench_find(const struct tally_bench *bench
 struct tally_bench_bits {
     size_t dim;
     double std;
-    double entropy;      /* bits per coordinate: zero order, of all the messages' levels together */
-    double formula;      /* [1]'s count */
-    double zstd;         /* 0 without zstd */
-    double encodings[8]; /* in the order of TALLY_ENCODINGS */
+    double entropy; /* bits per coordinate: zero order, of all the messages' levels together */
+    double formula; /* [1]'s count */
+    double zstd;    /* 0 without zstd */
+    double encodings[TALLY_BENCH_MAX_ENCODINGS]; /* in the order of TALLY_ENCODINGS */
 };
 
 /* ret_bits->dim and ->std say of what. Means over enough messages for small ones not to be chance.

@@ -32,7 +32,8 @@ static enum tally_status read_levels(const struct tally_npy *npy, const struct t
     for (size_t i = 0; i < npy->dim; i++) {
         int32_t level;
         if (npy->type == TALLY_NPY_INT8) {
-            level = (int8_t)npy->data[i];
+            const uint8_t byte = npy->data[i];
+            level = byte < 128 ? byte : byte - 256;
         } else {
             memcpy(&level, npy->data + 4 * i, sizeof level);
         }
