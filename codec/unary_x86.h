@@ -26,10 +26,10 @@
 
 enum {
     LARGEST = 126,    /* level that a byte holds and a saturated one does not look like */
-    ENCODE_ROOM = 56, /* bytes that four planes and the signs touch, a partial word before them */
+    ENCODE_ROOM = 40, /* bytes that writing four planes and the signs touches: five words */
     AHEAD = 32,       /* blocks that the input is asked for before it is needed: two pages */
-    DECODE_ROOM = 48, /* bytes that reading four planes and the signs touches */
-    MORE_ROOM = 24,   /* the same for one plane more and the signs */
+    DECODE_ROOM = 41, /* bytes that reading the same touches */
+    MORE_ROOM = 17,   /* bytes that one plane more and the signs touch, read or written */
 };
 
 static inline unsigned n_ones(uint64_t mask)
