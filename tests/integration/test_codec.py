@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import tempfile
@@ -226,6 +227,20 @@ class Bench(CodecCase):
         for word in ("memcpy", "add int8 levels", "quantize + encode", "decode + accumulate", "portable",
                      "ENTROPY", "FORMULA", "zstd -1", "3 repetitions"):
             self.assertIn(word, text)
+        # Cells are two blanks apart: operation, encoding, instructions, GB/s, median, ratio.
+        rows = [re.split(r"\s{2,}", line) for line in text.split("\n\n")[1].splitlines()[1:]]
+        speed = {row[0]: float(row[1]) for row in rows if len(row) == 3}
+        measured = [row for row in rows if len(row) == 6]
+        self.assertGreaterEqual(len(measured), 4)
+        for operation, _, _, best, median, ratio in measured:
+            self.assertGreaterEqual(float(best), float(median))
+            yardstick = {"quantize + encode": "memcpy", "decode + accumulate": "add int8 levels",
+                         "encode": "zstd -1", "decode": "zstd -d"}[operation]
+            if yardstick not in speed:  # a build without zstd
+                self.assertEqual(ratio, "-")
+                continue
+            expected = float(best) / speed[yardstick]  # of rounded figures
+            self.assertAlmostEqual(float(ratio.split()[0]), expected, delta=0.011 + 0.02 * expected)
 
 
 if __name__ == "__main__":
