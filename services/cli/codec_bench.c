@@ -95,6 +95,20 @@ static enum tally_status workload_init(struct workload *work, size_t dim, double
     return TALLY_OK;
 }
 
+/* Makes room for the present levels in every encoding. */
+static enum tally_status reserve_payloads(struct workload *work, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; i < tally_bench_n_encodings() && status == TALLY_OK; i++) {
+        work->payloads[i].size = 0;
+        status = tally_buffer_reserve(&work->payloads[i],
+                                      TALLY_ENCODINGS[i]->bound(work->levels, work->dim));
+    }
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "a message of %zu coordinates: %s",
+                                           work->dim, tally_status_info(status)->title);
+}
+
 /* Quantizes y anew, with another stream for each message. */
 static enum tally_status next_levels(struct workload *work, uint32_t message,
                                      struct tally_error *err)
@@ -146,7 +160,7 @@ static enum tally_status run_codec(struct workload *work, const struct tally_ben
                                     &GRID, work->sums, stats, err);
     }
     if (meter->operation == TALLY_BENCH_ENCODE) {
-        return encoding->encode(work->levels, work->dim, &GRID, payload->data, payload->size,
+        return encoding->encode(work->levels, work->dim, &GRID, payload->data, payload->capacity,
                                 stats);
     }
     return encoding->decode(payload->data, payload->size, stats->payload_bits, work->dim, &GRID,
@@ -254,6 +268,9 @@ enum tally_status tally_bench_run(size_t dim, double seconds, struct tally_bench
     plan_meters(ret_bench);
     status = next_levels(&work, 0, err);
     if (status == TALLY_OK) {
+        status = reserve_payloads(&work, err);
+    }
+    if (status == TALLY_OK) {
         status = run_all(ret_bench, &work, -1, err);
     }
     const double begin = now();
@@ -300,28 +317,24 @@ static double entropy_of(const uint64_t counts[2 * TOP + 1])
 static enum tally_status add_costs(struct workload *work, struct tally_bench_bits *bits,
                                    uint64_t counts[2 * TOP + 1], struct tally_error *err)
 {
-    enum tally_status status = TALLY_OK;
+    enum tally_status status = reserve_payloads(work, err);
     for (size_t i = 0; i < work->dim; i++) {
         counts[work->levels[i] + TOP]++;
         bits->formula += 1 + fabs((double)work->levels[i]);
     }
     for (size_t e = 0; e < tally_bench_n_encodings() && status == TALLY_OK; e++) {
-        const size_t n = TALLY_ENCODINGS[e]->bound(work->levels, work->dim);
-        work->payloads[e].size = 0;
-        status = tally_buffer_reserve(&work->payloads[e], n);
-        if (status == TALLY_OK) {
-            status = TALLY_ENCODINGS[e]->encode(work->levels, work->dim, &GRID,
-                                                work->payloads[e].data, n, &work->stats[e]);
-        }
+        const struct tally_buffer *payload = &work->payloads[e];
+        status = TALLY_ENCODINGS[e]->encode(work->levels, work->dim, &GRID, payload->data,
+                                            payload->capacity, &work->stats[e]);
         bits->encodings[e] += (double)work->stats[e].payload_bits;
     }
     if (tally_zstd_is_there()) {
         bits->zstd += 8 * (double)tally_zstd_compress(work->bytes, work->dim, work->zstd,
                                                       work->zstd_capacity);
     }
-    return status == TALLY_OK ? status
-                              : tally_fail(err, status, NULL, "a message of %zu coordinates: %s",
-                                           work->dim, tally_status_info(status)->title);
+    return status == TALLY_OK
+               ? status
+               : tally_fail(err, status, NULL, "encoding: %s", tally_status_info(status)->title);
 }
 
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err)

@@ -73,7 +73,7 @@ class RoundTrip(CodecCase):
     def test_the_example_of_format_md(self):
         levels = [0, 1, -1, 2, -3, 0, 4]
         self.write("levels.npy", npy("<i4", levels))
-        facts = json.loads(self.expect("encode", "levels.npy", "--intervals", 10, "--out", "payload"))
+        facts = json.loads(self.expect("encode", "levels.npy", "--encoding", "unary", "--intervals", 10, "--out", "payload"))
         self.assertEqual(self.read("payload"), bytes.fromhex("5e6e29"))
         self.assertEqual(facts, {"encoding": "unary", "dim": 7, "intervals": 10, "step": 1.0, "payload_bits": 23,
                                  "formula_bits": 18, "nonzeros": 5, "clipped": 0})
@@ -86,13 +86,13 @@ class RoundTrip(CodecCase):
         for dim in [1, 2, 63, 64, 65, 127, 128, 129, 1000, 5003]:
             levels = [round(generator.gauss(0, 1.5)) for _ in range(dim)]
             with self.subTest(dim=dim):
-                small = self.expect("encode", "-", "--intervals", 40, "--out", "-", stdin=npy("|i1", levels))
-                large = self.expect("encode", "-", "--intervals", 40, "--out", "-", stdin=npy("<i4", levels))
+                options = ["--encoding", "unary", "--intervals", 40, "--out", "-"]
+                small = self.expect("encode", "-", *options, stdin=npy("|i1", levels))
+                large = self.expect("encode", "-", *options, stdin=npy("<i4", levels))
                 self.assertEqual(small, large)
                 bits = dim + sum(map(abs, levels)) + sum(map(bool, levels))
                 self.assertEqual(decode_unary(small, bits, dim), levels)
-                file = self.expect("decode", "-", "--dim", dim, "--payload-bits", bits, "--intervals", 40,
-                                   "--out", "-", stdin=small)
+                file = self.expect("decode", "-", "--dim", dim, "--payload-bits", bits, *options, stdin=small)
                 self.assertEqual(values_of(file), ("<i4", levels))
 
     def test_a_vector_is_rounded_to_its_neighbours(self):
@@ -118,7 +118,8 @@ class RoundTrip(CodecCase):
         self.assertLess(abs(sum(inside) / len(inside)), 5 * step / math.sqrt(len(inside)))
 
     def test_without_out_there_are_only_facts(self):
-        facts = json.loads(self.expect("encode", "-", "--intervals", 2, stdin=npy("|i1", [0, 1, -1])))
+        facts = json.loads(self.expect("encode", "-", "--encoding", "unary", "--intervals", 2,
+                                       stdin=npy("|i1", [0, 1, -1])))
         self.assertEqual(facts["payload_bits"], 3 + 2 + 2)
         self.assertEqual(list(self.folder.iterdir()), [])
 
@@ -161,7 +162,7 @@ class Refusals(CodecCase):
                 (b"", {}, "0 bytes do not frame 23 bits"),
         ]:
             with self.subTest(message=message):
-                words = {"dim": 7, "payload-bits": 23, "intervals": 10} | options
+                words = {"encoding": "unary", "dim": 7, "payload-bits": 23, "intervals": 10} | options
                 self.refuse(message, "decode", "-", "--out", "levels.npy",
                             *[f"--{key}={value}" for key, value in words.items()], stdin=payload)
                 self.assertFalse((self.folder / "levels.npy").exists())
