@@ -260,7 +260,8 @@ static inline __attribute__((always_inline)) size_t read_blocks(struct tally_bit
         uint64_t next = position;
         struct bytes v;
         unsigned n;
-        if (!decode_block(&source, &next, &v, &n)) {
+        /* Up to 7 of the bits that can be read are padding, and no message reaches into it. */
+        if (!decode_block(&source, &next, &v, &n) || next > reader->n_bits) {
             break;
         }
         if (levels != NULL) {

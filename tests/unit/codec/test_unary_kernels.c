@@ -245,6 +245,36 @@ static void test_codec_unary_kernels__same_refusals_and_untouched_sums(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
+/* Blocks whose last bits are cut off, up to 7 of them, so that zeros of the padding stand where
+ * they were: a form that only looks at bytes would take them, and go on behind the end. */
+static void test_codec_unary_kernels__a_block_may_not_reach_into_the_padding(void)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(67, 0), 0, 0, TALLY_RNG_NOISE);
+    const struct tally_grid grid = {.step = 1, .intervals = 1000};
+    int wrong = 0;
+    for (size_t i = 0; i < 1500; i++) {
+        int32_t levels[4 * TALLY_UNARY_BLOCK + 1];
+        static struct message message;
+        const size_t dim = TALLY_UNARY_BLOCK * (1 + i % 4);
+        fill(&rng, 500, levels, dim);
+        if (i % 3 == 0) { /* as many bits as four planes and the signs can have */
+            for (size_t j = dim - TALLY_UNARY_BLOCK; j < dim; j++) {
+                levels[j] = tally_rng_below(&rng, 2) == 0 ? 3 : -3;
+            }
+        }
+        encode_plainly(levels, dim, &message);
+        for (uint64_t bits = message.bits - 1; (bits + 7) / 8 == message.n && bits % 8 != 0;
+             bits--) {
+            message.data[message.n - 1] &= (uint8_t)((1u << bits % 8) - 1);
+            wrong += !same_refusal(message.data, message.n, bits, dim, &grid);
+            wrong += !same_refusal(message.data, message.n, bits, dim + 1, &grid);
+            wrong += !same_refusal(message.data, message.n, bits, dim + 200, &grid);
+        }
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+}
+
 static void test_codec_unary_kernels__random_bytes(void)
 {
     struct tally_rng rng;
@@ -394,6 +424,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_unary_kernels__same_bytes_levels_and_sums),
     TALLY_TEST(test_codec_unary_kernels__full_blocks_at_the_end),
     TALLY_TEST(test_codec_unary_kernels__same_refusals_and_untouched_sums),
+    TALLY_TEST(test_codec_unary_kernels__a_block_may_not_reach_into_the_padding),
     TALLY_TEST(test_codec_unary_kernels__random_bytes),
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_equals_its_two_steps),
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_heeds_a_limit),
