@@ -8,7 +8,7 @@
 /* Each includes those before it. */
 enum tally_cpu {
     TALLY_CPU_PORTABLE, /* what the compiler makes of C */
-    TALLY_CPU_AVX2,     /* and BMI2, POPCNT */
+    TALLY_CPU_AVX2,     /* and BMI2, POPCNT; pext and pdep are right but slow before AMD's Zen 3 */
     TALLY_CPU_AVX512,   /* F, BW, DQ, VL */
     TALLY_N_CPUS,
 };

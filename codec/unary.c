@@ -11,8 +11,9 @@
 
 enum {
     BLOCK = TALLY_UNARY_BLOCK,
-    /* Bytes by which the payload grows at least; more than make a kernel stop before its end. */
-    ROOM = 4096,
+    /* Bytes that a payload gets beyond the next block: enough for a kernel to go on. The buffer
+     * itself grows by halves, so that a long message does not come here often. */
+    ROOM = 64,
 };
 _Static_assert((int)BLOCK == (int)TALLY_RNG_LANES, "a block takes a group of random words");
 

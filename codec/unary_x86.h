@@ -26,10 +26,10 @@
 
 enum {
     LARGEST = 126,    /* level that a byte holds and a saturated one does not look like */
-    ENCODE_ROOM = 56, /* bytes that four planes and the signs touch, a partial word before them */
+    ENCODE_ROOM = 40, /* bytes that writing four planes and the signs touches: five words */
     AHEAD = 32,       /* blocks that the input is asked for before it is needed: two pages */
-    DECODE_ROOM = 48, /* bytes that reading four planes and the signs touches */
-    MORE_ROOM = 24,   /* the same for one plane more and the signs */
+    DECODE_ROOM = 41, /* bytes that reading the same touches */
+    MORE_ROOM = 17,   /* bytes that one plane more and the signs touch, read or written */
 };
 
 static inline unsigned n_ones(uint64_t mask)
@@ -51,7 +51,10 @@ static inline void put(struct sink *sink, uint64_t bits, unsigned n)
     const uint64_t rest = bits >> 1 >> (63 - sink->used);
     const unsigned used = sink->used + n;
     memcpy(sink->at, &word, sizeof word);
-    sink->pending = used >= 64 ? rest : word;
+    /* As `used >= 64 ? rest : word`, which compilers turn into a branch that nothing can predict.
+     */
+    const uint64_t is_full = 0 - (uint64_t)(used / 64);
+    sink->pending = word ^ ((word ^ rest) & is_full);
     sink->at += used / 64 * 8;
     sink->used = used % 64;
 }
@@ -257,7 +260,8 @@ static inline __attribute__((always_inline)) size_t read_blocks(struct tally_bit
         uint64_t next = position;
         struct bytes v;
         unsigned n;
-        if (!decode_block(&source, &next, &v, &n)) {
+        /* Up to 7 of the bits that can be read are padding, and no message reaches into it. */
+        if (!decode_block(&source, &next, &v, &n) || next > reader->n_bits) {
             break;
         }
         if (levels != NULL) {

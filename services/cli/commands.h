@@ -16,7 +16,10 @@ struct tally_command {
     int (*run)(struct tally_cli *cli); /* returns the exit code; reports its errors itself */
 };
 
+int tally_cli_bench(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
+int tally_cli_decode(struct tally_cli *cli);
+int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
 int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
@@ -29,6 +32,9 @@ int tally_cli_submit(struct tally_cli *cli);
 int tally_cli_watch(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
+extern const struct tally_option TALLY_CLI_BENCH_OPTIONS[];
+extern const struct tally_option TALLY_CLI_DECODE_OPTIONS[];
+extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_HEALTH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];

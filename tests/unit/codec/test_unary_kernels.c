@@ -76,21 +76,26 @@ static uint8_t *place(const uint8_t *data, size_t n, size_t shift, uint8_t **ret
     return *ret_block + shift;
 }
 
+/* Into exactly the bytes of the message: none behind them is touched. */
 static bool encodes_to(const int32_t *levels, size_t dim, const struct tally_grid *grid,
                        const struct message *expected, size_t shift)
 {
+    enum { BEHIND = 64 };
     if (UNARY->bound(levels, dim) != expected->n) {
         return false;
     }
-    uint8_t *block;
-    uint8_t *data = place(expected->data, expected->n, shift, &block);
-    memset(data, 0xa5, expected->n);
+    uint8_t *block = malloc(shift + expected->n + BEHIND);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
+    memset(block, 0xa5, shift + expected->n + BEHIND);
+    uint8_t *data = block + shift;
     struct tally_level_stats stats;
-    const bool same = UNARY->encode(levels, dim, grid, data, expected->n, &stats) == TALLY_OK &&
-                      stats.payload_bits == expected->bits &&
-                      stats.nonzeros == expected->nonzeros &&
-                      stats.formula_bits == expected->bits - expected->nonzeros &&
-                      memcmp(data, expected->data, expected->n) == 0;
+    bool same = UNARY->encode(levels, dim, grid, data, expected->n, &stats) == TALLY_OK &&
+                stats.payload_bits == expected->bits && stats.nonzeros == expected->nonzeros &&
+                stats.formula_bits == expected->bits - expected->nonzeros &&
+                memcmp(data, expected->data, expected->n) == 0;
+    for (size_t i = 0; i < BEHIND; i++) {
+        same = same && data[expected->n + i] == 0xa5;
+    }
     free(block);
     return same;
 }
@@ -137,6 +142,32 @@ static void test_codec_unary_kernels__same_bytes_levels_and_sums(void)
             tally_cpu_set_limit((enum tally_cpu)cpu);
             wrong += !encodes_to(levels, dim, &grid, &message, i % 9);
             wrong += !decodes_to(&message, &grid, levels, dim, i % 9);
+        }
+    }
+    unlimited();
+    CU_ASSERT_EQUAL(wrong, 0);
+}
+
+/* Blocks that fill their four planes and signs, last in the buffer: levels of 3 and 2. */
+static void test_codec_unary_kernels__full_blocks_at_the_end(void)
+{
+    const struct tally_grid grid = {.step = 1, .intervals = 20};
+    int wrong = 0;
+    for (size_t before = 0; before < 3; before++) {
+        for (size_t threes = 0; threes <= TALLY_UNARY_BLOCK; threes++) {
+            int32_t levels[3 * TALLY_UNARY_BLOCK] = {0};
+            static struct message message;
+            const size_t dim = (before + 1) * TALLY_UNARY_BLOCK;
+            for (size_t i = 0; i < TALLY_UNARY_BLOCK; i++) {
+                levels[before * TALLY_UNARY_BLOCK + i] = i < threes ? -3 : 2;
+                levels[i] = before > 0 && i < threes ? 1 : levels[i]; /* shifts what follows */
+            }
+            encode_plainly(levels, dim, &message);
+            for (int cpu = 0; cpu < TALLY_N_CPUS; cpu++) {
+                tally_cpu_set_limit((enum tally_cpu)cpu);
+                wrong += !encodes_to(levels, dim, &grid, &message, 0);
+                wrong += !decodes_to(&message, &grid, levels, dim, 0);
+            }
         }
     }
     unlimited();
@@ -214,6 +245,36 @@ static void test_codec_unary_kernels__same_refusals_and_untouched_sums(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
+/* Blocks whose last bits are cut off, up to 7 of them, so that zeros of the padding stand where
+ * they were: a form that only looks at bytes would take them, and go on behind the end. */
+static void test_codec_unary_kernels__a_block_may_not_reach_into_the_padding(void)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(67, 0), 0, 0, TALLY_RNG_NOISE);
+    const struct tally_grid grid = {.step = 1, .intervals = 1000};
+    int wrong = 0;
+    for (size_t i = 0; i < 1500; i++) {
+        int32_t levels[4 * TALLY_UNARY_BLOCK + 1];
+        static struct message message;
+        const size_t dim = TALLY_UNARY_BLOCK * (1 + i % 4);
+        fill(&rng, 500, levels, dim);
+        if (i % 3 == 0) { /* as many bits as four planes and the signs can have */
+            for (size_t j = dim - TALLY_UNARY_BLOCK; j < dim; j++) {
+                levels[j] = tally_rng_below(&rng, 2) == 0 ? 3 : -3;
+            }
+        }
+        encode_plainly(levels, dim, &message);
+        for (uint64_t bits = message.bits - 1; (bits + 7) / 8 == message.n && bits % 8 != 0;
+             bits--) {
+            message.data[message.n - 1] &= (uint8_t)((1u << bits % 8) - 1);
+            wrong += !same_refusal(message.data, message.n, bits, dim, &grid);
+            wrong += !same_refusal(message.data, message.n, bits, dim + 1, &grid);
+            wrong += !same_refusal(message.data, message.n, bits, dim + 200, &grid);
+        }
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+}
+
 static void test_codec_unary_kernels__random_bytes(void)
 {
     struct tally_rng rng;
@@ -232,8 +293,8 @@ static void test_codec_unary_kernels__random_bytes(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* tally_quantize_encode() is tally_quantize() and encode(), with every instruction set, whatever
- * capacity the payload begins with. */
+/* tally_quantize_encode() is tally_quantize() and encode(), with every instruction set, with and
+ * without an encoding's own form of it, whatever the payload holds and has room for before. */
 static bool same_as_two_steps(struct tally_rng *rng, size_t dim)
 {
     static float y[MAX_DIM];
@@ -257,14 +318,19 @@ static bool same_as_two_steps(struct tally_rng *rng, size_t dim)
     CU_ASSERT_PTR_NOT_NULL_FATAL(expected);
     struct tally_level_stats stats, stats_too;
     same = same && UNARY->encode(levels, dim, &grid, expected, n, &stats) == TALLY_OK;
-    for (int cpu = 0; cpu < TALLY_N_CPUS; cpu++) {
-        tally_cpu_set_limit((enum tally_cpu)cpu);
+    struct tally_encoding plain = *UNARY;
+    plain.quantize_encode = NULL;
+    for (int way = 0; way < 2 * TALLY_N_CPUS; way++) {
+        const struct tally_encoding *encoding = way % 2 == 0 ? UNARY : &plain;
+        tally_cpu_set_limit((enum tally_cpu)(way / 2));
         struct tally_buffer payload = {0};
         same = same && tally_buffer_reserve(&payload, 1 + tally_rng_below(rng, 500)) == TALLY_OK;
-        same = same && tally_quantize_encode(UNARY, &vector, scratch, &payload, &stats_too,
+        payload.size = tally_rng_below(rng, (uint32_t)payload.capacity + 1);
+        same = same && tally_quantize_encode(encoding, &vector, scratch, &payload, &stats_too,
                                              &clipped_too, NULL) == TALLY_OK;
         same = same && payload.size == n && memcmp(payload.data, expected, n) == 0 &&
                clipped == clipped_too && memcmp(&stats, &stats_too, sizeof stats) == 0;
+        same = same && payload.capacity < 2 * n + 1000; /* room by halves, and no more */
         tally_buffer_fini(&payload);
     }
     free(expected);
@@ -356,7 +422,9 @@ static void test_codec_unary_kernels__quantize_encode_refuses(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_unary_kernels__same_bytes_levels_and_sums),
+    TALLY_TEST(test_codec_unary_kernels__full_blocks_at_the_end),
     TALLY_TEST(test_codec_unary_kernels__same_refusals_and_untouched_sums),
+    TALLY_TEST(test_codec_unary_kernels__a_block_may_not_reach_into_the_padding),
     TALLY_TEST(test_codec_unary_kernels__random_bytes),
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_equals_its_two_steps),
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_heeds_a_limit),
