@@ -301,8 +301,9 @@ static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *sy
 {
     /* A lane sees at most 2^14 / 16 magnitudes, each below 2^22: their sum may need 32 bits. */
     __m512i sum = _mm512_setzero_si512(), nonzeros = sum, largest = sum;
-    const __m512i one = _mm512_set1_epi32(1), direct = _mm512_set1_epi32(TALLY_ENTROPY_DIRECT);
-    const __m512i class = _mm512_set1_epi32(TALLY_ENTROPY_FIRST_CLASS);
+    const __m512i one = _mm512_set1_epi32(1);
+    const __m128i direct = _mm_set1_epi8(TALLY_ENTROPY_DIRECT);
+    const __m128i class = _mm_set1_epi8(TALLY_ENTROPY_FIRST_CLASS);
     size_t i = 0;
     for (; n - i >= 16; i += 16) {
         const __m512i level = _mm512_loadu_si512(levels + i);
@@ -311,10 +312,9 @@ static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *sy
         nonzeros =
             _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
         largest = _mm512_max_epu32(largest, magnitude);
-        const __m512i high = high_of(shifting(shift), level);
-        const __mmask16 far = _mm512_cmpgt_epu32_mask(_mm512_abs_epi32(high), direct);
-        const __m512i symbol = _mm512_mask_mov_epi32(_mm512_add_epi32(high, direct), far, class);
-        _mm_storeu_si128((__m128i *)(symbols + i), _mm512_cvtepi32_epi8(symbol));
+        /* Unsigned, what is below 0 is far above 20. */
+        const __m128i symbol = _mm_add_epi8(byte_highs(shifting(shift), levels + i), direct);
+        _mm_storeu_si128((__m128i *)(symbols + i), _mm_min_epu8(symbol, class));
     }
     TALLY_ENTROPY_PORTABLE.symbols(levels + i, n - i, shift, symbols + i, ret_scan);
     const struct tally_entropy_scan scan = {.sum = sum_of(sum),
