@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/arith.h"
 #include "codec/checksum.h"
 #include "codec/cpu.h"
 #include "codec/encoding.h"
@@ -403,6 +404,29 @@ static void test_codec_entropy__lengths_that_lie_are_refused(void)
     expect_malformed(scale, 2, 14, 30, "scale 78 is above 52");
 }
 
+/* One zero, written as the escape and a symbol's number: its own, or the escape's. */
+static void test_codec_entropy__escapes_that_are_not_needed_are_refused(void)
+{
+    const uint32_t none[TALLY_ENTROPY_SYMBOLS] = {0}, named[] = {10, TALLY_ENTROPY_ESCAPE};
+    struct tally_entropy_table table;
+    tally_entropy_table(0, none, &table);
+    for (int k = 0; k < 2; k++) {
+        uint8_t data[16];
+        struct tally_bit_writer writer;
+        struct tally_arith_encoder encoder;
+        tally_bit_writer_init(&writer, data, sizeof data);
+        tally_bit_write(&writer, 0, 4);
+        tally_arith_encoder_init(&encoder, &writer);
+        tally_arith_encode(&encoder, table.cumulative[TALLY_ENTROPY_ESCAPE],
+                           table.frequency[TALLY_ENTROPY_ESCAPE], TALLY_ENTROPY_TOTAL_BITS);
+        tally_arith_encode(&encoder, named[k], 1, 5);
+        tally_arith_encoder_finish(&encoder);
+        const uint64_t bits = tally_bit_writer_tell(&writer);
+        expect_malformed(data, tally_bit_writer_finish(&writer), bits, 1,
+                         "coordinate 0 escapes from a symbol that has a frequency");
+    }
+}
+
 /* What decodes from a state out of its range would be encoded from another. */
 static void test_codec_entropy__states_out_of_their_range_are_refused(void)
 {
@@ -592,6 +616,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy__no_shape_explodes),
     TALLY_TEST(test_codec_entropy__small_capacity_is_refused),
     TALLY_TEST(test_codec_entropy__lengths_that_lie_are_refused),
+    TALLY_TEST(test_codec_entropy__escapes_that_are_not_needed_are_refused),
     TALLY_TEST(test_codec_entropy__states_out_of_their_range_are_refused),
     TALLY_TEST(test_codec_entropy__levels_above_the_grid_are_refused),
     TALLY_TEST(test_codec_entropy__all_short_messages_are_refused_or_canonical),
