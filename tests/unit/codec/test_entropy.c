@@ -292,21 +292,33 @@ static void test_codec_entropy__examples_of_format_md(void)
     expect_example(wide, 3, "bf fc df 37 be cf ae 25 37 01 ", 73);
 }
 
-/* A long message: 2^18 levels of which every 1000th is 1 and every 10001st is -20. */
-static void test_codec_entropy__long_example_of_format_md(void)
+static void expect_checksum(const int32_t *levels, size_t dim, const char *expected)
 {
-    int32_t *levels = calloc(LONG, sizeof *levels);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(levels);
-    for (size_t i = 0; i < LONG; i++) {
-        levels[i] = i % 10001 == 10000 ? -20 : i % 1000 == 999 ? 1 : 0;
-    }
     size_t n;
     struct tally_level_stats stats;
-    uint8_t *data = encode(levels, LONG, &n, &stats);
+    uint8_t *data = encode(levels, dim, &n, &stats);
     char text[64];
-    sprintf(text, "%zu bytes, %016llx", n, (unsigned long long)tally_checksum64(data, n));
-    TALLY_ASSERT_TEXT(text, "698 bytes, 3b3d83d5f7442f65");
+    sprintf(text, "%llu bits, %016llx", (unsigned long long)stats.payload_bits,
+            (unsigned long long)tally_checksum64(data, n));
+    TALLY_ASSERT_TEXT(text, expected);
     free(data);
+}
+
+static void test_codec_entropy__long_examples_of_format_md(void)
+{
+    int32_t *levels = allocate(LONG * sizeof *levels);
+    for (int32_t i = 0; i < 7840; i++) {
+        levels[i] = i / 2000 * (i % 3 - 1);
+    }
+    expect_checksum(levels, 7840, "18690 bits, 02313a050e792710");
+    for (int32_t i = 0; i < LONG; i++) {
+        levels[i] = i % 10001 == 10000 ? -20 : i % 1000 == 999 ? 1 : 0;
+    }
+    expect_checksum(levels, LONG, "5584 bits, 3b3d83d5f7442f65");
+    for (int32_t i = 0; i < LONG; i++) {
+        levels[i] = (i % 101 - 50) * 37;
+    }
+    expect_checksum(levels, LONG, "3141648 bits, c9769427c5018097");
     free(levels);
 }
 
@@ -611,7 +623,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy__extreme_levels_round_trip),
     TALLY_TEST(test_codec_entropy__every_instruction_set_writes_the_same_bytes),
     TALLY_TEST(test_codec_entropy__examples_of_format_md),
-    TALLY_TEST(test_codec_entropy__long_example_of_format_md),
+    TALLY_TEST(test_codec_entropy__long_examples_of_format_md),
     TALLY_TEST(test_codec_entropy__a_zero_vector_costs_a_few_bits),
     TALLY_TEST(test_codec_entropy__no_shape_explodes),
     TALLY_TEST(test_codec_entropy__small_capacity_is_refused),
