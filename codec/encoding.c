@@ -1,8 +1,11 @@
 #include "codec/encoding.h"
 
-const struct tally_encoding *const TALLY_ENCODINGS[] = {&TALLY_ENCODING_UNARY,
-                                                        &TALLY_ENCODING_ENTROPY, NULL};
-const char *const TALLY_ENCODING_NAMES[] = {"unary", "entropy", NULL};
+const struct tally_encoding *const TALLY_ENCODINGS[] = {
+    [TALLY_ENCODING_INDEX_UNARY] = &TALLY_ENCODING_UNARY,
+    [TALLY_ENCODING_INDEX_ENTROPY] = &TALLY_ENCODING_ENTROPY,
+    NULL};
+const char *const TALLY_ENCODING_NAMES[] = {
+    [TALLY_ENCODING_INDEX_UNARY] = "unary", [TALLY_ENCODING_INDEX_ENTROPY] = "entropy", NULL};
 
 enum tally_status tally_quantize_encode(const struct tally_encoding *encoding,
                                         const struct tally_vector *vector, int32_t *scratch,

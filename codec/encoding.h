@@ -70,6 +70,13 @@ enum tally_status tally_quantize_encode(const struct tally_encoding *encoding,
 extern const struct tally_encoding TALLY_ENCODING_UNARY;
 extern const struct tally_encoding TALLY_ENCODING_ENTROPY;
 
+/* Where they stand below. */
+enum {
+    TALLY_ENCODING_INDEX_UNARY,
+    TALLY_ENCODING_INDEX_ENTROPY,
+    TALLY_ENCODING_INDEX_DEFAULT = TALLY_ENCODING_INDEX_ENTROPY, /* of a job, or a command */
+};
+
 /* NULL-terminated; its order is that of TALLY_ENCODING_NAMES. */
 extern const struct tally_encoding *const TALLY_ENCODINGS[];
 extern const char *const TALLY_ENCODING_NAMES[];

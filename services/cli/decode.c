@@ -9,7 +9,7 @@
 
 const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"out", "FILE", NULL, "where the .npy goes; - is standard output; without it, nowhere", NULL},
-    {"encoding", "NAME", "unary", "encoding of the levels (codec/FORMAT.md)", NULL},
+    {"encoding", "NAME", "entropy", "encoding of the levels (codec/FORMAT.md)", NULL},
     {"dim", "N", NULL, "coordinates of the message", NULL},
     {"payload-bits", "B", NULL, "bits of the message, without padding", NULL},
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},

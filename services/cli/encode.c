@@ -12,7 +12,7 @@
 const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
     {"out", "FILE", NULL, "where the payload goes; - is standard output; without it, nowhere",
      NULL},
-    {"encoding", "NAME", "unary", "encoding of the levels (codec/FORMAT.md)", NULL},
+    {"encoding", "NAME", "entropy", "encoding of the levels (codec/FORMAT.md)", NULL},
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
     {"seed", "N", "1", "seed of the random numbers that round a vector of floats", NULL},
