@@ -21,6 +21,7 @@
         }                                                                                          \
     } while (0)
 
+/* The name is libFuzzer's. NOLINTNEXTLINE(readability-identifier-naming) */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A heap block of exactly n elements, so that the address sanitizer sees its borders. */
