@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/base/buffer.h"
 #include "codec/base/error.h"
 #include "codec/quantizer.h"
 
@@ -17,10 +18,18 @@ struct tally_level_stats {
     uint64_t nonzeros;     /* coordinates with level != 0 */
 };
 
+/* A vector to be quantized: the arguments of tally_quantize(). Borrowed. */
+struct tally_vector {
+    const float *y; /* float[dim] */
+    size_t dim;
+    const struct tally_grid *grid;
+    const struct tally_rng *rng;
+};
+
 struct tally_encoding {
     const char *name; /* the job document's word for it */
 
-    /* Bytes that encode() needs for these levels, exactly. */
+    /* Bytes that are enough for encode() of these levels: no fewer are accepted. */
     size_t (*bound)(const int32_t *levels, size_t dim);
 
     /* Writes levels[dim] into data[capacity]. |level| <= p/2 is the caller's duty.
@@ -35,9 +44,38 @@ struct tally_encoding {
     enum tally_status (*decode)(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                 size_t dim, const struct tally_grid *grid, int32_t *levels,
                                 struct tally_level_stats *ret_stats, struct tally_error *err);
+
+    /* Reads the same and adds the levels to sums (int64[dim]) without ever holding all of them.
+     * Errors: as decode(); then sums are what they were. */
+    enum tally_status (*accumulate)(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                    size_t dim, const struct tally_grid *grid, int64_t *sums,
+                                    struct tally_level_stats *ret_stats, struct tally_error *err);
+
+    /* Optional: tally_quantize_encode() in one pass over y. */
+    enum tally_status (*quantize_encode)(const struct tally_vector *vector, int32_t *scratch,
+                                         struct tally_buffer *payload,
+                                         struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
+                                         struct tally_error *err);
 };
 
+/* tally_quantize() of a vector and encode() of its levels, into `payload`, whose old content is
+ * replaced; the same bits as from the two. `scratch` is int32[dim] for the use of this call.
+ * Errors: NOT_FINITE (a coordinate), TOO_LARGE, NO_MEMORY (the payload). */
+enum tally_status tally_quantize_encode(const struct tally_encoding *encoding,
+                                        const struct tally_vector *vector, int32_t *scratch,
+                                        struct tally_buffer *payload,
+                                        struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
+                                        struct tally_error *err);
+
 extern const struct tally_encoding TALLY_ENCODING_UNARY;
+extern const struct tally_encoding TALLY_ENCODING_ENTROPY;
+
+/* Where they stand below. */
+enum {
+    TALLY_ENCODING_INDEX_UNARY,
+    TALLY_ENCODING_INDEX_ENTROPY,
+    TALLY_ENCODING_INDEX_DEFAULT = TALLY_ENCODING_INDEX_ENTROPY, /* of a job, or a command */
+};
 
 /* NULL-terminated; its order is that of TALLY_ENCODING_NAMES. */
 extern const struct tally_encoding *const TALLY_ENCODINGS[];

@@ -11,6 +11,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "codec/quantizer_kernels.h"
+
 enum tally_status tally_grid_init(double radius, double eps, size_t dim,
                                   struct tally_grid *ret_grid, struct tally_error *err)
 {
@@ -45,35 +47,69 @@ bool tally_grid_is_valid(const struct tally_grid *grid)
            grid->intervals <= TALLY_MAX_INTERVALS;
 }
 
+struct tally_rounding tally_rounding_of(const struct tally_grid *grid)
+{
+    return (struct tally_rounding){.inverse_step = (float)(1 / grid->step),
+                                   .radius = (float)(grid->step * 0.5 * grid->intervals),
+                                   .top = (int32_t)(grid->intervals / 2)};
+}
+
+size_t tally_quantize_ref(const struct tally_rounding *rounding, const struct tally_rng *rng,
+                          uint32_t group, const float *y, size_t n, int32_t *levels,
+                          uint64_t *clipped)
+{
+    uint32_t words[TALLY_RNG_LANES];
+    for (size_t i = 0; i < n; i++) {
+        if (i % TALLY_RNG_LANES == 0) {
+            tally_rng_lanes(rng, group++, words);
+        }
+        const float magnitude = fabsf(y[i]);
+        int32_t level = rounding->top;
+        if (magnitude <= rounding->radius) {
+            const float scaled = magnitude * rounding->inverse_step;
+            const int32_t whole = (int32_t)scaled; /* below 2^22: conversion and back are exact */
+            const uint32_t threshold = (uint32_t)((scaled - (float)whole) * 0x1p32f);
+            level = whole + (words[i % TALLY_RNG_LANES] < threshold);
+            level = level < rounding->top ? level : rounding->top; /* the product may round up */
+        } else if (isfinite(y[i])) {
+            ++*clipped;
+        } else {
+            return i;
+        }
+        levels[i] = y[i] < 0 ? -level : level;
+    }
+    return n;
+}
+
+tally_quantize_kernel *tally_quantize_kernel_for(enum tally_cpu cpu)
+{
+    static tally_quantize_kernel *const kernels[TALLY_N_CPUS] = {
+        [TALLY_CPU_PORTABLE] = tally_quantize_ref,
+#ifdef TALLY_X86_64
+        [TALLY_CPU_AVX2] = tally_quantize_avx2,
+        [TALLY_CPU_AVX512] = tally_quantize_avx512,
+#endif
+    };
+    return kernels[cpu];
+}
+
+enum tally_status tally_quantize_refuse(const float *y, size_t i, size_t dim,
+                                        struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, dim,
+                      isnan(y[i]) ? "NaN" : "infinite");
+}
+
 enum tally_status tally_quantize(const struct tally_grid *grid, const float *y, size_t dim,
                                  const struct tally_rng *rng, int32_t *levels,
                                  uint64_t *ret_clipped, struct tally_error *err)
 {
-    const float inverse_step = (float)(1 / grid->step);
-    const float radius = (float)(grid->step * 0.5 * grid->intervals);
-    const int32_t top = (int32_t)(grid->intervals / 2);
+    const struct tally_rounding rounding = tally_rounding_of(grid);
     uint64_t clipped = 0;
-    uint32_t words[TALLY_RNG_LANES];
-    for (size_t i = 0; i < dim; i++) {
-        if (i % TALLY_RNG_LANES == 0) {
-            tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        }
-        if (!isfinite(y[i])) {
-            return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, dim,
-                              isnan(y[i]) ? "NaN" : "infinite");
-        }
-        float magnitude = fabsf(y[i]);
-        int32_t level = top;
-        if (magnitude > radius) {
-            clipped++;
-        } else {
-            float scaled = magnitude * inverse_step;
-            float whole = truncf(scaled);
-            uint32_t threshold = (uint32_t)((scaled - whole) * 0x1p32f);
-            level = (int32_t)whole + (words[i % TALLY_RNG_LANES] < threshold);
-            level = level < top ? level : top; /* the product may round past the last interval */
-        }
-        levels[i] = y[i] < 0 ? -level : level;
+    const size_t n =
+        tally_quantize_kernel_for(tally_cpu_used())(&rounding, rng, 0, y, dim, levels, &clipped);
+    if (n < dim) {
+        return tally_quantize_refuse(y, n, dim, err);
     }
     *ret_clipped = clipped;
     return TALLY_OK;

@@ -33,24 +33,21 @@ void tally_scratch_fini(struct tally_scratch *scratch)
     *scratch = (struct tally_scratch){0};
 }
 
-enum tally_status tally_message_of_levels(const struct tally_setting *setting,
-                                          const struct tally_grid *grid, const int32_t *levels,
-                                          uint64_t clipped, struct tally_message *message,
-                                          struct tally_error *err)
+enum tally_status tally_message_of_vector(const struct tally_setting *setting,
+                                          const struct tally_grid *grid,
+                                          const struct tally_rng *rng,
+                                          struct tally_scratch *scratch,
+                                          struct tally_message *message, struct tally_error *err)
 {
-    size_t n = setting->encoding->bound(levels, setting->dim);
-    message->payload.size = 0;
-    enum tally_status status = tally_buffer_reserve(&message->payload, n);
+    const struct tally_vector vector = {
+        .y = scratch->vector, .dim = setting->dim, .grid = grid, .rng = rng};
     struct tally_level_stats stats;
-    if (status == TALLY_OK) {
-        status =
-            setting->encoding->encode(levels, setting->dim, grid, message->payload.data, n, &stats);
-    }
+    uint64_t clipped;
+    enum tally_status status = tally_quantize_encode(setting->encoding, &vector, scratch->levels,
+                                                     &message->payload, &stats, &clipped, err);
     if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "a message of %zu bytes: %s", n,
-                          tally_status_info(status)->title);
+        return status;
     }
-    message->payload.size = n;
     message->grid = *grid;
     message->bits = (struct tally_bits){.formula_bits = stats.formula_bits,
                                         .payload_bits = stats.payload_bits,

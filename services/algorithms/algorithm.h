@@ -161,11 +161,13 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 
 /* Shared by algorithms whose messages are integer levels. */
 
-/* Encodes scratch->levels on `grid` into message (its old payload is replaced). */
-enum tally_status tally_message_of_levels(const struct tally_setting *setting,
-                                          const struct tally_grid *grid, const int32_t *levels,
-                                          uint64_t clipped, struct tally_message *message,
-                                          struct tally_error *err);
+/* Quantizes scratch->vector on `grid`, with the words of `rng`, and encodes it into message (its
+ * old payload is replaced). Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
+enum tally_status tally_message_of_vector(const struct tally_setting *setting,
+                                          const struct tally_grid *grid,
+                                          const struct tally_rng *rng,
+                                          struct tally_scratch *scratch,
+                                          struct tally_message *message, struct tally_error *err);
 void tally_message_fini(struct tally_message *message);
 struct tally_message_view tally_message_view(const struct tally_message *message);
 

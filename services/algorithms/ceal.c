@@ -132,15 +132,13 @@ static enum tally_status make_message(const struct tally_setting *setting,
     for (size_t i = 0; i < setting->dim; i++) {
         scratch->vector[i] = (float)scratch->gradient[i];
     }
-    uint64_t clipped;
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_UPLINK);
-    enum tally_status status = tally_quantize(&plan->grid, scratch->vector, setting->dim, &rng,
-                                              scratch->levels, &clipped, err);
+    enum tally_status status =
+        tally_message_of_vector(setting, &plan->grid, &rng, scratch, message, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "gradient of client %u", client);
-        return status;
     }
-    return tally_message_of_levels(setting, &plan->grid, scratch->levels, clipped, message, err);
+    return status;
 }
 
 static enum tally_status
@@ -163,15 +161,13 @@ static enum tally_status ceal_receive(const struct tally_setting *setting,
                                       struct tally_scratch *scratch, int64_t *sums,
                                       struct tally_bits *ret_bits, struct tally_error *err)
 {
+    (void)scratch;
     struct tally_level_stats stats;
     enum tally_status status =
-        setting->encoding->decode(message->payload, message->n_payload, message->payload_bits,
-                                  setting->dim, &plan->grid, scratch->levels, &stats, err);
+        setting->encoding->accumulate(message->payload, message->n_payload, message->payload_bits,
+                                      setting->dim, &plan->grid, sums, &stats, err);
     if (status != TALLY_OK) {
         return status;
-    }
-    for (size_t i = 0; i < setting->dim; i++) {
-        sums[i] += scratch->levels[i];
     }
     *ret_bits = (struct tally_bits){
         .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
@@ -203,16 +199,10 @@ static enum tally_status ceal_decide(const struct tally_setting *setting,
     enum tally_status status =
         tally_grid_init(sequences.gradient_bound + sequences.threshold, sequences.downlink_accuracy,
                         setting->dim, &grid, err);
-    uint64_t clipped;
     if (status == TALLY_OK) {
         struct tally_rng rng;
         tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, round, TALLY_RNG_DOWNLINK);
-        status = tally_quantize(&grid, scratch->vector, setting->dim, &rng, scratch->levels,
-                                &clipped, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_message_of_levels(setting, &grid, scratch->levels, clipped,
-                                         &decision->broadcast, err);
+        status = tally_message_of_vector(setting, &grid, &rng, scratch, &decision->broadcast, err);
     }
     return status;
 }

@@ -17,8 +17,11 @@ struct tally_command {
 };
 
 int tally_cli_backup(struct tally_cli *cli);
+int tally_cli_bench(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
+int tally_cli_decode(struct tally_cli *cli);
 int tally_cli_doctor(struct tally_cli *cli);
+int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
 int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
@@ -32,7 +35,10 @@ int tally_cli_submit(struct tally_cli *cli);
 int tally_cli_watch(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
+extern const struct tally_option TALLY_CLI_BENCH_OPTIONS[];
+extern const struct tally_option TALLY_CLI_DECODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];
+extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_HEALTH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];

@@ -60,6 +60,7 @@ static void make_mnist(struct tally_job_spec *spec)
 struct tally_job_spec tally_problem_job(const struct tally_problem *problem)
 {
     struct tally_job_spec spec = tally_job_spec_default();
+    spec.encoding = TALLY_ENCODING_INDEX_UNARY; /* the paper's; formula bits are those of any */
     spec.clients = 10;
     spec.quorum = 10;
     if (problem->kind == TALLY_PROBLEM_MNIST) {

@@ -120,6 +120,7 @@ struct tally_job_spec tally_job_spec_default(void)
         .objective = tally_objective_spec_default(),
         .minibatch = 1,
         .evaluate_every = 1,
+        .encoding = TALLY_ENCODING_INDEX_DEFAULT,
         .initial_point = {.type = TALLY_INITIAL_ZEROS, .radius = 1},
         .reference = {.type = TALLY_REFERENCE_SOLVE},
         .round_deadline_ms = 30000,

@@ -90,6 +90,20 @@ class EndToEnd(TallyTestCase):
                 detail, _ = self.check_same_as_simulated(document, 1, document["clients"])
                 self.assertEqual(detail["status"], "completed")
 
+    def test_the_encoding_changes_payload_bits_alone(self):
+        document = job_document(encoding="entropy")
+        _, detail, _ = self.run_job(document, 2, 5)
+        self.assertEqual(detail["encoding"], "entropy")
+        entropy = essence(detail)
+        self.assertEqual(entropy, essence(simulate(document)))
+        unary = essence(simulate(job_document(encoding="unary")))
+        for direction in ("uplink", "downlink", "uplink_per_client"):
+            self.assertLess(entropy[direction]["payload"], unary[direction]["payload"])
+            for key in ("payload", "delivered_payload"):
+                entropy[direction].pop(key, None)
+                unary[direction].pop(key, None)
+        self.assertEqual(entropy, unary)
+
     def test_horizon_cuts_the_first_round(self):
         # s_3 = 128 samples do not fit: nothing is sent, yet every step counts in the regret.
         document = job_document(horizon=5)

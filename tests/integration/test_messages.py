@@ -8,18 +8,24 @@ from recording_proxy import RecordingProxy
 
 
 def decode_unary(payload, payload_bits, dim):
-    """The levels of a unary message. |level| ones, a zero, and a sign bit where level != 0; bit i is
-    bit i % 8 of byte i / 8. Raises unless exactly payload_bits are used and the padding is zero."""
+    """The levels of a unary message (codec/FORMAT.md, section 3): blocks of 64 coordinates, each its
+    planes and then its signs; bit i is bit i % 8 of byte i / 8. Raises unless exactly payload_bits are
+    used and the padding is zero."""
     bits = [byte >> i & 1 for byte in payload for i in range(8)]
     if len(payload) != (payload_bits + 7) // 8 or any(bits[payload_bits:]):
         raise ValueError("framing")
     stream = iter(bits[:payload_bits])
-    levels = []
-    for _ in range(dim):
-        magnitude = 0
-        while next(stream):
-            magnitude += 1
-        levels.append(-magnitude if magnitude and next(stream) else magnitude)
+    levels = [0] * dim
+    for first in range(0, dim, 64):
+        block = range(first, min(first + 64, dim))
+        active = list(block)
+        while active:
+            active = [i for i in active if next(stream)]
+            for i in active:
+                levels[i] += 1
+        for i in block:
+            if levels[i] and next(stream):
+                levels[i] = -levels[i]
     if next(stream, None) is not None:
         raise ValueError("bits left over")
     return levels

@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite statistical_entropy_suite;
 extern const struct tally_suite statistical_qsgd_suite;
 extern const struct tally_suite statistical_quantizer_suite;
 extern const struct tally_suite statistical_rng_suite;

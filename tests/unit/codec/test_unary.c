@@ -52,7 +52,7 @@ static bool refused_or_canonical(const uint8_t *bytes, size_t n, uint64_t payloa
 static void expect_malformed(const uint8_t *data, size_t n, uint64_t payload_bits, size_t dim,
                              const char *message)
 {
-    int32_t levels[64];
+    int32_t levels[80];
     struct tally_level_stats stats;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(UNARY->decode(data, n, payload_bits, dim, &GRID, levels, &stats, &err),
@@ -98,23 +98,39 @@ static void test_codec_unary__zero_costs_one_bit(void)
     free(data);
 }
 
-/* FORMAT.md, "Worked example". */
-static void test_codec_unary__example_of_format_md(void)
+static void expect_message(const int32_t *levels, size_t dim, const uint8_t *expected, size_t n,
+                           const struct tally_level_stats *costs)
+{
+    size_t n_encoded;
+    struct tally_level_stats stats;
+    uint8_t *data = encode(levels, dim, &n_encoded, &stats);
+    CU_ASSERT_EQUAL_FATAL(n_encoded, n);
+    CU_ASSERT_EQUAL(memcmp(data, expected, n), 0);
+    CU_ASSERT_EQUAL(stats.formula_bits, costs->formula_bits);
+    CU_ASSERT_EQUAL(stats.nonzeros, costs->nonzeros);
+    CU_ASSERT_EQUAL(stats.payload_bits, costs->payload_bits);
+    free(data);
+    int32_t *back = malloc(dim * sizeof *back);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(back);
+    CU_ASSERT_EQUAL(UNARY->decode(expected, n, costs->payload_bits, dim, &GRID, back, &stats, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(memcmp(back, levels, dim * sizeof *back), 0);
+    free(back);
+}
+
+/* FORMAT.md, section 3, both examples. */
+static void test_codec_unary__examples_of_format_md(void)
 {
     const int32_t levels[7] = {0, 1, -1, 2, -3, 0, 4};
-    const uint8_t expected[3] = {0xd2, 0xb9, 0x1e};
-    size_t n;
-    struct tally_level_stats stats;
-    uint8_t *data = encode(levels, 7, &n, &stats);
-    CU_ASSERT_EQUAL_FATAL(n, 3);
-    CU_ASSERT_EQUAL(memcmp(data, expected, 3), 0);
-    CU_ASSERT_EQUAL(stats.formula_bits, 18);
-    CU_ASSERT_EQUAL(stats.nonzeros, 5);
-    CU_ASSERT_EQUAL(stats.payload_bits, 23);
-    free(data);
-    int32_t back[7];
-    CU_ASSERT_EQUAL(UNARY->decode(expected, 3, 23, 7, &GRID, back, &stats, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(memcmp(back, levels, sizeof back), 0);
+    const uint8_t expected[3] = {0x5e, 0x6e, 0x29};
+    expect_message(
+        levels, 7, expected, 3,
+        &(struct tally_level_stats){.formula_bits = 18, .nonzeros = 5, .payload_bits = 23});
+    int32_t two_blocks[66] = {[63] = 1, [64] = -2};
+    const uint8_t expected_blocks[9] = {[7] = 0x80, [8] = 0x54};
+    expect_message(
+        two_blocks, 66, expected_blocks, 9,
+        &(struct tally_level_stats){.formula_bits = 69, .nonzeros = 2, .payload_bits = 71});
 }
 
 /* Fills levels with small, large or mostly zero ones, as `kind` says. */
@@ -219,9 +235,9 @@ static void test_codec_unary__levels_above_the_grid_are_refused(void)
 
 static void test_codec_unary__lengths_that_lie_are_refused(void)
 {
-    const uint8_t data[3] = {0xd2, 0xb9, 0x1e}; /* the example: 7 coordinates in 23 bits */
-    expect_malformed(NULL, 0, 0, 7, "ends at coordinate 0 of 7, after 0 bits");
-    expect_malformed(data, 0, 0, 1, "ends at coordinate 0 of 1, after 0 bits");
+    const uint8_t data[3] = {0x5e, 0x6e, 0x29}; /* the example: 7 coordinates in 23 bits */
+    expect_malformed(NULL, 0, 0, 7, "ends in coordinates 0 to 6 of 7, after 0 bits");
+    expect_malformed(data, 0, 0, 1, "ends in coordinates 0 to 0 of 1, after 0 bits");
     expect_malformed(data, 3, UINT64_MAX, 7,
                      "3 bytes do not frame 18446744073709551615 bits with zero padding");
     expect_malformed(data, 0, UINT64_MAX, 7,
@@ -232,11 +248,14 @@ static void test_codec_unary__lengths_that_lie_are_refused(void)
     expect_malformed(data, 3, 16, 7, "3 bytes do not frame 16 bits with zero padding");
     expect_malformed(data, 3, 20, 7, "3 bytes do not frame 20 bits with zero padding");
     expect_malformed(data, 3, 24, 7, "24 bits announced, 7 coordinates take 23");
-    expect_malformed(data, 3, 22, 7, "ends at coordinate 6 of 7, after 22 bits");
-    expect_malformed(data, 3, 23, 6, "23 bits announced, 6 coordinates take 17");
-    expect_malformed(data, 3, 23, 8, "ends at coordinate 7 of 8, after 23 bits");
+    expect_malformed(data, 3, 22, 7, "ends in coordinates 0 to 6 of 7, after 22 bits");
+    expect_malformed(data, 3, 23, 6, "23 bits announced, 6 coordinates take 20");
+    expect_malformed(data, 3, 23, 8, "ends in coordinates 0 to 7 of 8, after 23 bits");
+    const uint8_t blocks[9] = {[7] = 0x80, [8] = 0x54}; /* the other: 66 in 71 */
+    expect_malformed(blocks, 9, 70, 66, "9 bytes do not frame 70 bits with zero padding");
+    expect_malformed(blocks, 8, 64, 64, "ends in coordinates 0 to 63 of 64, after 64 bits");
     const uint8_t ones[2] = {0xff, 0xff};
-    expect_malformed(ones, 2, 16, 1, "ends at coordinate 0 of 1, after 16 bits");
+    expect_malformed(ones, 2, 16, 1, "ends in coordinates 0 to 0 of 1, after 16 bits");
 }
 
 /* All prefixes, bit by bit and byte by byte, of messages long enough to have every kind of tail. */
@@ -375,7 +394,7 @@ static void test_codec_unary__is_listed_under_its_name(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_unary__patterns_of_the_file_comment),
     TALLY_TEST(test_codec_unary__zero_costs_one_bit),
-    TALLY_TEST(test_codec_unary__example_of_format_md),
+    TALLY_TEST(test_codec_unary__examples_of_format_md),
     TALLY_TEST(test_codec_unary__ten_thousand_random_messages_round_trip),
     TALLY_TEST(test_codec_unary__long_runs_at_every_offset),
     TALLY_TEST(test_codec_unary__small_capacity_is_refused),

@@ -125,6 +125,7 @@ static void test_document_document__images_and_baselines_parse(void)
     CU_ASSERT_EQUAL(spec.objective.data.idx.points_per_class, 5000);
     CU_ASSERT_EQUAL(spec.minibatch, 25);
     CU_ASSERT_EQUAL(spec.evaluate_every, 7);
+    TALLY_ASSERT_TEXT(TALLY_ENCODINGS[spec.encoding]->name, "entropy"); /* where none is named */
     CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).dim, 7840);
     CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).evaluate_every, 7);
     edit(IMAGES, ", \"server_step_size\": 10", "", text);

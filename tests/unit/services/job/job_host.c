@@ -9,6 +9,7 @@
 struct tally_job_spec job_host_spec(void)
 {
     struct tally_job_spec spec = tally_job_spec_default();
+    spec.encoding = TALLY_ENCODING_INDEX_UNARY;
     strcpy(spec.name, "test");
     spec.params = TALLY_CEAL.defaults();
     spec.params.ceal.step_size = 1.5;

@@ -1,0 +1,137 @@
+#include "tests/fuzz/fuzz.h"
+
+#include <string.h>
+
+#include "codec/cpu.h"
+
+void *fuzz_allocate(size_t n, size_t n_bytes)
+{
+    void *block = malloc(n * n_bytes);
+    FUZZ_CHECK(block != NULL || n == 0);
+    return block;
+}
+
+bool fuzz_message_read(const uint8_t *data, size_t size, struct fuzz_message *ret_message)
+{
+    if (size < FUZZ_MESSAGE_HEAD) {
+        return false;
+    }
+    const size_t n_payload = size - FUZZ_MESSAGE_HEAD;
+    uint64_t payload_bits = 8 * (uint64_t)n_payload - (data[3] & 7);
+    if (data[3] & 8) {
+        payload_bits ^= 1ull << 4 * (data[3] / 16);
+    }
+    *ret_message = (struct fuzz_message){
+        .dim = (size_t)1 + data[0] + (data[1] > 239 ? 256u * (data[1] - 239u) : 0),
+        .grid = {.step = 0.5, .intervals = 2u << (data[2] % 22)},
+        .payload_bits = payload_bits,
+        .payload = data + FUZZ_MESSAGE_HEAD,
+        .n_payload = n_payload,
+    };
+    return true;
+}
+
+/* How one instruction set understands a message. */
+struct reading {
+    enum tally_status status;
+    int32_t *levels; /* heap */
+    struct tally_level_stats stats;
+    struct tally_error err;
+};
+
+static struct reading decode(const struct tally_encoding *encoding,
+                             const struct fuzz_message *message)
+{
+    struct reading reading = {.levels = fuzz_allocate(message->dim, sizeof *reading.levels)};
+    reading.status =
+        encoding->decode(message->payload, message->n_payload, message->payload_bits, message->dim,
+                         &message->grid, reading.levels, &reading.stats, &reading.err);
+    return reading;
+}
+
+static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
+{
+    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
+           a->nonzeros == b->nonzeros;
+}
+
+static void check_stats(const struct fuzz_message *message, const struct reading *reading)
+{
+    uint64_t formula_bits = message->dim, nonzeros = 0;
+    const int32_t top = (int32_t)(message->grid.intervals / 2);
+    for (size_t i = 0; i < message->dim; i++) {
+        const int32_t level = reading->levels[i];
+        FUZZ_CHECK(level >= -top && level <= top);
+        formula_bits += (uint64_t)abs(level);
+        nonzeros += level != 0;
+    }
+    FUZZ_CHECK(reading->stats.payload_bits == message->payload_bits);
+    FUZZ_CHECK(reading->stats.formula_bits == formula_bits);
+    FUZZ_CHECK(reading->stats.nonzeros == nonzeros);
+}
+
+static void check_accumulate(const struct tally_encoding *encoding,
+                             const struct fuzz_message *message, const struct reading *reading)
+{
+    const int64_t first = -7000000000;
+    const bool accepted = reading->status == TALLY_OK;
+    int64_t *sums = fuzz_allocate(message->dim, sizeof *sums);
+    for (size_t i = 0; i < message->dim; i++) {
+        sums[i] = first + (int64_t)i;
+    }
+    struct tally_level_stats stats;
+    const enum tally_status status =
+        encoding->accumulate(message->payload, message->n_payload, message->payload_bits,
+                             message->dim, &message->grid, sums, &stats, NULL);
+    FUZZ_CHECK(status == reading->status);
+    FUZZ_CHECK(!accepted || same_stats(&stats, &reading->stats));
+    for (size_t i = 0; i < message->dim; i++) {
+        FUZZ_CHECK(sums[i] == first + (int64_t)i + (accepted ? reading->levels[i] : 0));
+    }
+    free(sums);
+}
+
+static void check_encode(const struct tally_encoding *encoding, const struct fuzz_message *message,
+                         const struct reading *reading)
+{
+    const size_t n = encoding->bound(reading->levels, message->dim);
+    uint8_t *data = fuzz_allocate(n, 1);
+    struct tally_level_stats stats;
+    FUZZ_CHECK(encoding->encode(reading->levels, message->dim, &message->grid, data, n, &stats) ==
+               TALLY_OK);
+    FUZZ_CHECK(same_stats(&stats, &reading->stats));
+    FUZZ_CHECK((stats.payload_bits + 7) / 8 == message->n_payload);
+    FUZZ_CHECK(memcmp(data, message->payload, message->n_payload) == 0);
+    free(data);
+}
+
+void fuzz_check_message(const struct tally_encoding *encoding, const struct fuzz_message *message)
+{
+    tally_cpu_set_limit(TALLY_CPU_PORTABLE);
+    struct reading plain = decode(encoding, message);
+    if (plain.status == TALLY_OK) {
+        check_stats(message, &plain);
+    } else {
+        FUZZ_CHECK(plain.status == TALLY_MALFORMED);
+        FUZZ_CHECK(plain.err.message[0] != '\0');
+    }
+    for (int cpu = TALLY_CPU_PORTABLE; cpu <= (int)tally_cpu_best(); cpu++) {
+        tally_cpu_set_limit((enum tally_cpu)cpu);
+        if (cpu != TALLY_CPU_PORTABLE) {
+            struct reading reading = decode(encoding, message);
+            FUZZ_CHECK(reading.status == plain.status);
+            FUZZ_CHECK(strcmp(reading.err.message, plain.err.message) == 0);
+            FUZZ_CHECK(
+                plain.status != TALLY_OK ||
+                (same_stats(&reading.stats, &plain.stats) &&
+                 memcmp(reading.levels, plain.levels, message->dim * sizeof *plain.levels) == 0));
+            free(reading.levels);
+        }
+        check_accumulate(encoding, message, &plain);
+        if (plain.status == TALLY_OK) {
+            check_encode(encoding, message, &plain);
+        }
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+    free(plain.levels);
+}

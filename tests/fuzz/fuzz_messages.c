@@ -1,0 +1,64 @@
+/* Protobuf bodies of the worker protocol: byte 0 says which message, the rest is the body. What is
+ * accepted and written again reads back and is written to the same bytes. */
+#include <string.h>
+
+#include "api/worker_messages.h"
+#include "tests/fuzz/fuzz.h"
+
+static void no_fini(void *message)
+{
+    (void)message;
+}
+
+/* Decodes, and encodes what was decoded; whether it was accepted. */
+#define DEFINE_REWRITE(name, fini)                                                                 \
+    static bool rewrite_##name(const uint8_t *bytes, size_t n, struct tally_buffer *out)           \
+    {                                                                                              \
+        struct tally_error err = TALLY_ERROR_INIT;                                                 \
+        struct tally_##name message;                                                               \
+        const enum tally_status status = tally_##name##_decode(bytes, n, &message, &err);          \
+        FUZZ_CHECK(status == TALLY_OK || (status == TALLY_MALFORMED && err.message[0] != '\0'));   \
+        if (status == TALLY_OK) {                                                                  \
+            FUZZ_CHECK(tally_##name##_encode(&message, out) == TALLY_OK);                          \
+            fini(&message);                                                                        \
+        }                                                                                          \
+        return status == TALLY_OK;                                                                 \
+    }
+DEFINE_REWRITE(join_request, tally_join_request_fini)
+DEFINE_REWRITE(join_response, no_fini)
+DEFINE_REWRITE(poll_request, no_fini)
+DEFINE_REWRITE(poll_response, tally_poll_response_fini)
+DEFINE_REWRITE(update, no_fini)
+DEFINE_REWRITE(update_response, no_fini)
+
+static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_buffer *out)
+{
+    uint64_t session;
+    if (tally_leave_request_decode(bytes, n, &session, NULL) != TALLY_OK) {
+        return false;
+    }
+    FUZZ_CHECK(tally_leave_request_encode(session, out) == TALLY_OK);
+    return true;
+}
+
+static bool (*const REWRITES[])(const uint8_t *bytes, size_t n, struct tally_buffer *out) = {
+    rewrite_join_request, rewrite_join_response,   rewrite_poll_request,  rewrite_poll_response,
+    rewrite_update,       rewrite_update_response, rewrite_leave_request,
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1) {
+        return 0;
+    }
+    const size_t kind = data[0] % (sizeof REWRITES / sizeof REWRITES[0]);
+    struct tally_buffer once = {0}, twice = {0};
+    if (REWRITES[kind](data + 1, size - 1, &once)) {
+        FUZZ_CHECK(REWRITES[kind](once.data, once.size, &twice));
+        FUZZ_CHECK(once.size == twice.size);
+        FUZZ_CHECK(once.size == 0 || memcmp(once.data, twice.data, once.size) == 0);
+    }
+    tally_buffer_fini(&once);
+    tally_buffer_fini(&twice);
+    return 0;
+}

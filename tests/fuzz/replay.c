@@ -1,0 +1,66 @@
+/* replay: gives a fuzz target the files that are named, or lie in the folders that are named, one
+ * by one. In place of libFuzzer, so that the corpus is checked by every compiler in every build. */
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/fuzz/fuzz.h"
+
+static bool replay_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    struct stat info;
+    if (file == NULL || fstat(fileno(file), &info) != 0) {
+        perror(path);
+        return false;
+    }
+    const size_t size = (size_t)info.st_size;
+    uint8_t *data = fuzz_allocate(size, 1); /* exactly: the sanitizer sees a read behind it */
+    const bool is_whole = fread(data, 1, size, file) == size;
+    fclose(file);
+    if (is_whole) {
+        LLVMFuzzerTestOneInput(data, size);
+    } else {
+        perror(path);
+    }
+    free(data);
+    return is_whole;
+}
+
+/* Returns how many files there were, or -1. */
+static long replay_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        perror(path);
+        return -1;
+    }
+    long n = 0;
+    for (const struct dirent *entry = readdir(folder); n >= 0 && entry != NULL;
+         entry = readdir(folder)) {
+        char file[4096];
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        n = replay_file(file) ? n + 1 : -1;
+    }
+    closedir(folder);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    long n = 0;
+    for (int i = 1; i < argc; i++) {
+        struct stat info;
+        const bool is_folder = stat(argv[i], &info) == 0 && S_ISDIR(info.st_mode);
+        const long more = is_folder ? replay_folder(argv[i]) : replay_file(argv[i]) ? 1 : -1;
+        if (more < 0) {
+            return 1;
+        }
+        n += more;
+    }
+    printf("%ld inputs\n", n);
+    return n > 0 ? 0 : 1; /* a corpus that is not there checks nothing */
+}

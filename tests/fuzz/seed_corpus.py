@@ -1,0 +1,120 @@
+"""Writes valid inputs of every fuzz target, to begin a corpus with.
+
+    TALLY_BIN=build/release/bin /usr/bin/python3 tests/fuzz/seed_corpus.py FOLDER
+
+makes FOLDER/TARGET/seed-N. The corpus in the repository is these and what libFuzzer found beyond them
+(tests/run fuzz, then -merge=1).
+"""
+
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+from common import BIN, JOBS, messages  # noqa: E402
+from test_codec import npy  # noqa: E402
+
+JOB = "0123456789abcdef0123456789abcdef"
+LONG = 1 << 18
+
+
+def encode(encoding, levels, intervals):
+    """(payload, payload_bits)."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = pathlib.Path(scratch) / "payload"
+        facts = json.loads(subprocess.run(
+            [BIN / "tally", "encode", "-", "--encoding", encoding, "--intervals", str(intervals), "--out", out],
+            input=npy("<i4", levels), capture_output=True, check=True).stdout)
+        return out.read_bytes(), facts["payload_bits"]
+
+
+def head(dim, power, bits):
+    """The head that fuzz.h describes; dim <= 256, p = 2^power."""
+    return bytes([dim - 1, 0, power - 1, -bits % 8])
+
+
+def level_vectors(generator):
+    for dim, std, power in [(1, 0, 1), (1, 5, 6), (7, 2, 6), (30, 0.5, 3), (30, 3, 6), (64, 1, 6), (65, 1, 4),
+                            (100, 40, 12), (200, 0.1, 4), (256, 3000, 22), (256, 2e5, 22)]:
+        top = 2 ** (power - 1)
+        yield [max(-top, min(top, round(generator.gauss(0, std)))) for _ in range(dim)], power
+
+
+def seeds():
+    """(target, bytes) of each."""
+    generator = random.Random(7)
+    for levels, power in level_vectors(generator):
+        for encoding in ("unary", "entropy"):
+            if encoding == "unary" and sum(map(abs, levels)) > 5000:
+                continue  # a large message, and slow
+            payload, bits = encode(encoding, levels, 2**power)
+            yield encoding, head(len(levels), power, bits) + payload
+        wide = b"".join(struct.pack("<i", level)[:3] for level in levels)
+        yield "levels", bytes([power - 1]) + wide
+        if max(map(abs, levels)) < 128:
+            yield "levels", bytes([power - 1 | 128]) + struct.pack(f"{len(levels)}b", *levels)
+    for step, std in [(10**9, 0), (50000, 0), (1000, 1), (200, 30), (2000, 1e5)]:
+        # The head's dim is 1: 2^18 coordinates.
+        levels = [0] * LONG
+        for i in range(0, LONG, step):
+            levels[i] = round(generator.gauss(0, std)) or 1
+        payload, bits = encode("entropy", levels, 2**22)
+        yield "entropy_long", head(1, 22, bits) + payload
+    for dim in (1, 5, 64, 130):
+        floats = struct.pack(f"<{dim}f", *(generator.gauss(0, 1) for _ in range(dim)))
+        yield "float32", head(dim, 1, 32 * dim) + floats
+        yield "quantize", bytes([9, 30, dim]) + floats
+    for s, dim in [(1, 1), (3, 5), (7, 40), (255, 9), (32767, 4)]:
+        width = s.bit_length()
+        string = "".join(f"{generator.randrange(s + 1) | 1 << width + 1:b}"[:1:-1] + "" for _ in range(dim))
+        value, bits = int("0" + string[::-1], 2), 32 + dim * (1 + width)
+        yield "qsgd", struct.pack("<H", s - 1) + head(dim, 1, bits) + struct.pack("<f", 2.5) + \
+            value.to_bytes((bits - 32 + 7) // 8, "little")
+    yield from message_seeds()
+    for job in sorted(JOBS.glob("*.json")):
+        yield "document", json.dumps(json.loads(job.read_text()), separators=(",", ":")).encode()
+    for descr, values in [("|i1", [1, -2]), ("<i4", [70000]), ("<f4", [0.5] * 3), ("<f8", [])]:
+        yield "npy", npy(descr, values)
+    yield "npy", npy("<f8", [1.0] * 4, "(2, 2)")
+
+
+def message_seeds():
+    task = messages.Task(
+        job_id=JOB, job_document=b"{}", round=3, stage=2, iterate=4, samples=9, quantizer_step=0.5,
+        quantizer_intervals=8, encoding="entropy", evaluate=True, deadline_ms=5, x_checksum=7, clients=[1, 2, 300],
+        broadcasts=[messages.Broadcast(iterate=3, payload=b"abc", payload_bits=23, quantizer_step=1,
+                                       quantizer_intervals=4)], cut=True)
+    for kind, message in [
+            (0, messages.JoinRequest(name="worker", slots=4, job_id=JOB,
+                                     held=[messages.HeldClient(job_id=JOB, client=7)])),
+            (1, messages.JoinResponse(session=2**60, session_timeout_ms=30000)),
+            (2, messages.PollTaskRequest(session=1, wait_ms=2, cursors=[messages.Cursor(job_id=JOB, iterate=9)])),
+            (3, messages.PollTaskResponse(idle={"jobs_pending": 2})),
+            (3, messages.PollTaskResponse(task=task)),
+            (3, messages.PollTaskResponse(task=messages.Task(job_id=JOB, snapshot=bytes(16)))),
+            (3, messages.PollTaskResponse(released={"job_id": JOB})),
+            (4, messages.PostUpdateRequest(session=1, job_id=JOB, round=2, client=3, payload=b"xyz", payload_bits=24,
+                                           clipped=1, loss=0.25)),
+            (4, messages.PostUpdateRequest(session=1, job_id=JOB, failure="no data")),
+            (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=6)),
+            (6, messages.LeaveRequest(session=77))]:
+        yield "messages", bytes([kind]) + message.SerializeToString()
+
+
+def main():
+    counts = {}
+    for target, content in seeds():
+        folder = pathlib.Path(sys.argv[1]) / target
+        folder.mkdir(parents=True, exist_ok=True)
+        counts[target] = counts.get(target, 0) + 1
+        (folder / f"seed-{counts[target]:02}").write_bytes(content)
+    print(counts)
+
+
+if __name__ == "__main__":
+    main()

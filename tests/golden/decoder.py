@@ -1,0 +1,422 @@
+"""A second decoder of all encodings, written from codec/FORMAT.md alone.
+
+    tests/golden/decoder.py FILE...
+
+checks golden files (README.md), or all of them: valid ones decode to their levels and recount to their
+bits, malformed ones are refused for their reason. It is meant to be read next to the text and is as
+slow as that makes it. The table of priors is taken from the text itself.
+"""
+
+import json
+import math
+import pathlib
+import re
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+FORMAT = HERE.parents[1] / "codec/FORMAT.md"
+
+
+class Malformed(Exception):
+    """Refused; the argument is the reason, a word of README.md."""
+
+
+def refuse_unless(condition, reason):
+    if not condition:
+        raise Malformed(reason)
+
+
+# --- section 1: bits ---------------------------------------------------------------------------
+
+
+class Bits:
+    """A message read bit by bit."""
+
+    def __init__(self, payload, payload_bits):
+        refuse_unless(len(payload) == (payload_bits + 7) // 8, "framing")
+        self.value = int.from_bytes(payload, "little")
+        self.n = payload_bits
+        self.at = 0
+        refuse_unless(self.value >> payload_bits == 0, "framing")
+        self.bits = [payload[i // 8] >> i % 8 & 1 for i in range(payload_bits)]
+
+    def read(self, n):
+        """An integer of n bits, the lowest first."""
+        refuse_unless(self.at + n <= self.n, "early-end")
+        self.at += n
+        return sum(bit << k for k, bit in enumerate(self.bits[self.at - n:self.at]))
+
+
+# --- section 3: unary --------------------------------------------------------------------------
+
+
+def decode_unary(payload, payload_bits, dim, intervals):
+    bits = Bits(payload, payload_bits)
+    levels = []
+    for first in range(0, dim, 64):
+        block = [0] * min(64, dim - first)
+        active = list(range(len(block)))
+        k = 0
+        while active:
+            active = [i for i in active if bits.read(1)]
+            refuse_unless(k < intervals // 2 or not active, "above")
+            for i in active:
+                block[i] += 1
+            k += 1
+        levels += [-level if level and bits.read(1) else level for level in block]
+    refuse_unless(bits.at == payload_bits, "length")
+    return levels
+
+
+# --- sections 4 and 5: float32 and qsgd --------------------------------------------------------
+
+
+def decode_float32(payload, payload_bits, dim):
+    refuse_unless(payload_bits == 32 * dim and len(payload) == 4 * dim, "length")
+    values = list(struct.unpack(f"<{dim}f", payload))
+    refuse_unless(all(map(math.isfinite, values)), "not-finite")
+    return values
+
+
+def decode_qsgd(payload, payload_bits, dim, s):
+    """(norm, levels)."""
+    width = s.bit_length()
+    refuse_unless(payload_bits == 32 + dim * (1 + width), "length")
+    bits = Bits(payload, payload_bits)
+    (norm,) = struct.unpack("<f", bits.read(32).to_bytes(4, "little"))
+    refuse_unless(math.isfinite(norm) and math.copysign(1, norm) > 0, "norm")
+    levels = []
+    for _ in range(dim):
+        negative = bits.read(1)
+        level = bits.read(width)
+        refuse_unless(level <= s, "above")
+        refuse_unless(level or not negative, "negative-zero")
+        refuse_unless(norm > 0 or level == 0, "norm-zero")
+        levels.append(-level if negative else level)
+    return norm, levels
+
+
+# --- section 6: entropy, the model -------------------------------------------------------------
+
+
+def read_priors():
+    """(weights[prior][|symbol - 10|], FROM[0 .. 15]) from the table of the text."""
+    priors, thresholds = [], []
+    for line in FORMAT.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if len(cells) == 13 and re.fullmatch(r"\d+", cells[0]):
+            thresholds.append(int(cells[1]))
+            priors.append([int(cell) for cell in cells[2:]])
+        elif cells[0] == "(15)":
+            thresholds.append(int(cells[1]))
+    assert len(priors) == 15 and len(thresholds) == 16
+    return priors, thresholds
+
+
+PRIORS, FROM = read_priors()
+ESCAPE = 31
+LONG = 2**18
+
+
+def scale_of(levels):
+    sampled = levels[::-(-len(levels) // 4096)]
+    total = sum(abs(level).bit_length() for level in sampled)
+    n = len(sampled)
+    k = max(k for k in range(16) if 4096 * total >= n * FROM[k])
+    return k if k < 15 else min(52, 15 + (4096 * total // n - 8456) // 1920)
+
+
+def shift_and_prior(scale):
+    return (0, scale) if scale < 15 else (1 + (scale - 15) // 2, 13 + (scale - 15) % 2)
+
+
+def first_of_class(c):
+    return 11 + 16 * (4**c - 1) // 3
+
+
+def symbol_of(level, shift):
+    high = (level + 2**shift // 2) >> shift
+    if abs(high) <= 10:
+        return high + 10
+    return 21 + max(c for c in range(10) if first_of_class(c) <= abs(high))
+
+
+def n_class_bits(symbol):
+    """Of sign and u."""
+    return 0 if symbol <= 20 else 1 + 2 * (symbol - 21) + 4
+
+
+def high_of(symbol, extra):
+    if symbol <= 20:
+        return symbol - 10
+    magnitude = (extra >> 1) + first_of_class(symbol - 21)
+    return -magnitude if extra & 1 else magnitude
+
+
+def frequencies(prior, window, shift):
+    """The 32 frequencies after these levels."""
+    counts = [0] * 31
+    for level in window:
+        counts[symbol_of(level, shift)] += 1
+    weights = [256 * counts[s] + 2 + (PRIORS[prior][abs(s - 10)] if s <= 20 else 0) for s in range(31)]
+    total = sum(weights)
+    shares = [4095 * weight // total for weight in weights]
+    shares.append(1 + 4095 * sum(w for w, f in zip(weights, shares) if f == 0) // total)
+    shares[shares.index(max(shares[:31]))] += 4096 - sum(shares)
+    return shares
+
+
+def blocks(dim):
+    """(first, end) of each."""
+    longest = 256 if dim < LONG else 16384
+    first, n = 0, 32
+    while first < dim:
+        yield first, min(first + n, dim)
+        first += n
+        n = min(first, longest)
+
+
+def tables(dim, scale, levels):
+    """For each block (first, end, frequencies, cumulative), made of the levels that there are then."""
+    shift, prior = shift_and_prior(scale)
+    for first, end in blocks(dim):
+        shares = frequencies(prior, levels[max(0, first - 4096):first], shift)
+        yield first, end, shares, [sum(shares[:s]) for s in range(32)]
+
+
+def shares_to_symbols(shares):
+    return [s for s in range(32) for _ in range(shares[s])]
+
+
+def escaped(symbol, shares):
+    refuse_unless(shares[symbol] == 0, "escape")
+    return symbol
+
+
+# --- section 6.1: short messages ---------------------------------------------------------------
+
+
+class Interval:
+    """[L, L + R) and the place of the string in it. `above` is string - L, whole units of it."""
+
+    def __init__(self, string):
+        self.string = string  # its bits, first to last
+        self.n_units = 63  # the unit is 2^-n_units
+        self.range = 2**63
+        self.above = self.window(0, 63)
+
+    def window(self, first, end):
+        """These bits of the string, zeros beyond its end, as a number."""
+        text = "".join(map(str, self.string[first:end]))
+        return int(text.ljust(end - first, "0"), 2)
+
+    def share(self, m):
+        share = self.above // (self.range >> m)
+        refuse_unless(share < 2**m, "string")
+        return share
+
+    def narrow(self, a, n, m):
+        q = self.range >> m
+        self.above -= a * q
+        self.range = n * q
+        while self.range < 2**31:
+            self.above = (self.above << 32) + self.window(self.n_units, self.n_units + 32)
+            self.range <<= 32
+            self.n_units += 32
+
+    def raw(self, n):
+        """n bits without a model."""
+        value = 0
+        for done in range(0, n, 16):
+            m = min(16, n - done)
+            share = self.share(m)
+            self.narrow(share, 1, m)
+            value |= share << done
+        return value
+
+    def check_end(self):
+        low = self.window(0, self.n_units) - self.above
+        n, value = shortest_string(low, self.range, self.n_units)
+        refuse_unless(n == len(self.string), "length")
+        refuse_unless(n == 0 or value == self.window(0, n), "string")
+
+
+def shortest_string(low, width, n_units):
+    """(n, value) of the shortest string whose continuations all lie in [low, low + width) / 2^n_units,
+    the smallest of them."""
+    n = max(0, n_units - width.bit_length())
+    while True:
+        value = -(-low >> n_units - n) if n <= n_units else low << n - n_units
+        if value + 1 << n_units <= low + width << n:
+            return n, value
+        n += 1
+
+
+def decode_short(bits, dim):
+    scale = bits.read(4)
+    if scale == 15:
+        scale += bits.read(6)
+    refuse_unless(scale <= 52, "scale-range")
+    shift, _ = shift_and_prior(scale)
+    interval = Interval(bits.bits[bits.at:])
+    levels = []
+    for first, end, shares, before in tables(dim, scale, levels):
+        symbols = shares_to_symbols(shares)
+        for _ in range(first, end):
+            symbol = symbols[interval.share(12)]
+            interval.narrow(before[symbol], shares[symbol], 12)
+            if symbol == ESCAPE:
+                symbol = escaped(interval.raw(5), shares)
+            n = n_class_bits(symbol)
+            extra = interval.raw(n + shift)
+            low = extra >> n
+            levels.append(high_of(symbol, extra & 2**n - 1) * 2**shift + low - 2**shift // 2)
+    return scale, levels, interval.check_end
+
+
+# --- section 6.2: long messages ----------------------------------------------------------------
+
+
+class Words:
+    """Words of 16 bits."""
+
+    def __init__(self, payload):
+        refuse_unless(len(payload) % 2 == 0, "length")
+        self.words = struct.unpack(f"<{len(payload) // 2}H", payload)
+        self.at = 0
+
+    def next(self):
+        refuse_unless(self.at < len(self.words), "early-end")
+        self.at += 1
+        return self.words[self.at - 1]
+
+
+class RawBits:
+    """Bits in words, from the next word on."""
+
+    def __init__(self, words):
+        self.words, self.value, self.n = words, 0, 0
+
+    def read(self, n):
+        while self.n < n:
+            self.value |= self.words.next() << self.n
+            self.n += 16
+        value = self.value & 2**n - 1
+        self.value >>= n
+        self.n -= n
+        return value
+
+
+def decode_long_block(words, states, n, shares, before, shift):
+    symbols = shares_to_symbols(shares)
+    found = []
+    for i in range(n):
+        share = states[i % 64] % 4096
+        symbol = symbols[share]
+        state = shares[symbol] * (states[i % 64] // 4096) + share - before[symbol]
+        states[i % 64] = state if state >= 2**15 else state << 16 | words.next()
+        found.append(symbol)
+    bits = RawBits(words)
+    highs = []
+    for symbol in found:
+        if symbol == ESCAPE:
+            symbol = escaped(bits.read(5), shares)
+        highs.append(high_of(symbol, bits.read(n_class_bits(symbol))))
+    levels = [high * 2**shift + bits.read(shift) - 2**shift // 2 for high in highs] if shift else highs
+    refuse_unless(bits.value == 0, "filling")
+    return levels
+
+
+def decode_long(bits, payload, dim):
+    words = Words(payload)
+    refuse_unless(len(words.words) >= 129, "early-end")
+    scale = words.next()
+    states = [words.next() | words.next() << 16 for _ in range(64)]
+    refuse_unless(all(2**15 <= state < 2**31 for state in states), "state")
+    refuse_unless(scale <= 52, "scale-range")
+    shift, _ = shift_and_prior(scale)
+    levels = []
+    for first, end, shares, before in tables(dim, scale, levels):
+        levels += decode_long_block(words, states, end - first, shares, before, shift)
+
+    def check_end():
+        refuse_unless(16 * words.at == bits.n, "length")
+        refuse_unless(all(state == 2**15 for state in states), "final-state")
+
+    return scale, levels, check_end
+
+
+def decode_entropy(payload, payload_bits, dim, intervals):
+    bits = Bits(payload, payload_bits)
+    scale, levels, check_end = decode_short(bits, dim) if dim < LONG else decode_long(bits, payload, dim)
+    refuse_unless(all(abs(level) <= intervals // 2 for level in levels), "above")
+    check_end()
+    refuse_unless(scale == scale_of(levels), "scale")
+    return levels
+
+
+# --- golden files ------------------------------------------------------------------------------
+
+
+def expand(pieces):
+    """The list or bytes that [[times, piece], ...] stands for."""
+    whole = [] if not pieces or isinstance(pieces[0][1], list) else b""
+    for times, piece in pieces:
+        whole += (piece if isinstance(piece, list) else bytes.fromhex(piece)) * times
+    return whole
+
+
+def decode(vector):
+    """What a golden file's payload means: levels, values, or norm and levels, as it has them."""
+    payload = expand(vector["payload"])
+    message = payload, int(vector["payload_bits"]), vector["dim"]
+    if vector["encoding"] == "unary":
+        return {"levels": decode_unary(*message, vector["intervals"])}
+    if vector["encoding"] == "entropy":
+        return {"levels": decode_entropy(*message, vector["intervals"])}
+    if vector["encoding"] == "float32":
+        return {"values": decode_float32(*message)}
+    norm, levels = decode_qsgd(*message, vector["s"])
+    return {"norm": norm, "levels": levels}
+
+
+def formula_bits(vector, meaning):
+    if vector["encoding"] in ("unary", "entropy"):
+        return vector["dim"] + sum(map(abs, meaning["levels"]))
+    return vector["payload_bits"]
+
+
+def check(vector):
+    """Raises AssertionError unless a golden file is as it says."""
+    try:
+        meaning = decode(vector)
+    except Malformed as refusal:
+        assert vector.get("refused") == str(refusal), f"refused for {refusal}"
+        return
+    assert "refused" not in vector, "is accepted"
+    for key, found in meaning.items():
+        expected = vector[key] if key == "norm" else expand(vector[key])
+        assert repr(found) == repr(expected), f"other {key}"  # repr: -0.0 is not 0.0
+    assert formula_bits(vector, meaning) == vector["formula_bits"], "other formula_bits"
+
+
+def golden_files():
+    return sorted(HERE.glob("*/*.json"))
+
+
+def main():
+    files = [pathlib.Path(name) for name in sys.argv[1:]] or golden_files()
+    failed = 0
+    for file in files:
+        try:
+            check(json.loads(file.read_text()))
+        except AssertionError as error:
+            failed += 1
+            print(f"{file}: {error}")
+    print(f"{len(files) - failed} passed, {failed} failed")
+    return 1 if failed or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,453 @@
+"""Makes the golden files; README.md says what they are.
+
+    TALLY_BIN=build/release/bin /usr/bin/python3 tests/golden/make_golden.py
+
+Valid messages of `unary` and `entropy` come from `tally encode`. Malformed ones are valid ones with one
+defect, which takes, for `entropy`, an encoder that errs on request; it is here. A file that exists with
+another content is a change of the format: the script says so and changes nothing, unless --renew.
+"""
+
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+import decoder
+from decoder import LONG, blocks, n_class_bits, shift_and_prior, shortest_string, symbol_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+from test_codec import npy  # noqa: E402
+
+TALLY = pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve() / "tally"
+MOST = 2**22  # intervals
+
+
+def pack(whole):
+    """[[times, piece], ...]: what repeats often enough with a short period is written once."""
+    pieces, start, i = [], 0, 0
+    text = (lambda piece: piece.hex()) if isinstance(whole, bytes) else list
+    while i < len(whole):
+        best = (0, 0)
+        for period in range(1, 65):
+            if whole[i:i + period] != whole[i + period:i + 2 * period]:
+                continue
+            times = 1
+            while whole[i + times * period:i + (times + 1) * period] == whole[i:i + period]:
+                times += 1
+            best = max(best, ((times - 1) * period, period))
+        gain, period = best
+        if gain < 24:
+            i += 1
+            continue
+        if start < i:
+            pieces.append([1, text(whole[start:i])])
+        pieces.append([gain // period + 1, text(whole[i:i + period])])
+        i += gain + period
+        start = i
+    return pieces + ([[1, text(whole[start:])]] if start < len(whole) else [])
+
+
+def encode(encoding, levels, intervals):
+    """A valid vector, by the program."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = pathlib.Path(scratch) / "payload"
+        done = subprocess.run(
+            [TALLY, "encode", "-", "--encoding", encoding, "--intervals", str(intervals), "--out", out],
+            input=npy("<i4", levels), capture_output=True, check=True)
+        facts = json.loads(done.stdout)
+        return {"encoding": encoding, "dim": len(levels), "intervals": intervals,
+                "payload_bits": facts["payload_bits"], "formula_bits": facts["formula_bits"],
+                "payload": out.read_bytes(), "levels": levels}
+
+
+def refused(vector, reason, says, payload=None, payload_bits=None, **changes):
+    """The vector with a defect."""
+    bad = {key: value for key, value in vector.items()
+           if key not in ("levels", "values", "norm", "formula_bits")}
+    if payload is not None:
+        bad["payload"] = payload
+        bad["payload_bits"] = 8 * len(payload) if payload_bits is None else payload_bits
+    elif payload_bits is not None:
+        bad["payload_bits"] = payload_bits
+    return bad | changes | {"refused": reason, "says": says}
+
+
+def to_bits(payload, n):
+    return [payload[i // 8] >> i % 8 & 1 for i in range(n)]
+
+
+def from_bits(bits):
+    return sum(bit << i for i, bit in enumerate(bits)).to_bytes((len(bits) + 7) // 8, "little")
+
+
+def flip(payload, *positions):
+    for position in positions:
+        payload = bytes(byte ^ (1 << position % 8 if i == position // 8 else 0) for i, byte in enumerate(payload))
+    return payload
+
+
+def framing_defects(good):
+    """Of every encoding that says so in the same words."""
+    payload, n = good["payload"], good["payload_bits"]
+    says = "do not frame"
+    yield "byte-missing", refused(good, "framing", says, payload[:-1], n)
+    yield "byte-too-many", refused(good, "framing", says, payload + b"\0", n)
+    yield "no-bytes", refused(good, "framing", says, b"", n)
+    yield "bits-of-another-length", refused(good, "framing", says, payload_bits=n + 8)
+    yield "bits-2-to-64", refused(good, "framing", says, payload_bits=str(2**64 - 1))
+    if n % 8:
+        yield "one-in-the-padding", refused(good, "framing", says, flip(payload, n), n)
+
+
+# --- unary -------------------------------------------------------------------------------------
+
+
+def gaussian(generator, dim, std, top=2**21):
+    return [max(-top, min(top, round(generator.gauss(0, std)))) for _ in range(dim)]
+
+
+def unary_valid(generator):
+    for name, levels, intervals in [
+            ("zero", [0], 2), ("one", [1], 2), ("minus-one", [-1], 2), ("top-of-2", [1, -1, 1], 2),
+            ("example", [0, 1, -1, 2, -3, 0, 4], 10),
+            ("example-two-blocks", [0] * 63 + [1, -2, 0], 8),
+            ("block-of-tops", [5, -5] * 32, 10), ("all-negative", [-1] * 70, 4),
+            ("one-far-level", [0] * 40 + [-700] + [0] * 50, MOST), ("around-127", list(range(120, 135)), 300),
+            ("20000-zeros", [0] * 20000, 8), ("100000-sparse", sparse(100000, 25000, [1, -2, 3]), 8)]:
+        yield name, encode("unary", levels, intervals)
+    for dim in (2, 30, 63, 64, 65, 127, 128, 129, 500):
+        yield f"gaussian-{dim}", encode("unary", gaussian(generator, dim, 1.5, 8), 16)
+
+
+def unary_malformed():
+    good = encode("unary", [0, 1, -1, 2, -3, 0, 4], 10)
+    yield from framing_defects(good)
+    bits = to_bits(good["payload"], 23)
+    yield "plane-above-the-top", refused(good, "above", "level of coordinate 6 is above 3", intervals=6)
+    yield "end-in-a-plane", refused(good, "early-end", "ends in coordinates 0 to 6", from_bits(bits[:15]), 15)
+    yield "end-in-the-signs", refused(good, "early-end", "ends in coordinates 0 to 6", from_bits(bits[:22]), 22)
+    yield "end-after-the-ones", refused(good, "early-end", "ends in coordinates 0 to 6", from_bits(bits[:7]), 7)
+    yield "bit-left-over", refused(good, "length", "24 bits announced, 7 coordinates take 23",
+                                   from_bits(bits + [0]), 24)
+    yield "no-bits", refused(good, "early-end", "ends in coordinates 0 to 6", b"", 0)
+    two = encode("unary", [0] * 63 + [1, -2, 0], 8)
+    bits = to_bits(two["payload"], 71)
+    yield "end-between-blocks", refused(two, "early-end", "ends in coordinates 64 to 65", from_bits(bits[:66]), 66)
+    yield "block-left-over", refused(two, "length", "71 bits announced, 64 coordinates take 66", dim=64)
+    yield "dim-too-large", refused(two, "early-end", "ends in coordinates 64 to 66", dim=67)
+    yield "dim-too-small", refused(two, "length", "bits announced", dim=65)
+
+
+# --- float32 and qsgd, which `tally encode` does not write --------------------------------------
+
+
+def float32(values):
+    payload = struct.pack(f"<{len(values)}f", *values)
+    values = list(struct.unpack(f"<{len(values)}f", payload))
+    return {"encoding": "float32", "dim": len(values), "payload_bits": 8 * len(payload),
+            "formula_bits": 8 * len(payload), "payload": payload, "values": values}
+
+
+def float32_valid(generator):
+    yield "example", float32([1, -2.5, 0])
+    yield "zeros-of-both-signs", float32([0.0, -0.0])
+    yield "borders", float32([2**-149, -(2**-126), (2 - 2**-23) * 2.0**127, -(2 - 2**-23) * 2.0**127])
+    yield "gaussian-30", float32([generator.gauss(0, 1) for _ in range(30)])
+    yield "5000-zeros", float32([0.0] * 5000)
+
+
+def float32_malformed():
+    good = float32([1, -2.5, 0])
+    payload = good["payload"]
+    says = "float32 values"
+    yield "byte-missing", refused(good, "length", says, payload[:-1], 96)
+    yield "byte-too-many", refused(good, "length", says, payload + b"\0", 96)
+    yield "bits-of-another-length", refused(good, "length", says, payload_bits=95)
+    yield "bits-2-to-64", refused(good, "length", says, payload_bits=str(2**64 - 1))
+    yield "dim-too-large", refused(good, "length", says, dim=4)
+    for name, word in [("nan", "0000c07f"), ("signalling-nan", "010080ff"), ("infinity", "0000807f"),
+                       ("minus-infinity", "000080ff")]:
+        yield name, refused(good, "not-finite", "coordinate 1 is not finite",
+                            payload[:4] + bytes.fromhex(word) + payload[8:])
+
+
+def qsgd(norm, s, levels, signs=None):
+    width = s.bit_length()
+    bits = to_bits(struct.pack("<f", norm), 32)
+    for i, level in enumerate(levels):
+        bits += [signs[i] if signs else int(level < 0)] + [abs(level) >> k & 1 for k in range(width)]
+    return {"encoding": "qsgd", "dim": len(levels), "s": s, "payload_bits": len(bits), "formula_bits": len(bits),
+            "payload": from_bits(bits), "norm": norm, "levels": levels}
+
+
+def qsgd_valid(generator):
+    yield "example", qsgd(2.5, 3, [0, 1, -2, 3, -3])
+    yield "zero-vector", qsgd(0.0, 4, [0, 0, 0])
+    yield "one-level", qsgd(1.0, 1, [1])
+    for s in (1, 2, 7, 8, 255, 32767):
+        yield f"gaussian-30-of-{s}", qsgd(struct.unpack("<f", struct.pack("<f", generator.uniform(1, 9)))[0], s,
+                                         [generator.randint(-s, s) for _ in range(30)])
+    yield "smallest-norm", qsgd(2**-149, 5, [5, -5])
+
+
+def qsgd_malformed():
+    good = qsgd(2.5, 2, [0, 1, -2, 2, -2])
+    payload, n = good["payload"], good["payload_bits"]
+    says = "bits with zero padding"
+    yield "byte-missing", refused(good, "length", says, payload[:-1], n - 8)
+    yield "bits-of-another-length", refused(good, "length", says, payload_bits=n + 1)
+    yield "bits-2-to-64", refused(good, "length", says, payload_bits=str(2**64 - 1))
+    yield "one-in-the-padding", refused(good, "framing", says, flip(payload, n), n)
+    yield "level-above-s", refused(good, "above", "level 3 of coordinate 1 is above 2",
+                                   qsgd(2.5, 2, [0, 3, 0, 0, 0])["payload"], n)
+    yield "negative-zero", refused(good, "negative-zero", "coordinate 2 is a negative zero",
+                                   qsgd(2.5, 2, [0] * 5, [0, 0, 1, 0, 0])["payload"], n)
+    yield "level-under-norm-zero", refused(good, "norm-zero", "coordinate 4 is not zero though the norm is",
+                                           qsgd(0.0, 2, [0, 0, 0, 0, 1])["payload"], n)
+    for name, norm in [("norm-negative", -2.5), ("norm-minus-zero", -0.0), ("norm-infinite", float("inf")),
+                       ("norm-nan", float("nan"))]:
+        yield name, refused(good, "norm", "the norm is not a number >= 0", qsgd(norm, 2, [0] * 5)["payload"], n)
+
+
+# --- entropy -----------------------------------------------------------------------------------
+
+
+def sparse(dim, step, values):
+    levels = [0] * dim
+    for k, i in enumerate(range(step // 2, dim, step)):
+        levels[i] = values[k % len(values)]
+    return levels
+
+
+def entropy_valid(generator):
+    for name, levels in [
+            ("zero", [0]), ("one", [1]), ("minus-one", [-1]), ("farthest", [2**21, -(2**21)]), ("30-zeros", [0] * 30),
+            ("example", [0, 1, -1, 2, -3, 0, 4]), ("example-escape", [0, 0, 100]),
+            ("example-low-bits", [1000, -3, -777]),
+            ("every-symbol", [sign * (11 + 16 * (4**c - 1) // 3 + more) for c in range(9) for sign in (1, -1)
+                              for more in (0, 4**(c + 2) - 1)] + list(range(-10, 11)) + [2**21]),
+            ("one-far-level", [0] * 500 + [2**21] + [0] * 500),
+            ("scale-changes", [0] * 600 + [9, -9, 8] * 200 + [0] * 600),
+            ("sampled-zeros", [3 * (i % 2) for i in range(8192)]),
+            ("100000-sparse", sparse(100000, 300, [1, -1, 2])), ("100000-wide-repeated", [70000] * 2000),
+            ("below-2-to-18", sparse(LONG - 1, 5000, [1, -1, -30]))]:
+        yield name, encode("entropy", levels, MOST)
+    for dim in (2, 30, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513):
+        yield f"gaussian-{dim}", encode("entropy", gaussian(generator, dim, 1), MOST)
+    for dim in (4095, 4096, 4097, 4352, 4353):
+        yield f"gaussian-{dim}", encode("entropy", gaussian(generator, dim, 0.4), MOST)
+    for k in range(0, 20):
+        yield f"std-2-to-{k}", encode("entropy", gaussian(generator, 40, 2.0**k), MOST)
+
+
+def entropy_long_valid(generator):
+    busy = [0] * LONG
+    for i in range(0, LONG, 150):
+        busy[i + generator.randrange(150)] = round(generator.gauss(0, 3))
+    for name, levels in [
+            ("zeros", [0] * LONG), ("one-more", sparse(LONG + 1, 9000, [1, -1])),
+            ("last-block-of-63", sparse(LONG + 63, 9000, [1, 2])), ("last-block-of-64", sparse(LONG + 64, 9000, [1, 2])),
+            ("last-block-of-65", sparse(LONG + 65, 9000, [1, 2])), ("farthest-escapes", sparse(LONG, 50000, [2**21, -(2**21)])),
+            ("classes", sparse(LONG, 4000, [11, -26, 27, 91, -92, 5000])), ("busy", busy),
+            ("all-one-wide-level", [-37000] * LONG), ("wide-alternating", [300, -300] * (LONG // 2)),
+            ("300000-sparse", sparse(300000, 7000, [3, -4]))]:
+        yield name, encode("entropy", levels, MOST)
+
+
+def choices(levels, scale, escape_at):
+    """For each block (first, shares, before, [(symbol, [(n, bits), ...], low)]); bits: after the symbol."""
+    shift, _ = shift_and_prior(scale)
+    for first, end, shares, before in decoder.tables(len(levels), scale, levels):
+        block = []
+        for i in range(first, end):
+            level = levels[i]
+            symbol = symbol_of(level, shift)
+            raised = level + 2**shift // 2
+            high, low = raised >> shift, raised % 2**shift
+            extra = 0
+            if symbol > 20:
+                extra = int(high < 0) | abs(high) - decoder.first_of_class(symbol - 21) << 1
+            escapes = shares[symbol] == 0 or i == escape_at
+            block.append((31 if escapes else symbol, symbol if escapes else None, (extra, n_class_bits(symbol)), low))
+        yield first, shares, before, block
+
+
+def interval_of(levels, scale, escape_at=None):
+    """(L, R, n_units) of a short message."""
+    shift, _ = shift_and_prior(scale)
+    low, width, n_units = 0, 2**63, 63
+
+    def narrow(a, n, m):
+        nonlocal low, width, n_units
+        q = width >> m
+        low, width = low + a * q, n * q
+        while width < 2**31:
+            low, width, n_units = low << 32, width << 32, n_units + 32
+
+    def raw(value, n):
+        for done in range(0, n, 16):
+            m = min(16, n - done)
+            narrow(value >> done & 2**m - 1, 1, m)
+
+    for _, shares, before, block in choices(levels, scale, escape_at):
+        for symbol, escaped, (extra, n), low_bits in block:
+            narrow(before[symbol], shares[symbol], 12)
+            if escaped is not None:
+                raw(escaped, 5)
+            raw(extra | low_bits << n, n + shift)
+    return low, width, n_units
+
+
+def short_message(scale, n, value):
+    """(payload, payload_bits) of a scale and a string."""
+    head = [scale >> k & 1 for k in range(4)] if scale < 15 else [1] * 4 + [scale - 15 >> k & 1 for k in range(6)]
+    bits = head + [value >> n - 1 - k & 1 for k in range(n)]
+    return from_bits(bits), len(bits)
+
+
+def encode_short(levels, scale=None, **errors):
+    scale = decoder.scale_of(levels) if scale is None else scale
+    return short_message(scale, *shortest_string(*interval_of(levels, scale, **errors)))
+
+
+def encode_long(levels, scale=None, escape_at=None, ends=2**15, filling=0):
+    scale = decoder.scale_of(levels) if scale is None else scale
+    shift, _ = shift_and_prior(scale)
+    states, words = [ends] * 64, []
+    for _, shares, before, block in reversed(list(choices(levels, scale, escape_at))):
+        raw, n_raw = 0, 0
+        for _, escaped, (extra, n), _ in block:
+            for value, width in [(escaped or 0, 5 * (escaped is not None)), (extra, n)]:
+                raw, n_raw = raw | value << n_raw, n_raw + width
+        for *_, low in block if shift else []:
+            raw, n_raw = raw | low << n_raw, n_raw + shift
+        if filling and n_raw % 16:
+            raw, filling = raw | 1 << n_raw // 16 * 16 + 15, 0
+        words[:0] = [raw >> k & 0xffff for k in range(0, n_raw, 16)]
+        coded = []
+        for i in reversed(range(len(block))):
+            symbol, x = block[i][0], states[i % 64]
+            if x >> 19 >= shares[symbol]:
+                coded.append(x & 0xffff)
+                x >>= 16
+            states[i % 64] = 4096 * (x // shares[symbol]) + x % shares[symbol] + before[symbol]
+        words[:0] = coded[::-1]
+    head = [scale] + [half for x in states for half in (x & 0xffff, x >> 16)]
+    return struct.pack(f"<{len(head) + len(words)}H", *head, *words)
+
+
+def entropy_malformed():
+    levels = [0, 1, -1, 2, -3, 0, 4, 0, 0, 12, 1, 1]
+    good = encode("entropy", levels, 50)
+    assert (good["payload"], good["payload_bits"]) == encode_short(levels)
+    scale, (low, width, n_units) = decoder.scale_of(levels), interval_of(levels, decoder.scale_of(levels))
+    n, value = shortest_string(low, width, n_units)
+    yield from framing_defects(good)
+    yield "no-bits", refused(good, "early-end", "ends in the block of coordinate 0", b"", 0)
+    yield "end-in-the-scale", refused(good, "early-end", "ends in the block of coordinate 0", b"\x0f\0", 9)
+    says = "bits announced, 12 coordinates take"
+    yield "bit-left-over", refused(good, "length", says, *short_message(scale, n + 1, 2 * value))
+    yield "end-too-early", refused(good, "length", "coordinates take", *short_message(scale, n - 1, value >> 1))
+    for wide in range(1, 200):  # until there are two strings of the shortest length
+        some = [0] * wide + [1]
+        a, b, c = interval_of(some, decoder.scale_of(some))
+        m, first = shortest_string(a, b, c)
+        if first + 2 << c <= a + b << m:
+            break
+    yield "string-not-the-smallest", refused(encode("entropy", some, 50), "string", "not the first string",
+                                             *short_message(decoder.scale_of(some), m, first + 1))
+    yield "string-in-no-share", outside_all_shares(good)
+    yield "scale-too-small", refused(good, "scale", "the scale is 9, that of these levels is", *encode_short(levels, 9))
+    yield "scale-too-large", refused(good, "scale", "the scale is 20, that of these levels is",
+                                     *encode_short(levels, 20))
+    yield "scale-above-52", refused(good, "scale-range", "scale 53 is above 52", *short_message(53, 30, 5))
+    yield "escape-without-need", refused(good, "escape", "coordinate 3 escapes from a symbol that has a frequency",
+                                         *encode_short(levels, escape_at=3))
+    yield "level-above-the-top", refused(good, "above", "level of coordinate 9 is above 11", intervals=22)
+
+
+def outside_all_shares(good):
+    """A string at the very end of an interval that does not divide into 4096 shares."""
+    levels, width = [1], 0
+    while width % 4096 == 0:
+        levels.append(-levels[-1])
+        scale = decoder.scale_of(levels)
+        low, width, n_units = interval_of(levels, scale)
+    payload, n = short_message(scale, n_units, low + width - 1)
+    return refused(good, "string", "escapes from a symbol", payload, n, dim=len(levels) + 5)
+
+
+def entropy_long_malformed():
+    levels = sparse(LONG, 50000, [1, -2, 40])
+    good = encode("entropy", levels, 100)
+    payload = good["payload"]
+    assert payload == encode_long(levels)
+    yield from framing_defects(good)
+    says = "ends in the block of coordinate"
+    yield "end-in-the-states", refused(good, "early-end", says, payload[:200])
+    yield "end-too-early", refused(good, "early-end", says, payload[:-2])
+    yield "half-a-word", refused(good, "length", "bits announced", payload + b"\0")
+    yield "word-left-over", refused(good, "length", "bits announced, 262144 coordinates take", payload + b"\0\0")
+    yield "state-below-2-to-15", refused(good, "state", "state 0 is 32767", payload[:2] + b"\xff\x7f\0\0" + payload[6:])
+    yield "state-of-32-bits", refused(good, "state", "state 63 is", payload[:257] + b"\x80" + payload[258:])
+    yield "states-that-end-elsewhere", refused(good, "final-state", "ends as 32769, not 32768",
+                                               encode_long(levels, ends=2**15 + 1))
+    yield "one-in-the-filling", refused(good, "filling", "a one in the padding", encode_long(levels, filling=1))
+    yield "escape-without-need", refused(good, "escape", "coordinate 70000 escapes from a symbol that has a frequency",
+                                         encode_long(levels, escape_at=70000))
+    yield "scale-too-large", refused(good, "scale", "the scale is 3, that of these levels is",
+                                     encode_long(levels, 3))
+    yield "scale-above-52", refused(good, "scale-range", "scale 53 is above 52", b"\x35" + payload[1:])
+    yield "scale-of-16-bits", refused(good, "scale-range", "scale 256 is above 52", b"\0\1" + payload[2:])
+    yield "level-above-the-top", refused(good, "above", "is above 39", intervals=78)
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def vectors():
+    """(folder, name, vector)."""
+    generator = random.Random(7)
+    for folder, source in [
+            ("unary", unary_valid(generator)), ("unary-malformed", unary_malformed()),
+            ("float32", float32_valid(generator)), ("float32-malformed", float32_malformed()),
+            ("qsgd", qsgd_valid(generator)), ("qsgd-malformed", qsgd_malformed()),
+            ("entropy", entropy_valid(generator)), ("entropy-malformed", entropy_malformed()),
+            ("entropy-long", entropy_long_valid(generator)),
+            ("entropy-long-malformed", entropy_long_malformed())]:
+        for name, vector in source:
+            yield folder, name, vector
+
+
+def text_of(vector):
+    packed = {key: pack(value) if isinstance(value, (bytes, list)) else value for key, value in vector.items()}
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in packed.items()) + "\n}\n"
+
+
+def main():
+    renew = sys.argv[1:] == ["--renew"]
+    written, different = 0, 0
+    for folder, name, vector in vectors():
+        (HERE / folder).mkdir(exist_ok=True)
+        file, text = HERE / folder / f"{name}.json", text_of(vector)
+        decoder.check(json.loads(text))
+        if file.exists() and file.read_text() != text:
+            different += 1
+            print(f"{file}: has another content")
+            if not renew:
+                continue
+        elif file.exists():
+            continue
+        file.write_text(text)
+        written += 1
+    print(f"{written} written, {different} different")
+    return 1 if different and not renew else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,361 @@
+/* Every golden file (README.md): valid messages decode to what the file says and are written to the
+ * same bytes, malformed ones are refused for the reason that it says, on every instruction set. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/json.h"
+#include "codec/base/buffer.h"
+#include "codec/cpu.h"
+#include "codec/encoding.h"
+#include "codec/float32.h"
+#include "codec/qsgd.h"
+#include "tests/harness.h"
+
+/* A file. */
+struct vector {
+    struct tally_json *json;
+    size_t dim;
+    uint64_t payload_bits, formula_bits;
+    struct tally_grid grid;
+    uint32_t s;
+    const char *refused, *says; /* NULL: it is valid */
+    struct tally_buffer payload;
+    struct tally_buffer meaning; /* double[dim]: levels or values */
+    double norm;
+};
+
+static void *allocate(size_t n, size_t n_bytes)
+{
+    void *block = calloc(n + (n == 0), n_bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
+    return block;
+}
+
+static void append(struct tally_buffer *buffer, const void *bytes, size_t n)
+{
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_append(buffer, bytes, n), TALLY_OK);
+}
+
+/* Appends a copy of everything from byte `start` on, times - 1 times. */
+static void repeat(struct tally_buffer *buffer, size_t start, int64_t times)
+{
+    const size_t n = buffer->size - start;
+    for (int64_t k = 1; k < times && n > 0; k++) {
+        CU_ASSERT_EQUAL_FATAL(tally_buffer_reserve(buffer, n), TALLY_OK);
+        append(buffer, buffer->data + start, n);
+    }
+}
+
+static void append_hex(struct tally_buffer *buffer, const char *hex)
+{
+    for (; hex[0] != '\0' && hex[1] != '\0'; hex += 2) {
+        const char digits[3] = {hex[0], hex[1], '\0'};
+        const uint8_t byte = (uint8_t)strtoul(digits, NULL, 16);
+        append(buffer, &byte, 1);
+    }
+}
+
+/* Numbers of an array, or the bytes of a text, that stand at index 1 of a piece. */
+static void append_piece(struct tally_buffer *buffer, const struct tally_json *piece)
+{
+    struct tally_json *holder = tally_json_object(); /* the interface reads members */
+    CU_ASSERT_TRUE_FATAL(
+        holder != NULL &&
+        tally_json_set(holder, "times", tally_json_copy(tally_json_at(piece, 0))) &&
+        tally_json_set(holder, "what", tally_json_copy(tally_json_at(piece, 1))));
+    const struct tally_json *numbers = tally_json_get(holder, "what");
+    const size_t start = buffer->size;
+    if (tally_json_is_array(numbers)) {
+        for (size_t i = 0; i < tally_json_size(numbers); i++) {
+            struct tally_json *one = tally_json_object();
+            CU_ASSERT_TRUE_FATAL(
+                one != NULL &&
+                tally_json_set(one, "number", tally_json_copy(tally_json_at(numbers, i))));
+            const double number = tally_json_get_real(one, "number", NAN);
+            append(buffer, &number, sizeof number);
+            tally_json_free(one);
+        }
+    } else {
+        append_hex(buffer, tally_json_get_text(holder, "what"));
+    }
+    repeat(buffer, start, tally_json_get_integer(holder, "times", 0));
+    tally_json_free(holder);
+}
+
+static void expand(const struct tally_json *pieces, struct tally_buffer *buffer)
+{
+    for (size_t i = 0; pieces != NULL && i < tally_json_size(pieces); i++) {
+        append_piece(buffer, tally_json_at(pieces, i));
+    }
+}
+
+/* A number, or the text of one above 2^63. */
+static uint64_t bits_of(const struct tally_json *json, const char *key)
+{
+    const char *text = tally_json_get_text(json, key);
+    return text != NULL ? strtoull(text, NULL, 10) : (uint64_t)tally_json_get_integer(json, key, 0);
+}
+
+static struct vector vector_read(const char *path)
+{
+    struct tally_buffer text = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    FILE *file = fopen(path, "rb");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    char piece[4096];
+    for (size_t n = fread(piece, 1, sizeof piece, file); n > 0;
+         n = fread(piece, 1, sizeof piece, file)) {
+        append(&text, piece, n);
+    }
+    fclose(file);
+    struct vector vector = {.norm = 0};
+    TALLY_ASSERT_STATUS(tally_json_parse((char *)text.data, text.size, &vector.json, &err),
+                        TALLY_OK, &err);
+    tally_buffer_fini(&text);
+    vector.dim = (size_t)tally_json_get_integer(vector.json, "dim", 0);
+    vector.payload_bits = bits_of(vector.json, "payload_bits");
+    vector.formula_bits = bits_of(vector.json, "formula_bits");
+    vector.grid.step = 1;
+    vector.grid.intervals = (uint32_t)tally_json_get_integer(vector.json, "intervals", 0);
+    vector.s = (uint32_t)tally_json_get_integer(vector.json, "s", 0);
+    vector.norm = tally_json_get_real(vector.json, "norm", 0);
+    vector.refused = tally_json_get_text(vector.json, "refused");
+    vector.says = tally_json_get_text(vector.json, "says");
+    expand(tally_json_get(vector.json, "payload"), &vector.payload);
+    expand(tally_json_get(vector.json, "levels"), &vector.meaning);
+    expand(tally_json_get(vector.json, "values"), &vector.meaning);
+    CU_ASSERT_TRUE_FATAL(vector.dim > 0);
+    return vector;
+}
+
+static void vector_fini(struct vector *vector)
+{
+    tally_buffer_fini(&vector->payload);
+    tally_buffer_fini(&vector->meaning);
+    tally_json_free(vector->json);
+}
+
+/* Whether a decoder's answer is the file's. */
+static bool as_expected(const struct vector *vector, enum tally_status status,
+                        const struct tally_error *err)
+{
+    if (vector->refused == NULL) {
+        return status == TALLY_OK;
+    }
+    const enum tally_status expected =
+        strcmp(vector->refused, "not-finite") == 0 ? TALLY_NOT_FINITE : TALLY_MALFORMED;
+    return status == expected && vector->says != NULL && vector->says[0] != '\0' &&
+           strstr(err->message, vector->says) != NULL;
+}
+
+static bool means(const struct vector *vector, const int32_t *levels)
+{
+    bool same = vector->meaning.size == vector->dim * sizeof(double);
+    for (size_t i = 0; same && i < vector->dim; i++) {
+        double expected;
+        memcpy(&expected, vector->meaning.data + i * sizeof expected, sizeof expected);
+        same = levels[i] == expected;
+    }
+    return same;
+}
+
+static bool is_payload(const struct vector *vector, const uint8_t *bytes, size_t n)
+{
+    return n == vector->payload.size && (n == 0 || memcmp(bytes, vector->payload.data, n) == 0);
+}
+
+static bool has_costs(const struct vector *vector, const struct tally_level_stats *stats)
+{
+    return stats->payload_bits == vector->payload_bits &&
+           stats->formula_bits == vector->formula_bits;
+}
+
+static bool encodes(const struct tally_encoding *encoding, const struct vector *vector,
+                    const int32_t *levels)
+{
+    const size_t n = encoding->bound(levels, vector->dim);
+    uint8_t *bytes = allocate(n, 1);
+    struct tally_level_stats stats;
+    const bool good =
+        encoding->encode(levels, vector->dim, &vector->grid, bytes, n, &stats) == TALLY_OK &&
+        has_costs(vector, &stats) &&
+        is_payload(vector, bytes, (size_t)((stats.payload_bits + 7) / 8));
+    free(bytes);
+    return good;
+}
+
+static bool accumulates(const struct tally_encoding *encoding, const struct vector *vector,
+                        const int32_t *levels)
+{
+    int64_t *sums = allocate(vector->dim, sizeof *sums);
+    struct tally_level_stats stats;
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = as_expected(vector,
+                            encoding->accumulate(vector->payload.data, vector->payload.size,
+                                                 vector->payload_bits, vector->dim, &vector->grid,
+                                                 sums, &stats, &err),
+                            &err);
+    for (size_t i = 0; i < vector->dim; i++) {
+        good = good && sums[i] == (vector->refused == NULL ? levels[i] : 0);
+    }
+    free(sums);
+    return good && (vector->refused != NULL || has_costs(vector, &stats));
+}
+
+static bool check_levels(const struct tally_encoding *encoding, const struct vector *vector)
+{
+    int32_t *levels = allocate(vector->dim, sizeof *levels);
+    struct tally_level_stats stats;
+    bool good = true;
+    for (int cpu = TALLY_CPU_PORTABLE; cpu <= (int)tally_cpu_best(); cpu++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        tally_cpu_set_limit((enum tally_cpu)cpu);
+        good = good && as_expected(vector,
+                                   encoding->decode(vector->payload.data, vector->payload.size,
+                                                    vector->payload_bits, vector->dim,
+                                                    &vector->grid, levels, &stats, &err),
+                                   &err);
+        good = good && accumulates(encoding, vector, levels);
+        if (good && vector->refused == NULL) {
+            good = has_costs(vector, &stats) && means(vector, levels) &&
+                   encodes(encoding, vector, levels);
+        }
+        if (!good) {
+            printf("on %s: %s\n", TALLY_CPU_NAMES[cpu], err.message);
+            break;
+        }
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+    free(levels);
+    return good;
+}
+
+static bool check_unary(const struct vector *vector)
+{
+    return check_levels(&TALLY_ENCODING_UNARY, vector);
+}
+
+static bool check_entropy(const struct vector *vector)
+{
+    return check_levels(&TALLY_ENCODING_ENTROPY, vector);
+}
+
+static bool check_float32(const struct vector *vector)
+{
+    float *values = allocate(vector->dim, sizeof *values);
+    uint8_t *bytes = allocate(tally_float32_bound(vector->dim), 1);
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = as_expected(vector,
+                            tally_float32_decode(vector->payload.data, vector->payload.size,
+                                                 vector->payload_bits, vector->dim, values, &err),
+                            &err);
+    for (size_t i = 0; good && vector->refused == NULL && i < vector->dim; i++) {
+        double expected;
+        memcpy(&expected, vector->meaning.data + i * sizeof expected, sizeof expected);
+        good = values[i] == expected && !signbit(values[i]) == !signbit(expected);
+    }
+    if (good && vector->refused == NULL) {
+        uint64_t bits;
+        good = tally_float32_encode(values, vector->dim, bytes, tally_float32_bound(vector->dim),
+                                    &bits, NULL) == TALLY_OK &&
+               bits == vector->payload_bits && bits == vector->formula_bits &&
+               is_payload(vector, bytes, tally_float32_bound(vector->dim));
+    }
+    free(values);
+    free(bytes);
+    return good;
+}
+
+static bool check_qsgd(const struct vector *vector)
+{
+    const uint64_t bits = tally_qsgd_bits(vector->s, vector->dim);
+    const size_t n = (size_t)((bits + 7) / 8);
+    int32_t *levels = allocate(vector->dim, sizeof *levels);
+    uint8_t *bytes = allocate(n, 1);
+    struct tally_qsgd qsgd;
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = as_expected(vector,
+                            tally_qsgd_decode(vector->payload.data, vector->payload.size,
+                                              vector->payload_bits, vector->s, vector->dim, &qsgd,
+                                              levels, &err),
+                            &err);
+    if (good && vector->refused == NULL) {
+        good = (double)qsgd.norm == vector->norm && qsgd.levels == vector->s &&
+               means(vector, levels) && bits == vector->payload_bits &&
+               bits == vector->formula_bits &&
+               tally_qsgd_encode(&qsgd, levels, vector->dim, bytes, n) == TALLY_OK &&
+               is_payload(vector, bytes, n);
+    }
+    free(levels);
+    free(bytes);
+    return good;
+}
+
+/* Checks the files of a folder, at least `at_least`. */
+static void check_folder(const char *name, bool (*check)(const struct vector *vector), int at_least)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", TALLY_GOLDEN_DIR, name);
+    DIR *folder = opendir(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(folder);
+    int n = 0;
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        snprintf(path, sizeof path, "%s/%s/%s", TALLY_GOLDEN_DIR, name, entry->d_name);
+        struct vector vector = vector_read(path);
+        const bool good =
+            check(&vector) && (vector.refused != NULL) == (strstr(name, "-malformed") != NULL);
+        if (!good) {
+            printf("%s\n", path);
+        }
+        CU_ASSERT_TRUE(good);
+        vector_fini(&vector);
+        n++;
+    }
+    closedir(folder);
+    CU_ASSERT_TRUE(n >= at_least);
+}
+
+static void test_golden__unary(void)
+{
+    check_folder("unary", check_unary, 20);
+    check_folder("unary-malformed", check_unary, 15);
+}
+
+static void test_golden__float32(void)
+{
+    check_folder("float32", check_float32, 5);
+    check_folder("float32-malformed", check_float32, 9);
+}
+
+static void test_golden__qsgd(void)
+{
+    check_folder("qsgd", check_qsgd, 10);
+    check_folder("qsgd-malformed", check_qsgd, 11);
+}
+
+static void test_golden__entropy(void)
+{
+    check_folder("entropy", check_entropy, 50);
+    check_folder("entropy-malformed", check_entropy, 15);
+}
+
+static void test_golden__entropy_long(void)
+{
+    check_folder("entropy-long", check_entropy, 10);
+    check_folder("entropy-long-malformed", check_entropy, 15);
+}
+
+static const struct tally_test tests[] = {
+    TALLY_TEST(test_golden__unary),        TALLY_TEST(test_golden__float32),
+    TALLY_TEST(test_golden__qsgd),         TALLY_TEST(test_golden__entropy),
+    TALLY_TEST(test_golden__entropy_long),
+};
+static TALLY_SUITE(golden_suite, "golden", tests);
+
+const struct tally_suite *const TALLY_SUITES[] = {&golden_suite, NULL};

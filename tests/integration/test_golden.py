@@ -1,0 +1,87 @@
+"""The second decoder (tests/golden/decoder.py, written from codec/FORMAT.md alone) on the golden
+files and against the programs."""
+
+import importlib.util
+import json
+import random
+
+from test_codec import CodecCase, npy, values_of
+
+from common import REPO
+
+GOLDEN = REPO / "tests/golden"
+_spec = importlib.util.spec_from_file_location("decoder", GOLDEN / "decoder.py")
+decoder = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(decoder)
+
+
+class Golden(CodecCase):
+    def each_vector(self, check):
+        for file in decoder.golden_files():
+            with self.subTest(file=f"{file.parent.name}/{file.name}"):
+                check(json.loads(file.read_text()))
+
+    def test_the_second_decoder(self):
+        self.assertGreater(len(decoder.golden_files()), 150)
+        self.each_vector(decoder.check)
+
+    def test_the_second_decoder_sees_a_difference(self):
+        good = json.loads((GOLDEN / "entropy/example.json").read_text())
+        for change in ({"formula_bits": 19}, {"levels": [[1, [0, 1, -1, 2, -3, 0, 5]]]}, {"refused": "string"},
+                       {"payload": [[1, "1ce5fb1f"]]}):
+            with self.assertRaises(AssertionError):
+                decoder.check(good | change)
+
+    def test_the_programs(self):
+        self.each_vector(self.check_programs)
+
+    def check_programs(self, vector):
+        if vector["encoding"] not in ("unary", "entropy"):
+            return
+        payload = decoder.expand(vector["payload"])
+        grid = ["--encoding", vector["encoding"], "--intervals", vector["intervals"], "--out", "-"]
+        decode = ["decode", "-", *grid, "--dim", vector["dim"], "--payload-bits", vector["payload_bits"]]
+        if "refused" in vector:
+            # A number of bits that no file has is a bad option already.
+            says = "payload-bits" if int(vector["payload_bits"]) >= 2**63 else vector["says"]
+            self.refuse(says, *decode, stdin=payload)
+            return
+        levels = decoder.expand(vector["levels"])
+        self.assertEqual(values_of(self.expect(*decode, stdin=payload)), ("<i4", levels))
+        self.assertEqual(self.expect("encode", "-", *grid, stdin=npy("<i4", levels)), payload)
+
+
+class Random(CodecCase):
+    def test_messages_read_alike(self):
+        generator = random.Random(11)
+        for n in range(120):
+            dim = generator.choice([1, 2, 7, 30, 64, 100, 300, 5000])
+            std = 2 ** generator.uniform(-4, 16)
+            encoding = "unary" if n % 3 == 0 and std < 8 else "entropy"
+            levels = [max(-2**21, min(2**21, round(generator.gauss(0, std)))) for _ in range(dim)]
+            with self.subTest(n=n, encoding=encoding, dim=dim, std=std):
+                facts = json.loads(self.expect("encode", "-", "--encoding", encoding, "--intervals", 2**22,
+                                               "--out", "payload", stdin=npy("<i4", levels)))
+                decode = decoder.decode_unary if encoding == "unary" else decoder.decode_entropy
+                self.assertEqual(decode(self.read("payload"), facts["payload_bits"], dim, 2**22), levels)
+                self.assertEqual(facts["formula_bits"], dim + sum(map(abs, levels)))
+
+    def test_a_flipped_bit_is_refused_or_means_the_same_to_both(self):
+        generator = random.Random(12)
+        levels = [round(generator.gauss(0, 1.5)) for _ in range(40)]
+        for encoding in ("unary", "entropy"):
+            facts = json.loads(self.expect("encode", "-", "--encoding", encoding, "--intervals", 64, "--out", "payload",
+                                           stdin=npy("<i4", levels)))
+            payload, bits = self.read("payload"), facts["payload_bits"]
+            decode = decoder.decode_unary if encoding == "unary" else decoder.decode_entropy
+            for position in range(bits):
+                other = (int.from_bytes(payload, "little") ^ 1 << position).to_bytes(len(payload), "little")
+                words = ["decode", "-", "--encoding", encoding, "--intervals", 64, "--dim", 40, "--payload-bits", bits,
+                         "--out", "-"]
+                with self.subTest(encoding=encoding, position=position):
+                    try:
+                        meaning = decode(other, bits, 40, 64)
+                    except decoder.Malformed:
+                        self.assertEqual(self.tally(*words, stdin=other).returncode, 2)
+                        continue
+                    self.assertEqual(values_of(self.expect(*words, stdin=other))[1], meaning)
