@@ -495,16 +495,11 @@ enum tally_status tally_store_sqlite_open(const char *path,
     if (path[0] == '\0') {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "store \"sqlite:\" needs a path");
     }
-    struct tally_sqlite *sqlite = calloc(1, sizeof *sqlite);
-    char *copy = strdup(path);
-    if (sqlite == NULL || copy == NULL) {
-        free(sqlite);
-        free(copy);
+    struct tally_sqlite *sqlite = tally_sqlite_new(path);
+    if (sqlite == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
     }
     sqlite->base.ops = &SQLITE_OPS;
-    sqlite->path = copy;
-    sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
     enum tally_status status =
         options != NULL && options->read_only
             ? init_snapshot(sqlite, err)

@@ -143,13 +143,16 @@ static enum tally_status publish(const char *made, const char *path, bool replac
     return sync_folder_of(path, err);
 }
 
-/* Copies `from` to the file `made` and looks through the copy. */
-static enum tally_status copy_verified(sqlite3 *from, const char *made,
-                                       const struct tally_store_progress *progress,
-                                       struct tally_error *err)
+/* Makes the file `made`, copies `from` to it and looks through the copy. */
+static enum tally_status make_copy(sqlite3 *from, const char *made, const struct stat *like,
+                                   bool same_owner, const struct tally_store_progress *progress,
+                                   struct tally_error *err)
 {
     struct tally_store_report report;
-    enum tally_status status = copy_to_file(from, made, progress, err);
+    enum tally_status status = make_empty(made, like, same_owner, err);
+    if (status == TALLY_OK) {
+        status = copy_to_file(from, made, progress, err);
+    }
     if (status == TALLY_OK) {
         status = tally_sqlite_verify(made, progress, &report, err);
     }
@@ -177,10 +180,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
         status = tally_lock_file_open(&lock, lock_path, err);
     }
     if (status == TALLY_OK) {
-        status = make_empty(made, &source, false, err);
-        if (status == TALLY_OK) {
-            status = copy_verified(from->db, made, progress, err);
-        }
+        status = make_copy(from->db, made, &source, false, progress, err);
         if (status == TALLY_OK) {
             status = publish(made, path, replace, err);
         }
@@ -253,10 +253,7 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
         status = fail_file("no folder for", to, err);
     }
     if (status == TALLY_OK) {
-        status = make_empty(made, &like, true, err);
-        if (status == TALLY_OK) {
-            status = copy_verified(source->db, made, progress, err);
-        }
+        status = make_copy(source->db, made, &like, true, progress, err);
         if (status == TALLY_OK) {
             status = replace_database(made, to, replace, err);
         }

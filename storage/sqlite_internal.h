@@ -67,6 +67,9 @@ enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const cha
 enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const char *sql,
                                      int64_t *ret_value, struct tally_error *err);
 
+/* One that is not open yet, zeroed but for its path; NULL = no memory. */
+struct tally_sqlite *tally_sqlite_new(const char *path);
+
 /* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets the connection up, and nothing more.
  * On failure, too, the caller closes sqlite->db. */
 enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,

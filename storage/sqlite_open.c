@@ -169,18 +169,27 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret
     return status;
 }
 
-enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
-                                           int *ret_version, struct tally_error *err)
+struct tally_sqlite *tally_sqlite_new(const char *path)
 {
     struct tally_sqlite *sqlite = calloc(1, sizeof *sqlite);
     char *copy = strdup(path);
     if (sqlite == NULL || copy == NULL) {
         free(sqlite);
         free(copy);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+        return NULL;
     }
     sqlite->path = copy;
     sqlite->lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;
+    return sqlite;
+}
+
+enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
+                                           int *ret_version, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = tally_sqlite_new(path);
+    if (sqlite == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+    }
     enum tally_status status = tally_sqlite_init_reader(sqlite, ret_version, err);
     if (status != TALLY_OK) {
         tally_sqlite_close_reader(sqlite);

@@ -337,6 +337,16 @@ static bool wire_has_moved(const struct hosted_job *job)
            job->recovery_bits != job->row.recovery_bits;
 }
 
+static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    if (wire_has_moved(job) && begin_write(coordinator, NULL) == TALLY_OK) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        enum tally_status status =
+            hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+        write_failed(coordinator, status, &err);
+    }
+}
+
 /* Stores the last exchanges of jobs that ended, and lets them go. */
 static void retire_jobs(struct tally_coordinator *coordinator)
 {
@@ -347,12 +357,7 @@ static void retire_jobs(struct tally_coordinator *coordinator)
             at = &job->next;
             continue;
         }
-        if (wire_has_moved(job) && begin_write(coordinator, NULL) == TALLY_OK) {
-            struct tally_error err = TALLY_ERROR_INIT;
-            enum tally_status status =
-                hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
-            write_failed(coordinator, status, &err);
-        }
+        put_wire(coordinator, job);
         mark_job_ready(coordinator, job);
         metrics_end_job(&coordinator->metrics, &job->row);
         drop_job(coordinator, at);
@@ -362,12 +367,8 @@ static void retire_jobs(struct tally_coordinator *coordinator)
 static void flush_wire(struct tally_coordinator *coordinator)
 {
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (wire_has_moved(job) && !job->needs_reload &&
-            begin_write(coordinator, NULL) == TALLY_OK) {
-            struct tally_error err = TALLY_ERROR_INIT;
-            enum tally_status status =
-                hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
-            write_failed(coordinator, status, &err);
+        if (!job->needs_reload) {
+            put_wire(coordinator, job);
         }
     }
 }

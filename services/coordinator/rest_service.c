@@ -4,7 +4,24 @@
 #include "services/coordinator/internal.h"
 #include "services/program/time.h"
 
-/* The clients that a session plays, job by job: [{"job": id, "clients": [...]}]. */
+/* Both take `value`, and free it if `ok` is false. */
+static bool append_if(bool ok, struct tally_json *list, struct tally_json *value)
+{
+    if (!ok) {
+        tally_json_free(value);
+    }
+    return ok && tally_json_append(list, value);
+}
+
+static struct tally_json *keep_if(bool ok, struct tally_json *value)
+{
+    if (!ok) {
+        tally_json_free(value);
+    }
+    return ok ? value : NULL;
+}
+
+/* The clients that a session plays: [{"job": id, "client": number}]. */
 static struct tally_json *assignments_of(const struct session *session)
 {
     struct tally_json *list = tally_json_array();
@@ -13,17 +30,9 @@ static struct tally_json *assignments_of(const struct session *session)
         struct tally_json *one = tally_json_object();
         ok = one != NULL && tally_json_set_text(one, "job", session->assignments[i].job->row.id) &&
              tally_json_set_integer(one, "client", session->assignments[i].client);
-        if (ok) {
-            ok = tally_json_append(list, one);
-        } else {
-            tally_json_free(one);
-        }
+        ok = append_if(ok, list, one);
     }
-    if (!ok) {
-        tally_json_free(list);
-        return NULL;
-    }
-    return list;
+    return keep_if(ok, list);
 }
 
 /* The jobs that the worker does not serve: [{"job": id, "reason": text}]. */
@@ -35,17 +44,9 @@ static struct tally_json *refusals_of(const struct session *session)
         struct tally_json *one = tally_json_object();
         ok = one != NULL && tally_json_set_text(one, "job", r->job->row.id) &&
              tally_json_set_text(one, "reason", r->reason);
-        if (ok) {
-            ok = tally_json_append(list, one);
-        } else {
-            tally_json_free(one);
-        }
+        ok = append_if(ok, list, one);
     }
-    if (!ok) {
-        tally_json_free(list);
-        return NULL;
-    }
-    return list;
+    return keep_if(ok, list);
 }
 
 /* Whether a worker that should have been heard of has not: it has missed a deadline, or half of the

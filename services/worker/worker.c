@@ -207,8 +207,8 @@ static enum tally_status after_refusal(struct worker *worker, const struct tally
 }
 
 /* Posts until the update is acknowledged or refused for good. A new session takes the old one's
- * place if the coordinator has forgotten it. Also when asked to stop: what is computed is posted,
- * but tried once only. */
+ * place if the coordinator has forgotten it. A stop ends it: the round's task is handed out again.
+ */
 static enum tally_status post(struct worker *worker, struct tally_update *update,
                               const struct tally_bits *bits, struct tally_error *err)
 {

@@ -212,8 +212,11 @@ class Client:
         self.port = port
         self.host = host
 
+    def connect(self, timeout_s):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+
     def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        connection = self.connect(timeout_s)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()

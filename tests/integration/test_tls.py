@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, Answer, Client, Coordinator, ForeignWorker, TallyTestCase, Worker, essence, free_port,
+    BIN, HANG_S, Client, Coordinator, ForeignWorker, TallyTestCase, Worker, essence, free_port,
     job_document, simulate, wait_until,
 )
 
@@ -69,14 +69,8 @@ class TlsClient(Client):
         super().__init__(port)
         self.context = ssl.create_default_context(cafile=str(ca))
 
-    def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
-        connection = http.client.HTTPSConnection("localhost", self.port, timeout=timeout_s, context=self.context)
-        try:
-            connection.request(method, path, body, headers or {})
-            response = connection.getresponse()
-            return Answer(response.status, response.headers, response.read())
-        finally:
-            connection.close()
+    def connect(self, timeout_s):
+        return http.client.HTTPSConnection("localhost", self.port, timeout=timeout_s, context=self.context)
 
 
 class TlsCoordinator(Coordinator):
