@@ -132,9 +132,7 @@ class KillStorm(FaultTestCase):
         strike_all: 2,
     }
 
-    def storm(self, document, kills):
-        """Runs the job to two thirds, with so many processes killed on the way."""
-        last = simulate(document)["round"]
+    def start_job(self, document):
         self.coordinator = self.start_coordinator(options=OPTIONS)
         self.proxy = RecordingProxy(self.coordinator.port)
         self.addCleanup(self.proxy.close)
@@ -144,6 +142,9 @@ class KillStorm(FaultTestCase):
         self.job_id = self.coordinator.client.submit(document)
         self.coordinator.client.wait_status(self.job_id, "running")
 
+    def storm(self, document, kills):
+        """Runs the job to two thirds, with so many processes killed on the way."""
+        last = simulate(document)["round"]
         # A strike kills 1.6 processes on the average. Each comes at a round that is drawn, or as
         # soon as the last one is over if the job has passed it; the last third of the job is spare.
         done = {strike.__name__: 0 for strike in self.STRIKES}
@@ -159,6 +160,7 @@ class KillStorm(FaultTestCase):
 
     def test_a_hundred_kills(self):
         document = job_document(LONG_JOB, horizon=5000)
+        self.start_job(document)
         self.storm(document, KILLS)
         self.check_result(self.coordinator, self.job_id, document)
         self.check_acknowledged(self.proxy, self.coordinator.client.rounds(self.job_id))
@@ -166,11 +168,20 @@ class KillStorm(FaultTestCase):
         self.check_recovery("next round closed after", self.round_s)
         self.assert_ends_well(*self.workers, self.coordinator)
 
+    def dropped_rounds(self):
+        records = self.coordinator.client.rounds(self.job_id)
+        return sum(record["missing"] != "" for record in records)
+
     def test_kills_while_rounds_drop_clients(self):
         """The result depends on who was there; but whoever was acknowledged counts."""
         document = job_document(
             LONG_JOB, horizon=3000, policy="drop", quorum=4, round_deadline_ms=150
         )
+        self.start_job(document)
+        # Whether the storm keeps a worker away past a deadline is up to the machine: this one is.
+        self.kill_worker(0)
+        wait_until(self.dropped_rounds, "a round closed without the clients of a killed worker")
+        self.launch_worker(0, self.worker_names[0])
         self.storm(document, KILLS // 3)
         detail = self.coordinator.client.wait_status(self.job_id, "completed")
         self.assertEqual(detail["time_step"], document["horizon"])
@@ -178,9 +189,7 @@ class KillStorm(FaultTestCase):
         sums = sum_of_rounds(records)
         self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
         self.check_acknowledged(self.proxy, records)
-        dropped = sum(record["missing"] != "" for record in records)
-        self.say(f"{dropped} of {len(records)} rounds closed without some clients")
-        self.assertGreater(dropped, 0)
+        self.say(f"{self.dropped_rounds()} of {len(records)} rounds closed without some clients")
         self.assert_ends_well(*self.workers, self.coordinator)
 
     def restart_coordinator(self):
