@@ -116,24 +116,25 @@ static void path_extend(struct path *path, int64_t step, double loss)
     path->last_loss = loss;
 }
 
-static void path_flush(struct path *path)
+static enum tally_status path_flush(struct path *path, struct tally_error *err)
 {
+    enum tally_status status = TALLY_OK;
     if (path->n > 0) {
-        tally_objective_losses(path->objective, path->points, path->n, path->losses);
+        status = tally_objective_losses(path->objective, path->points, path->n, path->losses, err);
     }
-    for (size_t i = 0; i < path->n; i++) {
+    for (size_t i = 0; status == TALLY_OK && i < path->n; i++) {
         path_extend(path, path->steps[i], path->losses[i]);
     }
     path->n = 0;
+    return status;
 }
 
-static void path_add(struct path *path, int64_t step, const double *x)
+static enum tally_status path_add(struct path *path, int64_t step, const double *x,
+                                  struct tally_error *err)
 {
     memcpy(path->points + path->n * path->dim, x, path->dim * sizeof *x);
     path->steps[path->n++] = step;
-    if (path->n == path->capacity) {
-        path_flush(path);
-    }
+    return path->n == path->capacity ? path_flush(path, err) : TALLY_OK;
 }
 
 static bool is_finite_vector(const double *x, size_t dim)
@@ -172,21 +173,28 @@ enum tally_status tally_baseline_walk(const struct tally_setting *setting,
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
     memcpy(scratch->local, x, dim * sizeof *x);
-    for (int64_t step = 0; step < plan->samples; step++) {
+    enum tally_status status = TALLY_OK;
+    for (int64_t step = 0; status == TALLY_OK && step < plan->samples; step++) {
         if (evaluate && (step % every == 0 || step == plan->samples - 1)) {
-            path_add(&path, step, scratch->local);
+            status = path_add(&path, step, scratch->local, err);
         }
-        tally_objective_local_gradient(objective, client, scratch->local, setting->minibatch, &rng,
-                                       scratch->gradient);
-        for (size_t i = 0; i < dim; i++) {
+        if (status == TALLY_OK) {
+            status =
+                tally_objective_local_gradient(objective, client, scratch->local,
+                                               setting->minibatch, &rng, scratch->gradient, err);
+        }
+        for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
             scratch->local[i] -= step_size * scratch->gradient[i];
         }
     }
-    if (evaluate) {
-        path_flush(&path);
+    if (status == TALLY_OK && evaluate) {
+        status = path_flush(&path, err);
         *ret_loss = path.sum / (double)plan->samples;
     }
     path_fini(&path);
+    if (status != TALLY_OK) {
+        return status;
+    }
     if (!is_finite_vector(scratch->local, dim) || (evaluate && !isfinite(*ret_loss))) {
         return diverged(setting, client, err);
     }

@@ -127,14 +127,16 @@ static enum tally_status make_message(const struct tally_setting *setting,
     }
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
-    tally_objective_local_gradient(objective, client, x, plan->samples * setting->minibatch, &rng,
-                                   scratch->gradient);
+    enum tally_status status = tally_objective_local_gradient(
+        objective, client, x, plan->samples * setting->minibatch, &rng, scratch->gradient, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     for (size_t i = 0; i < setting->dim; i++) {
         scratch->vector[i] = (float)scratch->gradient[i];
     }
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_UPLINK);
-    enum tally_status status =
-        tally_message_of_vector(setting, &plan->grid, &rng, scratch, message, err);
+    status = tally_message_of_vector(setting, &plan->grid, &rng, scratch, message, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "gradient of client %u", client);
     }
@@ -147,12 +149,13 @@ ceal_client_step(const struct tally_setting *setting, const struct tally_round_p
                  const double *x, bool evaluate, struct tally_scratch *scratch,
                  struct tally_client_answer *answer, struct tally_error *err)
 {
+    enum tally_status status = TALLY_OK;
     if (evaluate) {
-        answer->loss = tally_objective_local_loss(objective, client, x);
+        status = tally_objective_local_loss(objective, client, x, &answer->loss, err);
     }
-    return plan->cut ? TALLY_OK
-                     : make_message(setting, plan, objective, client, round, x, scratch,
-                                    &answer->message, err);
+    return status != TALLY_OK || plan->cut ? status
+                                           : make_message(setting, plan, objective, client, round,
+                                                          x, scratch, &answer->message, err);
 }
 
 static enum tally_status ceal_receive(const struct tally_setting *setting,

@@ -12,16 +12,20 @@ static enum tally_status client_step(const struct tally_setting *setting,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
+    enum tally_status status = TALLY_OK;
     if (evaluate) {
-        answer->loss = tally_objective_local_loss(objective, client, x);
+        status = tally_objective_local_loss(objective, client, x, &answer->loss, err);
     }
-    if (plan->cut) {
-        return TALLY_OK;
+    if (status != TALLY_OK || plan->cut) {
+        return status;
     }
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
-    tally_objective_local_gradient(objective, client, x, plan->samples * setting->minibatch, &rng,
-                                   scratch->gradient);
+    status = tally_objective_local_gradient(
+        objective, client, x, plan->samples * setting->minibatch, &rng, scratch->gradient, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     for (size_t i = 0; i < setting->dim; i++) {
         scratch->vector[i] = (float)scratch->gradient[i];
     }

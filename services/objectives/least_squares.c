@@ -59,11 +59,9 @@ static double residual(const struct least_squares *self, uint32_t row, const dou
     return dot(self->rows + row * dim, x, dim) - self->responses[row];
 }
 
-static double least_squares_local_loss(const struct tally_objective *objective, uint32_t client,
-                                       const double *x)
+static double shard_loss(const struct least_squares *self, uint32_t client, const double *x)
 {
-    const struct least_squares *self = of(objective);
-    struct tally_shard shard = tally_shard_of(self->points, objective->clients, client);
+    struct tally_shard shard = tally_shard_of(self->points, self->base.clients, client);
     double sum = 0;
     for (uint32_t i = 0; i < shard.size; i++) {
         double r = residual(self, shard.first + i, x);
@@ -72,10 +70,21 @@ static double least_squares_local_loss(const struct tally_objective *objective, 
     return sum / shard.size;
 }
 
-static void least_squares_local_gradient(const struct tally_objective *objective, uint32_t client,
-                                         const double *x, int64_t n, struct tally_rng *rng,
-                                         double *ret_gradient)
+static enum tally_status least_squares_local_loss(const struct tally_objective *objective,
+                                                  uint32_t client, const double *x,
+                                                  double *ret_loss, struct tally_error *err)
 {
+    (void)err;
+    *ret_loss = shard_loss(of(objective), client, x);
+    return TALLY_OK;
+}
+
+static enum tally_status least_squares_local_gradient(const struct tally_objective *objective,
+                                                      uint32_t client, const double *x, int64_t n,
+                                                      struct tally_rng *rng, double *ret_gradient,
+                                                      struct tally_error *err)
+{
+    (void)err;
     const struct least_squares *self = of(objective);
     struct tally_shard shard = tally_shard_of(self->points, objective->clients, client);
     size_t dim = objective->dim;
@@ -93,6 +102,7 @@ static void least_squares_local_gradient(const struct tally_objective *objective
     for (size_t j = 0; j < dim; j++) {
         ret_gradient[j] /= (double)n;
     }
+    return TALLY_OK;
 }
 
 static double weight_of(const struct least_squares *self, struct tally_shard shard)
@@ -152,22 +162,26 @@ static double form_at(const struct least_squares *self, const double *x)
     return sum;
 }
 
-static void least_squares_losses(const struct tally_objective *objective, const double *points,
-                                 size_t n, double *ret_losses)
+static double mean_loss(const struct least_squares *self, const double *x)
 {
+    double sum = 0;
+    for (uint32_t m = 0; m < self->base.clients; m++) {
+        sum += shard_loss(self, m, x);
+    }
+    return sum / self->base.clients;
+}
+
+static enum tally_status least_squares_losses(const struct tally_objective *objective,
+                                              const double *points, size_t n, double *ret_losses,
+                                              struct tally_error *err)
+{
+    (void)err;
     const struct least_squares *self = of(objective);
     for (size_t i = 0; i < n; i++) {
         const double *x = points + i * objective->dim;
-        if (self->a != NULL) {
-            ret_losses[i] = form_at(self, x);
-            continue;
-        }
-        double sum = 0;
-        for (uint32_t m = 0; m < objective->clients; m++) {
-            sum += least_squares_local_loss(objective, m, x);
-        }
-        ret_losses[i] = sum / objective->clients;
+        ret_losses[i] = self->a != NULL ? form_at(self, x) : mean_loss(self, x);
     }
+    return TALLY_OK;
 }
 
 /* A = L L^T in place of the lower triangle; false if A is not safely positive definite. */
@@ -227,11 +241,7 @@ static enum tally_status least_squares_minimum(const struct tally_objective *obj
         goto out;
     }
     cholesky_solve(a, dim, b);
-    double sum = 0;
-    for (uint32_t m = 0; m < objective->clients; m++) {
-        sum += least_squares_local_loss(objective, m, b);
-    }
-    *ret_f_star = sum / objective->clients;
+    *ret_f_star = mean_loss(of(objective), b);
     for (size_t j = 0; ret_x_star != NULL && j < dim; j++) {
         ret_x_star[j] = b[j];
     }

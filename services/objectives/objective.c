@@ -170,23 +170,26 @@ void tally_objective_free(struct tally_objective *objective)
     }
 }
 
-double tally_objective_local_loss(const struct tally_objective *objective, uint32_t client,
-                                  const double *x)
+enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
+                                             uint32_t client, const double *x, double *ret_loss,
+                                             struct tally_error *err)
 {
-    return objective->ops->local_loss(objective, client, x);
+    return objective->ops->local_loss(objective, client, x, ret_loss, err);
 }
 
-void tally_objective_local_gradient(const struct tally_objective *objective, uint32_t client,
-                                    const double *x, int64_t n, struct tally_rng *rng,
-                                    double *ret_gradient)
+enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
+                                                 uint32_t client, const double *x, int64_t n,
+                                                 struct tally_rng *rng, double *ret_gradient,
+                                                 struct tally_error *err)
 {
-    objective->ops->local_gradient(objective, client, x, n, rng, ret_gradient);
+    return objective->ops->local_gradient(objective, client, x, n, rng, ret_gradient, err);
 }
 
-void tally_objective_losses(const struct tally_objective *objective, const double *points, size_t n,
-                            double *ret_losses)
+enum tally_status tally_objective_losses(const struct tally_objective *objective,
+                                         const double *points, size_t n, double *ret_losses,
+                                         struct tally_error *err)
 {
-    objective->ops->losses(objective, points, n, ret_losses);
+    return objective->ops->losses(objective, points, n, ret_losses, err);
 }
 
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,

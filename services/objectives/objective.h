@@ -71,14 +71,16 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 
-/* What a kind of objective implements; all slots required. x is double[dim]. */
+/* What a kind of objective implements, as the functions below say; all slots required. */
 struct tally_objective_ops {
     void (*free)(struct tally_objective *objective);
-    double (*local_loss)(const struct tally_objective *objective, uint32_t client, const double *x);
-    void (*local_gradient)(const struct tally_objective *objective, uint32_t client,
-                           const double *x, int64_t n, struct tally_rng *rng, double *ret_gradient);
-    void (*losses)(const struct tally_objective *objective, const double *points, size_t n,
-                   double *ret_losses);
+    enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
+                                    const double *x, double *ret_loss, struct tally_error *err);
+    enum tally_status (*local_gradient)(const struct tally_objective *objective, uint32_t client,
+                                        const double *x, int64_t n, struct tally_rng *rng,
+                                        double *ret_gradient, struct tally_error *err);
+    enum tally_status (*losses)(const struct tally_objective *objective, const double *points,
+                                size_t n, double *ret_losses, struct tally_error *err);
     enum tally_status (*minimum)(const struct tally_objective *objective, const atomic_bool *stop,
                                  double *ret_f_star, double *ret_x_star, struct tally_error *err);
 };
@@ -97,20 +99,26 @@ enum tally_status tally_objective_new(const struct tally_objective_spec *spec, u
                                       struct tally_objective **ret, struct tally_error *err);
 void tally_objective_free(struct tally_objective *objective);
 
+/* All of these may fail with NO_MEMORY, which passes; a loss or a gradient that overflowed is no
+ * error but infinite or NaN. x is double[dim]. */
+
 /* f_m(x), client in [0, M). */
-double tally_objective_local_loss(const struct tally_objective *objective, uint32_t client,
-                                  const double *x);
+enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
+                                             uint32_t client, const double *x, double *ret_loss,
+                                             struct tally_error *err);
 
 /* Mean of n stochastic gradients of f_m at x, each at a point drawn uniformly from the shard with
  * replacement; ret_gradient is double[dim]. Draws n points from rng. n >= 1. */
-void tally_objective_local_gradient(const struct tally_objective *objective, uint32_t client,
-                                    const double *x, int64_t n, struct tally_rng *rng,
-                                    double *ret_gradient);
+enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
+                                                 uint32_t client, const double *x, int64_t n,
+                                                 struct tally_rng *rng, double *ret_gradient,
+                                                 struct tally_error *err);
 
 /* f at n points (double[n][dim]) at once: ret_losses[n]. Over all clients' data, for evaluation
  * alone. */
-void tally_objective_losses(const struct tally_objective *objective, const double *points, size_t n,
-                            double *ret_losses);
+enum tally_status tally_objective_losses(const struct tally_objective *objective,
+                                         const double *points, size_t n, double *ret_losses,
+                                         struct tally_error *err);
 
 /* f(x*) and, unless NULL, x* (double[dim]). A solver that takes seconds gives up once *stop is set,
  * which may be NULL. Errors: FAILED_PRECONDITION (no unique minimum, or too large to solve),

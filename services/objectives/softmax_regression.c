@@ -46,11 +46,15 @@ static const struct softmax *of(const struct tally_objective *objective)
     return (const struct softmax *)objective;
 }
 
-static bool block_init(struct block *block, const struct softmax *self, size_t columns)
+static enum tally_status block_init(struct block *block, const struct softmax *self,
+                                    struct tally_error *err)
 {
     block->rows = malloc(BLOCK * self->features * sizeof *block->rows);
-    block->logits = malloc(BLOCK * columns * sizeof *block->logits);
-    return block->rows != NULL && block->logits != NULL;
+    block->logits = malloc(BLOCK * self->classes * sizeof *block->logits);
+    return block->rows != NULL && block->logits != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d images of %zu pixels",
+                            BLOCK, self->features);
 }
 
 static void block_fini(struct block *block)
@@ -114,7 +118,7 @@ static double ridge(const struct softmax *self, const double *x)
 }
 
 /* Sum of the point losses over points first .. end - 1; adds the sum of gradients unless NULL. */
-static bool add_range(const struct softmax *self, struct block *block, const double *x,
+static void add_range(const struct softmax *self, struct block *block, const double *x,
                       size_t first, size_t end, double *sum, double *gradient)
 {
     for (size_t at = first; at < end; at += BLOCK) {
@@ -130,7 +134,6 @@ static bool add_range(const struct softmax *self, struct block *block, const dou
                         block->logits, (int)self->classes, 1.0, gradient, (int)self->classes);
         }
     }
-    return true;
 }
 
 static struct tally_shard shard_of(const struct softmax *self, uint32_t client)
@@ -138,34 +141,41 @@ static struct tally_shard shard_of(const struct softmax *self, uint32_t client)
     return tally_shard_of(self->set.points, self->base.clients, client);
 }
 
-static double softmax_local_loss(const struct tally_objective *objective, uint32_t client,
-                                 const double *x)
+static enum tally_status softmax_local_loss(const struct tally_objective *objective,
+                                            uint32_t client, const double *x, double *ret_loss,
+                                            struct tally_error *err)
 {
     const struct softmax *self = of(objective);
     const struct tally_shard shard = shard_of(self, client);
     struct block block;
-    double sum = NAN;
-    if (block_init(&block, self, self->classes)) {
-        sum = 0;
+    enum tally_status status = block_init(&block, self, err);
+    if (status == TALLY_OK) {
+        double sum = 0;
         add_range(self, &block, x, shard.first, shard.first + shard.size, &sum, NULL);
+        *ret_loss = sum / shard.size + ridge(self, x);
     }
     block_fini(&block);
-    return sum / shard.size + ridge(self, x);
+    return status;
 }
 
-static void softmax_local_gradient(const struct tally_objective *objective, uint32_t client,
-                                   const double *x, int64_t n, struct tally_rng *rng,
-                                   double *ret_gradient)
+static enum tally_status softmax_local_gradient(const struct tally_objective *objective,
+                                                uint32_t client, const double *x, int64_t n,
+                                                struct tally_rng *rng, double *ret_gradient,
+                                                struct tally_error *err)
 {
     const struct softmax *self = of(objective);
     const struct tally_shard shard = shard_of(self, client);
     const size_t dim = objective->dim;
     struct block block;
-    const bool ok = block_init(&block, self, self->classes);
-    for (size_t i = 0; i < dim; i++) {
-        ret_gradient[i] = ok ? 0 : NAN;
+    enum tally_status status = block_init(&block, self, err);
+    if (status != TALLY_OK) {
+        block_fini(&block);
+        return status;
     }
-    for (int64_t done = 0; ok && done < n; done += BLOCK) {
+    for (size_t i = 0; i < dim; i++) {
+        ret_gradient[i] = 0;
+    }
+    for (int64_t done = 0; done < n; done += BLOCK) {
         block.n_rows = n - done < BLOCK ? (int)(n - done) : BLOCK;
         for (int i = 0; i < block.n_rows; i++) {
             block_put(&block, self, i, shard.first + tally_rng_below(rng, shard.size));
@@ -183,17 +193,22 @@ static void softmax_local_gradient(const struct tally_objective *objective, uint
         ret_gradient[i] = ret_gradient[i] / (double)n + 2 * self->l2 * x[i];
     }
     block_fini(&block);
+    return TALLY_OK;
 }
 
-static void softmax_losses(const struct tally_objective *objective, const double *points, size_t n,
-                           double *ret_losses)
+static enum tally_status softmax_losses(const struct tally_objective *objective,
+                                        const double *points, size_t n, double *ret_losses,
+                                        struct tally_error *err)
 {
     const struct softmax *self = of(objective);
-    const bool ok =
-        tally_softmax_losses(&self->set, self->classes, objective->clients, points, n, ret_losses);
-    for (size_t p = 0; p < n; p++) {
-        ret_losses[p] = ok ? ret_losses[p] + ridge(self, points + p * objective->dim) : NAN;
+    if (!tally_softmax_losses(&self->set, self->classes, objective->clients, points, n,
+                              ret_losses)) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the losses of %zu points", n);
     }
+    for (size_t p = 0; p < n; p++) {
+        ret_losses[p] += ridge(self, points + p * objective->dim);
+    }
+    return TALLY_OK;
 }
 
 /* The solver. f is 2 mu-strongly convex, and smooth with L = lambda_max(X^T X / N) / 2 + 2 mu,
@@ -300,14 +315,14 @@ static enum tally_status softmax_minimum(const struct tally_objective *objective
                             .x = malloc(dim * sizeof(double)),
                             .y = malloc(dim * sizeof(double)),
                             .gradient = malloc(2 * dim * sizeof(double))};
-    enum tally_status status = TALLY_NO_MEMORY;
-    if (!block_init(&solver.block, solver.self, solver.self->classes) || solver.x == NULL ||
-        solver.y == NULL || solver.gradient == NULL) {
-        tally_fail(err, status, NULL, "no memory to solve dim %zu", dim);
+    enum tally_status status = block_init(&solver.block, solver.self, err);
+    if (solver.x == NULL || solver.y == NULL || solver.gradient == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
     } else if (solver.self->l2 <= 0) {
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "l2 is 0: the minimum need not exist; give the reference as a value");
-    } else {
+    }
+    if (status == TALLY_OK) {
         status = nesterov(&solver, stop, err);
     }
     if (status == TALLY_OK) {

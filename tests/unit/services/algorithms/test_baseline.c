@@ -10,6 +10,7 @@
 #include "codec/float32.h"
 #include "codec/qsgd.h"
 #include "tests/unit/services/algorithms/suites.h"
+#include "tests/unit/services/local_loss.h"
 
 enum { DIM = 7, CLIENTS = 4, N_BASELINES = 4 };
 
@@ -91,7 +92,7 @@ static double loss_at(const struct world *world, const double *x)
 {
     double sum = 0;
     for (uint32_t m = 0; m < CLIENTS; m++) {
-        sum += tally_objective_local_loss(world->objective, m, x);
+        sum += local_loss_of(world->objective, m, x);
     }
     return sum / CLIENTS;
 }
@@ -109,7 +110,7 @@ static void walk(const struct world *world, uint32_t client, uint32_t round, dou
             losses[k] = loss_at(world, x);
         }
         tally_objective_local_gradient(world->objective, client, x, world->setting.minibatch, &rng,
-                                       gradient);
+                                       gradient, NULL);
         for (size_t i = 0; i < DIM; i++) {
             x[i] -= world->params.baseline.step_size * gradient[i];
         }
@@ -125,7 +126,8 @@ static void expected_vector(const struct world *world, const struct tally_algori
     walk(world, client, round, end, NULL);
     tally_rng_init(&rng, world->setting.key, client, round, TALLY_RNG_SAMPLING);
     tally_objective_local_gradient(world->objective, client, world->x,
-                                   world->plan.samples * world->setting.minibatch, &rng, mean);
+                                   world->plan.samples * world->setting.minibatch, &rng, mean,
+                                   NULL);
     const double eta = world->params.baseline.step_size;
     for (size_t i = 0; i < DIM; i++) {
         const double step_taken = end[i] - world->x[i];
@@ -248,7 +250,7 @@ static void test_algorithms_baseline__differences_are_sums_of_gradients(void)
     memcpy(x, world.x, sizeof x);
     tally_rng_init(&rng, world.setting.key, 2, 1, TALLY_RNG_SAMPLING);
     for (int k = 0; k < 6; k++) {
-        tally_objective_local_gradient(world.objective, 2, x, 2, &rng, gradient);
+        tally_objective_local_gradient(world.objective, 2, x, 2, &rng, gradient, NULL);
         for (size_t i = 0; i < DIM; i++) {
             sum[i] += gradient[i];
             x[i] -= 0.05 * gradient[i];
@@ -275,7 +277,7 @@ static void test_algorithms_baseline__loss_is_of_the_own_iterates(void)
                 expected += losses[k] / 6;
             }
             if (a == 0) {
-                expected = tally_objective_local_loss(world.objective, client, world.x);
+                expected = local_loss_of(world.objective, client, world.x);
             }
             step_ok(&world, BASELINES[a], client, 9, true);
             CU_ASSERT_DOUBLE_EQUAL(world.answer.loss, expected, 1e-12 * expected);
@@ -355,8 +357,7 @@ static void test_algorithms_baseline__cut_rounds_send_nothing(void)
     walk(&world, 0, 3, x, losses);
     const double mean = (losses[0] + losses[1] + losses[2] + losses[3]) / 4;
     for (size_t a = 0; a < N_BASELINES; a++) {
-        const double expected =
-            a == 0 ? tally_objective_local_loss(world.objective, 0, world.x) : mean;
+        const double expected = a == 0 ? local_loss_of(world.objective, 0, world.x) : mean;
         world.answer.loss = -1;
         step_ok(&world, BASELINES[a], 0, 3, true);
         CU_ASSERT_DOUBLE_EQUAL(world.answer.loss, expected, 1e-12 * expected);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/unit/services/algorithms/suites.h"
+#include "tests/unit/services/local_loss.h"
 
 /* tally_ceal_stage() for M = 10, d = 30, c = 0.1, sigma = 4.47, delta = 0.1, gamma0 = 2, phi0 = 3.
  * The numbers are Python's:
@@ -233,7 +234,7 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
             int32_t expected[3], got[3];
             uint64_t clipped;
             tally_rng_init(&rng, world.setting.key, client, 11, TALLY_RNG_SAMPLING);
-            tally_objective_local_gradient(objective, client, x, 32 * 2, &rng, gradient);
+            tally_objective_local_gradient(objective, client, x, 32 * 2, &rng, gradient, NULL);
             for (size_t i = 0; i < 3; i++) {
                 y[i] = (float)gradient[i];
             }
@@ -250,8 +251,7 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
             CU_ASSERT_EQUAL(clipped > 0, p == 1);
             CU_ASSERT_EQUAL(message->bits.formula_bits, stats.formula_bits);
             CU_ASSERT_EQUAL(message->bits.messages, 1);
-            CU_ASSERT_EQUAL(answer.loss,
-                            p == 1 ? tally_objective_local_loss(objective, client, x) : -1);
+            CU_ASSERT_EQUAL(answer.loss, p == 1 ? local_loss_of(objective, client, x) : -1);
         }
     }
     tally_message_fini(&answer.message);

@@ -5,6 +5,7 @@
 
 #include "services/job/local.h"
 #include "tests/harness.h"
+#include "tests/unit/services/local_loss.h"
 
 struct tally_job_spec job_host_spec(void)
 {
@@ -93,7 +94,7 @@ void job_host_compute(struct job_host *host)
         } else {
             update->payload = NULL;
         }
-        sum += tally_objective_local_loss(host->objective, m, x);
+        sum += local_loss_of(host->objective, m, x);
     }
     host->loss = sum / (double)host->spec.clients;
 }

@@ -6,6 +6,7 @@
 #include "services/job/local.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
+#include "tests/unit/services/local_loss.h"
 
 enum { MINIBATCH_SGD = 1, FEDAVG, FEDPAQ, FEDCOM, N_ALGORITHMS };
 
@@ -84,7 +85,7 @@ static double loss_at(const struct job_host *host, const double *x)
 {
     double sum = 0;
     for (uint32_t m = 0; m < host->spec.clients; m++) {
-        sum += tally_objective_local_loss(host->objective, m, x);
+        sum += local_loss_of(host->objective, m, x);
     }
     return sum / (double)host->spec.clients;
 }
@@ -103,7 +104,7 @@ static void walk(const struct job_host *host, uint32_t client, visit_fn *each, v
     tally_rng_init(&rng, setting.key, client, (uint32_t)open->round, TALLY_RNG_SAMPLING);
     for (int64_t k = 0; k < open->plan.samples; k++) {
         each(context, k, loss_at(host, x));
-        tally_objective_local_gradient(host->objective, client, x, 1, &rng, gradient);
+        tally_objective_local_gradient(host->objective, client, x, 1, &rng, gradient, NULL);
         for (size_t i = 0; moves && i < dim; i++) {
             x[i] -= setting.params->baseline.step_size * gradient[i];
         }

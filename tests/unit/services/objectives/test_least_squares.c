@@ -3,6 +3,7 @@
 
 #include "services/objectives/objective.h"
 #include "services/objectives/sharding.h"
+#include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/suites.h"
 
 enum { DIM = 5, POINTS = 47, CLIENTS = 4 }; /* shards of 12, 12, 12 and 11 */
@@ -33,7 +34,7 @@ static void gradient_at(const struct tally_objective *objective, uint32_t client
 {
     const uint64_t middle = ((uint64_t)index << 32) + (UINT64_C(1) << 31);
     struct tally_rng rng = {.block = {(uint32_t)(middle / size)}};
-    tally_objective_local_gradient(objective, client, x, 1, &rng, ret_gradient);
+    tally_objective_local_gradient(objective, client, x, 1, &rng, ret_gradient, NULL);
 }
 
 /* The exact gradient of f_m: the mean over the shard. */
@@ -69,7 +70,7 @@ static double full_loss(const struct tally_objective *objective, const double *x
 {
     double sum = 0;
     for (uint32_t m = 0; m < objective->clients; m++) {
-        sum += tally_objective_local_loss(objective, m, x);
+        sum += local_loss_of(objective, m, x);
     }
     return sum / objective->clients;
 }
@@ -97,9 +98,8 @@ static void test_objectives_least_squares__gradient_is_the_slope_of_the_loss(voi
             memcpy(down, x, sizeof x);
             up[j] += h;
             down[j] -= h;
-            double slope = (tally_objective_local_loss(objective, m, up) -
-                            tally_objective_local_loss(objective, m, down)) /
-                           (2 * h);
+            double slope =
+                (local_loss_of(objective, m, up) - local_loss_of(objective, m, down)) / (2 * h);
             CU_ASSERT_DOUBLE_EQUAL(gradient[j], slope, 1e-9);
         }
     }
@@ -115,10 +115,10 @@ static void test_objectives_least_squares__several_draws_are_averaged(void)
     tally_rng_init(&together, tally_rng_key(1, 0), 2, 3, TALLY_RNG_SAMPLING);
     apart = together;
     double mean[DIM], sum[DIM] = {0};
-    tally_objective_local_gradient(objective, 2, x, 10, &together, mean);
+    tally_objective_local_gradient(objective, 2, x, 10, &together, mean, NULL);
     for (int i = 0; i < 10; i++) {
         double one[DIM];
-        tally_objective_local_gradient(objective, 2, x, 1, &apart, one);
+        tally_objective_local_gradient(objective, 2, x, 1, &apart, one, NULL);
         for (size_t j = 0; j < DIM; j++) {
             sum[j] += one[j];
         }
@@ -278,10 +278,10 @@ static void test_objectives_least_squares__same_seed_same_data(void)
                            *other = make(&data, CLIENTS, 9);
     const double x[DIM] = {1, 2, 3, 4, 5};
     for (uint32_t m = 0; m < CLIENTS; m++) {
-        double loss = tally_objective_local_loss(a, m, x);
-        CU_ASSERT_EQUAL(loss, tally_objective_local_loss(b, m, x));
-        CU_ASSERT_NOT_EQUAL(loss, tally_objective_local_loss(other, m, x));
-        CU_ASSERT_NOT_EQUAL(loss, tally_objective_local_loss(a, (m + 1) % CLIENTS, x));
+        double loss = local_loss_of(a, m, x);
+        CU_ASSERT_EQUAL(loss, local_loss_of(b, m, x));
+        CU_ASSERT_NOT_EQUAL(loss, local_loss_of(other, m, x));
+        CU_ASSERT_NOT_EQUAL(loss, local_loss_of(a, (m + 1) % CLIENTS, x));
     }
     tally_objective_free(a);
     tally_objective_free(b);
@@ -392,7 +392,7 @@ static void test_objectives_least_squares__losses_are_the_direct_sums(void)
         }
         for (size_t n = 1; n <= MOST; n++) {
             f[n] = 4711;
-            tally_objective_losses(objective, x, n, f);
+            tally_objective_losses(objective, x, n, f, NULL);
             CU_ASSERT_EQUAL(f[n], 4711);
             for (size_t p = 0; p < n; p++) {
                 const double expected = full_loss(objective, x + p * dim);

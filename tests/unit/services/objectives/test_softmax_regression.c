@@ -4,6 +4,7 @@
 
 #include "services/objectives/objective.h"
 #include "services/objectives/sharding.h"
+#include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/idx_files.h"
 #include "tests/unit/services/objectives/suites.h"
 
@@ -110,8 +111,7 @@ static void test_objectives_softmax_regression__loss_is_the_formula_of_the_paper
         fill(x, 0.3 * p * p, p);
         for (uint32_t m = 0; m < CLIENTS; m++) {
             const double expected = local_loss(m, 0.25, x);
-            CU_ASSERT_DOUBLE_EQUAL(tally_objective_local_loss(objective, m, x), expected,
-                                   1e-13 * expected);
+            CU_ASSERT_DOUBLE_EQUAL(local_loss_of(objective, m, x), expected, 1e-13 * expected);
         }
     }
     unmake(objective);
@@ -123,9 +123,9 @@ static void test_objectives_softmax_regression__loss_at_zero_is_log_classes(void
     const double x[DIM] = {0};
     double f = 0;
     for (uint32_t m = 0; m < CLIENTS; m++) {
-        CU_ASSERT_DOUBLE_EQUAL(tally_objective_local_loss(objective, m, x), log(3), 1e-14);
+        CU_ASSERT_DOUBLE_EQUAL(local_loss_of(objective, m, x), log(3), 1e-14);
     }
-    tally_objective_losses(objective, x, 1, &f);
+    tally_objective_losses(objective, x, 1, &f, NULL);
     CU_ASSERT_DOUBLE_EQUAL(f, log(3), 1e-6);
     unmake(objective);
 }
@@ -149,8 +149,8 @@ static void test_objectives_softmax_regression__large_weights_do_not_overflow(vo
                 }
                 expected += z[SET.labels[i]] - fmin(z[0], fmin(z[1], z[2]));
             }
-            CU_ASSERT_DOUBLE_EQUAL(tally_objective_local_loss(objective, m, x),
-                                   expected / shard.size, 1e-9 * expected);
+            CU_ASSERT_DOUBLE_EQUAL(local_loss_of(objective, m, x), expected / shard.size,
+                                   1e-9 * expected);
         }
     }
     unmake(objective);
@@ -164,7 +164,7 @@ static void gradient_at(const struct tally_objective *objective, uint32_t client
     const uint32_t size = tally_shard_of(POINTS, CLIENTS, client).size;
     const uint64_t middle = ((uint64_t)index << 32) + (UINT64_C(1) << 31);
     struct tally_rng rng = {.block = {(uint32_t)(middle / size)}};
-    tally_objective_local_gradient(objective, client, x, 1, &rng, ret_gradient);
+    tally_objective_local_gradient(objective, client, x, 1, &rng, ret_gradient, NULL);
 }
 
 /* The exact gradient of f_m: the mean over the shard. */
@@ -217,7 +217,7 @@ static void test_objectives_softmax_regression__several_draws_are_averaged(void)
         double mean[DIM] = {0};
         tally_rng_init(&rng, tally_rng_key(3, 0), 2, 1, TALLY_RNG_SAMPLING);
         again = rng;
-        tally_objective_local_gradient(objective, 2, x, counts[c], &rng, gradient);
+        tally_objective_local_gradient(objective, 2, x, counts[c], &rng, gradient, NULL);
         for (int64_t i = 0; i < counts[c]; i++) {
             gradient_at(objective, 2, tally_rng_below(&again, 5), x, one);
             for (size_t j = 0; j < DIM; j++) {
@@ -245,7 +245,7 @@ static void test_objectives_softmax_regression__losses_are_the_mean_of_local_los
     static const size_t counts[] = {1, 2, 7, MOST};
     for (size_t c = 0; c < 4; c++) {
         f[counts[c]] = 4711;
-        tally_objective_losses(objective, x, counts[c], f);
+        tally_objective_losses(objective, x, counts[c], f, NULL);
         for (size_t p = 0; p < counts[c]; p++) {
             double expected = 0;
             for (uint32_t m = 0; m < CLIENTS; m++) {
