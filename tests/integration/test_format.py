@@ -33,7 +33,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         method = self.path.rsplit("/", 1)[-1]
         self.server.calls.append(method)
         answers = self.server.script.get(method, [])
-        answer = answers.pop(0) if answers else {"code": "unavailable", "message": "not in the script"}
+        answer = answers.pop(0) if answers else {"code": "unimplemented", "message": "not in the script"}
         is_error = isinstance(answer, dict)
         body = json.dumps(answer).encode() if is_error else answer.SerializeToString()
         self.send_response(400 if is_error else 200)
