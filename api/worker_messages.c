@@ -171,9 +171,8 @@ enum tally_status tally_join_request_encode(const struct tally_join_request *mes
                                             struct tally_buffer *out)
 {
     assert(message->n_held <= TALLY_MAX_SLOTS);
-    tally_v1_JoinRequest raw = {.slots = message->slots,
-                                .held = with(write_held, message),
-                                .format = message->format};
+    tally_v1_JoinRequest raw = {
+        .slots = message->slots, .held = with(write_held, message), .format = message->format};
     memcpy(raw.name, message->name, sizeof raw.name);
     memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
     return encode(tally_v1_JoinRequest_fields, &raw, out);

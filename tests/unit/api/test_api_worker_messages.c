@@ -51,9 +51,8 @@ static struct tally_join_request full_join_request(struct tally_held_client held
     return message;
 }
 
-static const struct tally_join_response FULL_JOIN_RESPONSE = {.session = UINT64_MAX,
-                                                              .session_timeout_ms = 60000,
-                                                              .format = 3};
+static const struct tally_join_response FULL_JOIN_RESPONSE = {
+    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3};
 
 static struct tally_poll_request full_poll_request(void)
 {
