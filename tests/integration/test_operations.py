@@ -225,6 +225,14 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         """No checksum is made anew."""
         query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 7")
         query(self.path, "UPDATE updates SET body = x'00' WHERE job_key = 3 AND client = 1")
+        for program, *arguments in (("tally-coordinator", "--check", "--store", self.uri),
+                                    ("tally", "backup", "--store", self.uri, "copy.db"),
+                                    ("tally", "restore", "--store", "sqlite:other.db", self.path)):
+            refused = self.run_program(program, *arguments)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("(updates, job_key 3, round 4, client 1); damaged rows in all: 2",
+                          refused.stdout + refused.stderr)
+        self.assertEqual(schema_version(self.path), 2)
         coordinator = self.start_coordinator()
         self.assertIn("updates, job_key 3, round 4, client 1", coordinator.client.job(QSGD_2)["reason"])
         self.assert_ends_well(coordinator)
