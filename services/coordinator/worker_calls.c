@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/encoding.h"
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -66,9 +67,23 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
 
 /* Join. */
 
-static enum tally_status check_join(struct tally_coordinator *coordinator,
+/* A client that does not say its format is believed to have read the present FORMAT.md, but for
+ * our own worker: it has said it since there was a second one. */
+static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
+{
+    const char *agent = tally_http_header(call->request, "User-Agent");
+    if (join->format != 0) {
+        return join->format;
+    }
+    return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
+}
+
+static enum tally_status check_join(struct tally_coordinator *coordinator, const struct call *call,
                                     const struct tally_join_request *join, struct tally_error *err)
 {
+    if (tally_join_check_format(format_of(call, join), TALLY_FORMAT_VERSION, err) != TALLY_OK) {
+        return TALLY_FAILED_PRECONDITION;
+    }
     if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "slots", "slots %u outside [1, %d]", join->slots,
                           TALLY_MAX_SLOTS);
@@ -134,11 +149,15 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status != TALLY_OK) {
         return status;
     }
-    status = check_join(coordinator, &join, err);
+    status = check_join(coordinator, call, &join, err);
     struct session *old = session_by_name(&coordinator->sessions, join.name);
     if (status == TALLY_OK && old != NULL && !same_identity(&old->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
                             "a worker with the token of somebody else has this name");
+    }
+    if (status == TALLY_FAILED_PRECONDITION) { /* its log may be far from who upgraded this one */
+        tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
+                  tally_log_text("worker", join.name), tally_log_problem(err));
     }
     if (status == TALLY_OK) {
         if (old != NULL) {
@@ -159,7 +178,8 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
                   tally_log_integer("slots", session->n_slots));
         const struct tally_join_response response = {
             .session = session->id,
-            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms};
+            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
+            .format = TALLY_FORMAT_VERSION};
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);
