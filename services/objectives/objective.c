@@ -3,81 +3,7 @@
 #include <stdlib.h>
 
 const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", "softmax_regression", NULL};
-const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", "idx", NULL};
-
-enum {
-    MAX_DIM = 10000000,
-    MAX_POINTS = 100000000,
-    MAX_VALUES = 1 << 27 /* dim * points: 1 GiB of doubles */
-};
-
-#define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
-static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
-    {.name = "dim",
-     .kind = TALLY_FIELD_INTEGER,
-     .offset = SYNTHETIC(dim),
-     .required = true,
-     .min = 1,
-     .max = MAX_DIM,
-     .doc = "number of coordinates d"},
-    {.name = "points",
-     .kind = TALLY_FIELD_INTEGER,
-     .offset = SYNTHETIC(points),
-     .required = true,
-     .min = 1,
-     .max = MAX_POINTS,
-     .doc = "number of data points N, over all clients"},
-    {.name = "frobenius_norm",
-     .kind = TALLY_FIELD_REAL,
-     .offset = SYNTHETIC(frobenius_norm),
-     .min = 0,
-     .min_exclusive = true,
-     .max = 1e12,
-     .doc = "Frobenius norm of the covariate matrix"},
-    {.name = "noise_std",
-     .kind = TALLY_FIELD_REAL,
-     .offset = SYNTHETIC(noise_std),
-     .min = 0,
-     .max = 1e9,
-     .doc = "standard deviation of the response noise"},
-};
-
-#define IDX(member) offsetof(struct tally_data_spec, idx.member)
-static const struct tally_field IDX_FIELDS[] = {
-    {.name = "images",
-     .kind = TALLY_FIELD_TEXT,
-     .offset = IDX(images),
-     .required = true,
-     .capacity = sizeof((struct tally_idx_data *)0)->images,
-     .doc = "IDX file of images, below the data folder"},
-    {.name = "labels",
-     .kind = TALLY_FIELD_TEXT,
-     .offset = IDX(labels),
-     .required = true,
-     .capacity = sizeof((struct tally_idx_data *)0)->labels,
-     .doc = "IDX file of labels, below the data folder"},
-    {.name = "features",
-     .kind = TALLY_FIELD_INTEGER,
-     .offset = IDX(features),
-     .required = true,
-     .min = 1,
-     .max = 1000000,
-     .doc = "pixels of an image"},
-    {.name = "classes",
-     .kind = TALLY_FIELD_INTEGER,
-     .offset = IDX(classes),
-     .required = true,
-     .min = 2,
-     .max = 256,
-     .doc = "number of classes; labels are 0 to classes - 1"},
-    {.name = "points_per_class",
-     .kind = TALLY_FIELD_INTEGER,
-     .offset = IDX(points_per_class),
-     .required = true,
-     .min = 1,
-     .max = 10000000,
-     .doc = "images of every class, over all clients"},
-};
+enum { MAX_DIM = 10000000 };
 
 static const struct tally_field SOFTMAX_FIELDS[] = {
     {.name = "l2",
@@ -90,12 +16,10 @@ static const struct tally_field SOFTMAX_FIELDS[] = {
 
 #define ROWS(table) table, sizeof table / sizeof table[0]
 const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[] = {
-    [TALLY_LEAST_SQUARES] = {"least_squares", NULL, 0, TALLY_DATA_SYNTHETIC_LINEAR},
-    [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(SOFTMAX_FIELDS), TALLY_DATA_IDX},
-};
-const struct tally_data_kind TALLY_DATA_KINDS[] = {
-    [TALLY_DATA_SYNTHETIC_LINEAR] = {"synthetic_linear", ROWS(SYNTHETIC_LINEAR_FIELDS)},
-    [TALLY_DATA_IDX] = {"idx", ROWS(IDX_FIELDS)},
+    [TALLY_LEAST_SQUARES] = {"least_squares", NULL, 0, 1U << TALLY_DATA_SYNTHETIC_LINEAR,
+                             TALLY_LABELS_REAL},
+    [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(SOFTMAX_FIELDS), 1U << TALLY_DATA_IDX,
+                                  TALLY_LABELS_CLASSES},
 };
 
 struct tally_objective_spec tally_objective_spec_default(void)
@@ -104,41 +28,18 @@ struct tally_objective_spec tally_objective_spec_default(void)
         .l2 = 0.5, .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
 }
 
-/* N and the number of values of a point. */
-static void shape_of(const struct tally_data_spec *data, int64_t *ret_points, int64_t *ret_width)
-{
-    if (data->type == TALLY_DATA_IDX) {
-        *ret_points = data->idx.classes * data->idx.points_per_class;
-        *ret_width = data->idx.features;
-    } else {
-        *ret_points = data->synthetic_linear.points;
-        *ret_width = data->synthetic_linear.dim;
-    }
-}
-
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err)
 {
+    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
     const struct tally_data_spec *data = &spec->data;
-    const bool is_idx = data->type == TALLY_DATA_IDX;
-    const char *field = is_idx ? "objective.data.points_per_class" : "objective.data.points";
-    int64_t points, width;
-    shape_of(data, &points, &width);
-    if (data->type != (int)TALLY_OBJECTIVE_KINDS[spec->type].data) {
+    if ((kind->data & 1U << data->type) == 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.type",
-                          "%s takes data of type %s", TALLY_OBJECTIVE_NAMES[spec->type],
-                          TALLY_DATA_NAMES[TALLY_OBJECTIVE_KINDS[spec->type].data]);
+                          "%s takes no data of type %s", kind->name, TALLY_DATA_NAMES[data->type]);
     }
-    if (points < clients) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
-                          "%lld points cannot be split over %lld clients", (long long)points,
-                          (long long)clients);
-    }
-    const int64_t most = is_idx ? (int64_t)MAX_VALUES * 8 : MAX_VALUES; /* bytes, not doubles */
-    if (points > most / width) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
-                          "%lld points of %lld values are more than %lld values", (long long)points,
-                          (long long)width, (long long)most);
+    const enum tally_status status = tally_data_spec_validate(data, kind->labels, clients, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     if (tally_objective_spec_dim(spec) > MAX_DIM) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.features",
@@ -149,18 +50,28 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
-    const struct tally_data_spec *data = &spec->data;
-    return data->type == TALLY_DATA_IDX ? (size_t)(data->idx.features * data->idx.classes)
-                                        : (size_t)data->synthetic_linear.dim;
+    const int64_t features = tally_data_spec_features(&spec->data);
+    return (size_t)(spec->type == TALLY_SOFTMAX_REGRESSION
+                        ? features * tally_data_spec_classes(&spec->data)
+                        : features);
+}
+
+enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
+                                       struct tally_rng_key key,
+                                       const struct tally_data_source *source,
+                                       struct tally_objective **ret, struct tally_error *err)
+{
+    return spec->type == TALLY_SOFTMAX_REGRESSION
+               ? tally_softmax_regression_new(spec, clients, key, source, ret, err)
+               : tally_least_squares_new(&spec->data, clients, key, ret, err);
 }
 
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
                                       struct tally_rng_key key, const char *data_dir,
                                       struct tally_objective **ret, struct tally_error *err)
 {
-    return spec->type == TALLY_SOFTMAX_REGRESSION
-               ? tally_softmax_regression_new(spec, clients, key, data_dir, ret, err)
-               : tally_least_squares_new(&spec->data, clients, key, ret, err);
+    const struct tally_data_source source = {.dir = data_dir};
+    return tally_objective_load(spec, clients, key, &source, ret, err);
 }
 
 void tally_objective_free(struct tally_objective *objective)

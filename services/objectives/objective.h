@@ -16,24 +16,8 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "codec/rng.h"
-#include "services/objectives/idx.h"
-
-/* `synthetic_linear`: y_i = X_i . theta* + noise. X_i is Gaussian, scaled to length
- * frobenius_norm / sqrt(points) so that the whole matrix has that Frobenius norm; theta* is uniform
- * on the unit sphere. ([1] section V, read as ALGORITHM.md section 5 says.) */
-struct tally_synthetic_linear {
-    int64_t dim;           /* d */
-    int64_t points;        /* N */
-    double frobenius_norm; /* of X */
-    double noise_std;
-};
-
-enum tally_data_type { TALLY_DATA_SYNTHETIC_LINEAR, TALLY_DATA_IDX };
-struct tally_data_spec {
-    int type; /* enum tally_data_type */
-    struct tally_synthetic_linear synthetic_linear;
-    struct tally_idx_data idx;
-};
+#include "services/objectives/data.h"
+#include "services/objectives/data_source.h"
 
 enum tally_objective_type { TALLY_LEAST_SQUARES, TALLY_SOFTMAX_REGRESSION };
 struct tally_objective_spec {
@@ -47,17 +31,11 @@ struct tally_objective_kind {
     const char *name;
     const struct tally_field *fields; /* of struct tally_objective_spec */
     size_t n_fields;
-    enum tally_data_type data; /* the kind of data that it takes */
-};
-struct tally_data_kind {
-    const char *name;
-    const struct tally_field *fields; /* of struct tally_data_spec */
-    size_t n_fields;
+    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type */
+    enum tally_labels labels; /* that the points must have */
 };
 extern const char *const TALLY_OBJECTIVE_NAMES[]; /* NULL-terminated */
-extern const char *const TALLY_DATA_NAMES[];
 extern const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[];
-extern const struct tally_data_kind TALLY_DATA_KINDS[];
 
 struct tally_objective_spec tally_objective_spec_default(void);
 
@@ -92,8 +70,13 @@ struct tally_objective {
 };
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
- * looked for below data_dir. Errors: NO_MEMORY, and for files those of their loader (idx.h). The
- * spec is valid. */
+ * those of the source. Errors: NO_MEMORY, and for files those of their loader (dataset.h). The spec
+ * is valid. */
+enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
+                                       struct tally_rng_key key,
+                                       const struct tally_data_source *source,
+                                       struct tally_objective **ret, struct tally_error *err);
+/* The same with files below data_dir, and nobody told how far it is. */
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
                                       struct tally_rng_key key, const char *data_dir,
                                       struct tally_objective **ret, struct tally_error *err);
@@ -133,7 +116,8 @@ enum tally_status tally_least_squares_new(const struct tally_data_spec *data, ui
                                           struct tally_error *err);
 enum tally_status tally_softmax_regression_new(const struct tally_objective_spec *spec,
                                                uint32_t clients, struct tally_rng_key key,
-                                               const char *data_dir, struct tally_objective **ret,
+                                               const struct tally_data_source *source,
+                                               struct tally_objective **ret,
                                                struct tally_error *err);
 
 #endif

@@ -355,7 +355,8 @@ static const struct tally_objective_ops SOFTMAX_OPS = {
 
 enum tally_status tally_softmax_regression_new(const struct tally_objective_spec *spec,
                                                uint32_t clients, struct tally_rng_key key,
-                                               const char *data_dir, struct tally_objective **ret,
+                                               const struct tally_data_source *source,
+                                               struct tally_objective **ret,
                                                struct tally_error *err)
 {
     const struct tally_idx_data *data = &spec->data.idx;
@@ -364,7 +365,7 @@ enum tally_status tally_softmax_regression_new(const struct tally_objective_spec
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     openblas_set_num_threads(1);
-    enum tally_status status = tally_idx_load(data, data_dir, key, &self->set, err);
+    enum tally_status status = tally_idx_load(data, source->dir, key, &self->set, err);
     if (status != TALLY_OK) {
         free(self);
         return status;
