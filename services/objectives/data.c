@@ -203,9 +203,7 @@ static enum tally_status check_names(const struct tally_data_spec *data, struct 
     const struct names names = names_of(data);
     for (int i = 0; i < names.n; i++) {
         if (!tally_is_name_below(names.values[i])) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i],
-                              "\"%s\" is no name below the data folder: it must be relative and "
-                              "without \"..\"",
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i], TALLY_DATA_NAME_REFUSAL,
                               names.values[i]);
         }
         if (is_per_client(names.values[i]) && data->sharding != TALLY_SHARDING_LOCAL) {

@@ -11,7 +11,6 @@
 
 #include "codec/base/error.h"
 #include "codec/base/field.h"
-#include "services/objectives/idx.h"
 
 enum {
     TALLY_DATA_NAME_CAPACITY = 256,       /* of a file's name, with its NUL */
@@ -22,6 +21,10 @@ enum {
     TALLY_DATA_MAX_CLASSES = 1000000,
     TALLY_DATA_MAX_MATRIX_DIM = 8192, /* 0.5 GiB of doubles */
 };
+
+/* printf's, of a name. */
+#define TALLY_DATA_NAME_REFUSAL                                                                    \
+    "\"%s\" is no name below the data folder: it must be relative and without \"..\""
 
 /* In a file's name, with sharding `local`: the client's number, from 0. */
 #define TALLY_DATA_CLIENT_MARK "{client}"
@@ -34,6 +37,15 @@ struct tally_synthetic_linear {
     int64_t points;        /* N */
     double frobenius_norm; /* of X */
     double noise_std;
+};
+
+/* `idx`: labelled images in the files of MNIST and its relatives. */
+struct tally_idx_data {
+    char images[TALLY_DATA_NAME_CAPACITY];
+    char labels[TALLY_DATA_NAME_CAPACITY];
+    int64_t features;         /* rows * columns of an image */
+    int64_t classes;          /* labels are 0 .. classes - 1 */
+    int64_t points_per_class; /* a balanced subset of them; 0 = all images there are */
 };
 
 /* `libsvm`, `csv`, `npy` and `npz`: points with a label each. */

@@ -51,7 +51,7 @@ static enum tally_status fail_to_open(const struct tally_data_source *source, co
     switch (why) {
     case ENOENT:
     case ENOTDIR:
-        return tally_fail(err, TALLY_NOT_FOUND, "objective.data",
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
                           "%s (or %s.gz) is not in the data folder %s; put it there, or name "
                           "another folder with --data-dir",
                           name, name, source->dir);
@@ -70,20 +70,49 @@ static enum tally_status fail_to_open(const struct tally_data_source *source, co
     }
 }
 
+/* A descriptor, or a negative errno. */
+static int open_in(int folder, const char *name)
+{
+    char packed[TALLY_DATA_NAME_CAPACITY + 3];
+    const int fd = tally_open_below(folder, name);
+    if (fd == -ENOENT && snprintf(packed, sizeof packed, "%s.gz", name) < (int)sizeof packed) {
+        return tally_open_below(folder, packed);
+    }
+    return fd;
+}
+
+static int open_folder(const struct tally_data_source *source)
+{
+    return open(source->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+bool tally_data_file_exists(const struct tally_data_source *source, const char *name)
+{
+    const int folder = open_folder(source);
+    const int fd = folder >= 0 ? open_in(folder, name) : -errno;
+    if (folder >= 0) {
+        close(folder);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd != -ENOENT && fd != -ENOTDIR;
+}
+
 enum tally_status tally_data_file_descriptor(const struct tally_data_source *source,
                                              const char *name, int *ret_fd, struct tally_error *err)
 {
-    const int folder = open(source->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (!tally_is_name_below(name)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data", TALLY_DATA_NAME_REFUSAL,
+                          name);
+    }
+    const int folder = open_folder(source);
     if (folder < 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
                           "cannot open the data folder %s (--data-dir): %s", source->dir,
                           strerror(errno));
     }
-    int fd = tally_open_below(folder, name);
-    char packed[TALLY_DATA_NAME_CAPACITY + 3];
-    if (fd == -ENOENT && snprintf(packed, sizeof packed, "%s.gz", name) < (int)sizeof packed) {
-        fd = tally_open_below(folder, packed);
-    }
+    const int fd = open_in(folder, name);
     close(folder);
     if (fd < 0) {
         return fail_to_open(source, name, -fd, err);

@@ -47,10 +47,12 @@ struct tally_data_file {
     uint8_t window[TALLY_DATA_WINDOW];
 };
 
-/* Opens dir/name or else dir/name.gz. Errors: INVALID_ARGUMENT (message names the file and what to
- * do), NO_MEMORY; NOT_FOUND if there is neither, with the same care. `err` is kept for reading. */
+/* Opens dir/name or else dir/name.gz. Errors: INVALID_ARGUMENT (the message names the file and what
+ * to do), NO_MEMORY. `err` is kept for reading. */
 enum tally_status tally_data_file_open(const struct tally_data_source *source, const char *name,
                                        struct tally_data_file **ret_file, struct tally_error *err);
+/* Whether there is anything of that name, for tally_data_file_open() to open or to refuse. */
+bool tally_data_file_exists(const struct tally_data_source *source, const char *name);
 /* The descriptor alone, for libraries that read for themselves. */
 enum tally_status tally_data_file_descriptor(const struct tally_data_source *source,
                                              const char *name, int *ret_fd,

@@ -54,8 +54,7 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
     return TALLY_OK;
 }
 
-/* What is wrong with a label, or NULL. */
-static const char *check_label(struct tally_dataset_builder *builder, double label)
+const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label)
 {
     if (!isfinite(label)) {
         return "is not finite";
@@ -80,7 +79,7 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
 {
     struct tally_dataset *dataset = builder->dataset;
     const size_t n = dataset->points;
-    const char *why = check_label(builder, label);
+    const char *why = tally_builder_check_label(builder, label);
     if (why != NULL && builder->rule == TALLY_LABELS_CLASSES) {
         return tally_data_file_refuse(file, "label %g %s: they are 0 to %lld", label, why,
                                       (long long)builder->classes - 1);

@@ -26,5 +26,7 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
 /* Ends the row of a point. If dense, it may also be called for all points after all values. */
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label);
+/* What is wrong with a label, or NULL: for loaders that have no lines. */
+const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label);
 
 #endif

@@ -413,7 +413,14 @@ enum tally_status tally_softmax_regression_new(const struct tally_objective_spec
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     openblas_set_num_threads(1);
-    enum tally_status status = tally_idx_load(data, source->dir, key, &self->set, err);
+    enum tally_status status = tally_idx_load(data, (enum tally_sharding)spec->data.sharding,
+                                              source, key, &self->set, err);
+    if (status == TALLY_OK && self->set.points < clients) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
+                            "%s has %u points, too few for %u clients", data->images,
+                            self->set.points, clients);
+        tally_idx_fini(&self->set);
+    }
     if (status != TALLY_OK) {
         free(self);
         return status;
