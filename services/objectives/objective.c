@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",    "softmax_regression",
+const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",       "softmax_regression",
                                              "logistic_regression", "huber_regression",
-                                             "quadratic",        NULL};
+                                             "quadratic",           NULL};
 enum { MAX_DIM = 10000000 };
 
 const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};

@@ -83,9 +83,8 @@ struct tally_objective_ops {
                                  const struct tally_domain *domain, const atomic_bool *stop,
                                  double *ret_f_star, double *ret_x_star, struct tally_error *err);
     /* NULL: unknown. */
-    enum tally_status (*curvature)(const struct tally_objective *objective,
-                                   const atomic_bool *stop, struct tally_curvature *ret_curvature,
-                                   struct tally_error *err);
+    enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
+                                   struct tally_curvature *ret_curvature, struct tally_error *err);
 };
 
 struct tally_objective {
