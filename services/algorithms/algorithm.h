@@ -17,6 +17,7 @@
 #include "codec/encoding.h"
 #include "codec/quantizer.h"
 #include "codec/rng.h"
+#include "services/objectives/domain.h"
 #include "services/objectives/objective.h"
 
 /* Parameters of `ceal`; the names of ALGORITHM.md section 2. */
@@ -47,10 +48,11 @@ union tally_algorithm_params {
 /* What stays the same through a job. */
 struct tally_setting {
     const union tally_algorithm_params *params;
-    uint32_t clients;       /* M */
-    size_t dim;             /* d */
-    int64_t minibatch;      /* data points per gradient query */
-    int64_t evaluate_every; /* local steps between two evaluations of the loss */
+    uint32_t clients;           /* M */
+    size_t dim;                 /* d */
+    int64_t minibatch;          /* data points per gradient query */
+    int64_t evaluate_every;     /* local steps between two evaluations of the loss */
+    struct tally_domain domain; /* that the points stay in */
     struct tally_rng_key key;
     const struct tally_encoding *encoding;
 };
@@ -146,7 +148,7 @@ struct tally_algorithm {
                                 struct tally_scratch *scratch, struct tally_decision *decision,
                                 struct tally_error *err);
 
-    /* Both sides: moves x by a broadcast. Errors: MALFORMED. */
+    /* Both sides: moves x by a broadcast, then onto the domain. Errors: MALFORMED. */
     enum tally_status (*apply)(const struct tally_setting *setting,
                                const struct tally_message_view *broadcast,
                                struct tally_scratch *scratch, double *x, struct tally_error *err);

@@ -231,6 +231,7 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
     for (size_t i = 0; i < setting->dim; i++) {
         x[i] -= scale * scratch->levels[i];
     }
+    tally_domain_project(&setting->domain, x, setting->dim);
     return TALLY_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "services/document/detail.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ static struct tally_json *bits_of(const struct tally_bits *bits)
         return NULL;
     }
     return object;
+}
+
+/* A number of a CSV line with its comma; nothing where the JSON has null. */
+static enum tally_status csv_real(double value, struct tally_buffer *out)
+{
+    return isfinite(value) ? tally_buffer_printf(out, ",%.17g", value)
+                           : tally_buffer_append_text(out, ",");
 }
 
 /* uplink, downlink, control and telemetry: what rounds and jobs both have. */
@@ -190,13 +198,16 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
                                          struct tally_buffer *out)
 {
     const struct tally_ledger *bits = &record->bits;
-    enum tally_status status =
-        tally_buffer_printf(out,
-                            "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                            ",%.17g,%d,%d,%.17g,%.17g",
-                            record->round, record->time_step, record->iterate, record->stage,
-                            record->samples, record->received, record->norm, record->passed,
-                            record->cut, record->loss, record->cumulative_regret);
+    enum tally_status status = tally_buffer_printf(
+        out, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.17g,%d,%d",
+        record->round, record->time_step, record->iterate, record->stage, record->samples,
+        record->received, record->norm, record->passed, record->cut);
+    if (status == TALLY_OK) {
+        status = csv_real(record->loss, out);
+    }
+    if (status == TALLY_OK) {
+        status = csv_real(record->cumulative_regret, out);
+    }
     if (status == TALLY_OK) {
         status = bits_csv(&bits->uplink, out);
     }

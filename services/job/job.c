@@ -56,6 +56,11 @@ static bool is_open(const struct tally_job *job)
     return job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
 }
 
+static bool has_regret(const struct tally_job *job)
+{
+    return job->spec.reference.type != TALLY_REFERENCE_NONE;
+}
+
 static void check_invariants(const struct tally_job *job)
 {
     const struct tally_progress *progress = &job->progress;
@@ -119,6 +124,8 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
     }
     tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.iterate = 1;
+    job->progress.f_star = has_regret(job) ? 0 : NAN;
+    job->progress.cumulative_regret = has_regret(job) ? 0 : NAN;
     job->progress.stage = job->algorithm->first_stage(&spec->params);
     job->progress.x_checksum = point_checksum(job);
     job->oldest_broadcast = 2;
@@ -347,9 +354,12 @@ static enum tally_status check_telemetry(const struct tally_job *job,
                                          const struct tally_job_update *update,
                                          struct tally_error *err)
 {
-    if (update->has_loss != job->open.evaluate) {
-        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s a loss",
-                          (long long)update->round, job->open.evaluate ? "needs" : "takes no");
+    const bool may_lack_loss = !has_regret(job) && !update->has_loss;
+    if (update->has_loss != job->open.evaluate && !may_lack_loss) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
+                          job->open.evaluate ? "needs a loss; only a job whose reference is none "
+                                               "takes clients that have gradients alone"
+                                             : "takes no loss");
     }
     if (update->has_loss && !isfinite(update->loss)) {
         return tally_fail(err, TALLY_MALFORMED, "loss", "the loss is not finite");
@@ -409,7 +419,7 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
                               .digest = digest,
                               .formula_bits = outcome.bits.formula_bits,
                               .payload_bits = outcome.bits.payload_bits,
-                              .loss = update->loss,
+                              .loss = update->has_loss ? update->loss : NAN,
                               .absent = client->absent};
     tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
@@ -487,8 +497,8 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, struct t
 {
     enum tally_status status = move(job, TALLY_EVENT_START, err);
     if (status == TALLY_OK) {
-        job->progress.f_star = f_star;
-        job->progress.has_f_star = true;
+        job->progress.f_star = has_regret(job) ? f_star : NAN;
+        job->progress.has_f_star = has_regret(job);
         open_round(job, NULL);
     }
     return status;
@@ -700,7 +710,8 @@ static bool progress_fits(const struct tally_job *job, const struct tally_progre
     bool open = is_open(job);
     bool complete = job->status == TALLY_JOB_COMPLETED;
     return progress->round >= 0 && progress->time_step >= 0 &&
-           progress->time_step <= job->spec.horizon && (!open || progress->has_f_star) &&
+           progress->time_step <= job->spec.horizon &&
+           (!open || progress->has_f_star == has_regret(job)) &&
            (!complete || progress->time_step == job->spec.horizon) &&
            (has_state ? progress->iterate >= 1 : progress->round == 0);
 }

@@ -10,6 +10,7 @@
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -71,7 +72,8 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 
-/* What a kind of objective implements, as the functions below say; all slots required. */
+/* What a kind of objective implements, as the functions below say; required, where not said
+ * otherwise. */
 struct tally_objective_ops {
     void (*free)(struct tally_objective *objective);
     enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
@@ -83,6 +85,7 @@ struct tally_objective_ops {
                                 size_t n, double *ret_losses, struct tally_error *err);
     enum tally_status (*minimum)(const struct tally_objective *objective, const atomic_bool *stop,
                                  double *ret_f_star, double *ret_x_star, struct tally_error *err);
+    bool (*has_loss)(const struct tally_objective *objective); /* NULL: it has */
 };
 
 struct tally_objective {
@@ -101,6 +104,9 @@ void tally_objective_free(struct tally_objective *objective);
 
 /* All of these may fail with NO_MEMORY, which passes; a loss or a gradient that overflowed is no
  * error but infinite or NaN. x is double[dim]. */
+
+/* False if it has gradients alone: then nobody asks for a loss, and its clients report none. */
+bool tally_objective_has_loss(const struct tally_objective *objective);
 
 /* f_m(x), client in [0, M). */
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

@@ -99,6 +99,7 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.evaluate_every, 1);
     CU_ASSERT_EQUAL(spec.seed, 0);
     CU_ASSERT_EQUAL(spec.initial_point.type, TALLY_INITIAL_ZEROS);
+    CU_ASSERT_EQUAL(spec.domain.type, TALLY_DOMAIN_WHOLE);
     CU_ASSERT_EQUAL(spec.reference.type, TALLY_REFERENCE_SOLVE);
     CU_ASSERT_EQUAL(spec.quorum, 10); /* all clients */
     CU_ASSERT_EQUAL(spec.round_deadline_ms, 30000);
@@ -252,6 +253,22 @@ static void test_document_document__errors_name_the_field(void)
         {"\"radius\": 1.0", "\"radius\": 1, \"x\": 0", TALLY_INVALID_ARGUMENT, "initial_point.x"},
         {"{\"type\": \"random_sphere\", \"radius\": 1.0}", "[0]", TALLY_INVALID_ARGUMENT,
          "initial_point"},
+        {"\"reference\"", "\"domain\": {\"type\": \"cone\"}, \"reference\"", TALLY_INVALID_ARGUMENT,
+         "domain.type"},
+        {"\"reference\"", "\"domain\": {\"type\": \"ball\"}, \"reference\"", TALLY_INVALID_ARGUMENT,
+         "domain.radius"},
+        {"\"reference\"", "\"domain\": {\"type\": \"ball\", \"radius\": 0}, \"reference\"",
+         TALLY_OUT_OF_RANGE, "domain.radius"},
+        {"\"reference\"",
+         "\"domain\": {\"type\": \"ball\", \"radius\": 1, \"lower\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.lower"},
+        {"\"reference\"", "\"domain\": {\"type\": \"box\", \"lower\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.upper"},
+        {"\"reference\"",
+         "\"domain\": {\"type\": \"box\", \"lower\": 1, \"upper\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.upper"},
+        {"\"reference\"", "\"domain\": 1, \"reference\"", TALLY_INVALID_ARGUMENT, "domain"},
+        {"\"solve\"", "\"none\", \"value\": 1", TALLY_INVALID_ARGUMENT, "reference.value"},
         {"\"solve\"", "\"guess\"", TALLY_INVALID_ARGUMENT, "reference.type"},
         {"\"solve\"", "\"value\"", TALLY_INVALID_ARGUMENT, "reference.value"},
         {"\"solve\"", "\"solve\", \"value\": 1", TALLY_INVALID_ARGUMENT, "reference.value"},
@@ -530,6 +547,8 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    a->round_deadline_ms == b->round_deadline_ms);
     CU_ASSERT_TRUE(a->initial_point.type == b->initial_point.type &&
                    a->initial_point.radius == b->initial_point.radius &&
+                   a->domain.type == b->domain.type && a->domain.radius == b->domain.radius &&
+                   a->domain.lower == b->domain.lower && a->domain.upper == b->domain.upper &&
                    a->reference.type == b->reference.type &&
                    a->reference.value == b->reference.value);
 }
@@ -564,6 +583,14 @@ static void test_document_document__written_document_reads_back(void)
     expect_round_trip(EXAMPLE);
     expect_round_trip(SHORTEST);
     edit(EXAMPLE, "\"solve\"", "\"value\", \"value\": 0.1234567890123456789", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"solve\"", "\"none\"", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"reference\"",
+         "\"domain\": {\"type\": \"ball\", \"radius\": 0.3}, \"reference\"", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"reference\"",
+         "\"domain\": {\"type\": \"box\", \"lower\": -0.1, \"upper\": 1e100}, \"reference\"", text);
     expect_round_trip(text);
     edit(EXAMPLE, "4.47", "4.4699999999999997513", text);
     expect_round_trip(text);
