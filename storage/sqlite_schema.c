@@ -94,6 +94,14 @@ static const char *const MIGRATIONS[] = {
     "UPDATE rounds SET row_checksum = tally_checksum('rounds', job_key, round, time_step, iterate,"
     " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2
     ", missing);",
+
+    /* What opening rounds found out; no job had one before. */
+    "ALTER TABLE jobs ADD COLUMN estimated_sigma ANY DEFAULT 0.0;"
+    "ALTER TABLE jobs ADD COLUMN estimated_gradient_bound ANY DEFAULT 0.0;"
+    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, status, reason,"
+    " started_ms, finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star,"
+    " has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes,"
+    " wire_out_bytes, estimated_sigma, estimated_gradient_bound);",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };

@@ -129,6 +129,26 @@ static bool set_waiting(struct tally_json *object, const struct tally_waiting *w
     return tally_json_set(object, "waiting", value);
 }
 
+static bool set_estimate(struct tally_json *object, const char *key, double value)
+{
+    return value > 0 ? tally_json_set_real(object, key, value) : tally_json_set_null(object, key);
+}
+
+static bool set_estimates(struct tally_json *object, const struct tally_estimates *estimates)
+{
+    if (!(estimates->sigma > 0) && !(estimates->gradient_bound > 0)) {
+        return tally_json_set_null(object, "estimates");
+    }
+    struct tally_json *value = tally_json_object();
+    bool ok = value != NULL && set_estimate(value, "sigma", estimates->sigma) &&
+              set_estimate(value, "gradient_bound", estimates->gradient_bound);
+    if (!ok) {
+        tally_json_free(value);
+        return false;
+    }
+    return tally_json_set(object, "estimates", value);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -150,6 +170,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     ok = ok && (progress->has_f_star ? tally_json_set_real(object, "f_star", progress->f_star)
                                      : tally_json_set_null(object, "f_star"));
     ok = ok && tally_json_set_text(object, "x_checksum", checksum);
+    ok = ok && set_estimates(object, &progress->estimates);
     ok = ok && set_waiting(object, facts->waiting);
     return ok && add_job_bits(object, facts, &progress->bits);
 }

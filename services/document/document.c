@@ -65,6 +65,11 @@ static enum tally_status read_algorithm(const struct tally_json *document,
         spec->params = algorithm->defaults();
         status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
                                         &spec->params, err);
+        if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
+            spec->params = algorithm->defaults_beside(&spec->params);
+            status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
+                                            &spec->params, err);
+        }
     }
     if (status != TALLY_OK) {
         tally_error_in_field(err, "algorithm");

@@ -20,6 +20,9 @@
  * the host's to know; it tells by events, and nothing of it is saved: after a restore everybody is
  * present and the open round's time begins anew.
  *
+ * A job with parameters to be estimated ("auto") begins with an opening round of stage 0: reports
+ * instead of gradients, combined in client order when it closes, and from then on part of progress.
+ *
  * With reference `none` there is no f(x*) and so no regret: both are NaN throughout. Such a job
  * also takes answers without a loss, of clients that have gradients alone; then f at that point is
  * NaN.

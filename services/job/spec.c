@@ -171,6 +171,7 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     struct tally_setting setting = tally_job_spec_setting(spec);
     int64_t first = algorithm->first_stage(&spec->params);
+    const bool opens = algorithm->opening != NULL && algorithm->opening->opens(&spec->params);
     /* Stages grow one by one, so 64 of them see every grid that a job with a sane c can reach. */
     for (int64_t stage = first; stage < first + 64; stage++) {
         struct tally_round_plan plan;
@@ -179,8 +180,8 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
             tally_error_in_field(err, "algorithm");
             return status;
         }
-        if (plan.samples > spec->horizon) {
-            break;
+        if (plan.samples > spec->horizon || opens) {
+            break; /* what follows an opening round is not known before it */
         }
     }
     return TALLY_OK;
