@@ -82,7 +82,7 @@ class Upgrade(OperationsTestCase):
         kept = f"{self.path}.v1.bak"
         self.assertEqual(schema_version(kept), 1)
         self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(2,)])
-        self.check(0, "schema version 2")
+        self.check(0, "schema version 3")
 
     def test_kill_in_the_middle_of_a_migration(self):
         """Leaves the old version or the new one, and what comes next succeeds."""
@@ -148,7 +148,7 @@ class Check(OperationsTestCase):
         wait_until(lambda: coordinator.client.job(job_id)["round"] > 20, "some rounds", pause_s=0.002)
         n_running = 0
         for _ in range(5):
-            report = self.check(0, "schema version 2")
+            report = self.check(0, "schema version 3")
             n_running += f"job {job_id} (running)" in report
         self.assertGreater(n_running, 0)
         detail = coordinator.client.wait_status(job_id, "completed")

@@ -1,5 +1,6 @@
 #include "services/document/document.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,14 @@ static void edit(const char *text, const char *find, const char *replace, char r
     CU_ASSERT_PTR_NULL_FATAL(strstr(at + 1, find));
     snprintf(ret_text, 4000, "%.*s%s%s", (int)(at - text), text, replace, at + strlen(find));
 }
+
+/* Also where both are NaN. */
+static bool same_real(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void expect_round_trip(const char *text);
 
 static enum tally_status parse(const char *text, struct tally_job_spec *spec,
                                struct tally_error *err)
@@ -103,6 +112,42 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.reference.type, TALLY_REFERENCE_SOLVE);
     CU_ASSERT_EQUAL(spec.quorum, 10); /* all clients */
     CU_ASSERT_EQUAL(spec.round_deadline_ms, 30000);
+}
+
+/* Who leaves sigma to the job needs a step size alone. */
+static void test_document_document__auto_has_defaults_of_its_own(void)
+{
+    static const struct {
+        const char *members;
+        double sigma, bound, scale, phi0; /* NaN: auto */
+        bool log_factor;
+        int64_t first_stage;
+    } rows[] = {
+        {"\"sigma\": \"auto\"", NAN, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.07, 2, false, 4},
+        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\", \"sample_scale\": 40, \"log_factor\": true, \"first_stage\": 1, "
+         "\"phi0\": 0.5",
+         NAN, NAN, 40, 0.5, true, 1},
+        {"\"sigma\": 4", 4, 1, 40, 1, true, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally_job_spec spec;
+        struct tally_error err;
+        char text[4000];
+        edit(SHORTEST, "\"sigma\": 4", rows[i].members, text);
+        TALLY_ASSERT_STATUS(parse(text, &spec, &err), TALLY_OK, &err);
+        const struct tally_ceal_params *params = &spec.params.ceal;
+        CU_ASSERT_TRUE(same_real(params->sigma, rows[i].sigma));
+        CU_ASSERT_TRUE(same_real(params->gradient_bound, rows[i].bound));
+        CU_ASSERT_EQUAL(params->sample_scale, rows[i].scale);
+        CU_ASSERT_EQUAL(params->phi0, rows[i].phi0);
+        CU_ASSERT_EQUAL(params->log_factor, rows[i].log_factor);
+        CU_ASSERT_EQUAL(params->first_stage, rows[i].first_stage);
+        CU_ASSERT_EQUAL(params->gamma0, 1);
+        CU_ASSERT_EQUAL(params->delta, 0.1);
+        expect_round_trip(text);
+    }
 }
 
 static void test_document_document__images_and_baselines_parse(void)
@@ -246,6 +291,10 @@ static void test_document_document__errors_name_the_field(void)
          "objective.data.frobenius_norm"},
         {"\"noise_std\": 1", "\"noise_std\": -1", TALLY_OUT_OF_RANGE, "objective.data.noise_std"},
         {"\"noise_std\"", "\"noise\"", TALLY_INVALID_ARGUMENT, "objective.data.noise"},
+        {"4.47", "\"automatic\"", TALLY_INVALID_ARGUMENT, "algorithm.sigma"},
+        {"2.0, \"sigma\"", "\"auto\", \"sigma\"", TALLY_INVALID_ARGUMENT, "algorithm.step_size"},
+        {"\"gradient_bound\": 1.0", "\"gradient_bound\": \"none\"", TALLY_INVALID_ARGUMENT,
+         "algorithm.gradient_bound"},
         /* Initial point and reference. */
         {"random_sphere", "anywhere", TALLY_INVALID_ARGUMENT, "initial_point.type"},
         {"\"type\": \"random_sphere\", ", "", TALLY_INVALID_ARGUMENT, "initial_point.type"},
@@ -524,10 +573,11 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    (r->step_size == s->step_size && r->local_steps == s->local_steps &&
                     r->levels == s->levels && r->server_step_size == s->server_step_size));
     CU_ASSERT_TRUE(a->algorithm != 0 ||
-                   (p->step_size == q->step_size && p->sigma == q->sigma && p->delta == q->delta &&
-                    p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
+                   (p->step_size == q->step_size && same_real(p->sigma, q->sigma) &&
+                    p->delta == q->delta && p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
                     p->sample_scale == q->sample_scale && p->log_factor == q->log_factor &&
-                    p->first_stage == q->first_stage && p->gradient_bound == q->gradient_bound));
+                    p->first_stage == q->first_stage &&
+                    same_real(p->gradient_bound, q->gradient_bound)));
     CU_ASSERT_TRUE(a->objective.type == b->objective.type &&
                    a->objective.data.type == b->objective.data.type);
     const struct tally_synthetic_linear *d = &a->objective.data.synthetic_linear,
@@ -628,6 +678,7 @@ static void test_document_document__written_document_reads_back(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__example_of_the_architecture_parses),
     TALLY_TEST(test_document_document__what_is_left_out_has_its_default),
+    TALLY_TEST(test_document_document__auto_has_defaults_of_its_own),
     TALLY_TEST(test_document_document__images_and_baselines_parse),
     TALLY_TEST(test_document_document__errors_name_the_field),
     TALLY_TEST(test_document_document__errors_of_images_name_the_field),
