@@ -136,6 +136,11 @@ void tally_objective_free(struct tally_objective *objective)
     }
 }
 
+bool tally_objective_has_loss(const struct tally_objective *objective)
+{
+    return objective->ops->has_loss == NULL || objective->ops->has_loss(objective);
+}
+
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
                                              uint32_t client, const double *x, double *ret_loss,
                                              struct tally_error *err)

@@ -10,6 +10,7 @@
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,7 +70,8 @@ struct tally_curvature {
 };
 extern const struct tally_curvature TALLY_CURVATURE_UNKNOWN;
 
-/* What a kind of objective implements, as the functions below say. */
+/* What a kind of objective implements, as the functions below say; required, where not said
+ * otherwise. */
 struct tally_objective_ops {
     void (*free)(struct tally_objective *objective);
     enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
@@ -85,6 +87,7 @@ struct tally_objective_ops {
     /* NULL: unknown. */
     enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
                                    struct tally_curvature *ret_curvature, struct tally_error *err);
+    bool (*has_loss)(const struct tally_objective *objective); /* NULL: it has */
 };
 
 struct tally_objective {
@@ -108,6 +111,9 @@ void tally_objective_free(struct tally_objective *objective);
 
 /* All of these may fail with NO_MEMORY, which passes; a loss or a gradient that overflowed is no
  * error but infinite or NaN. x is double[dim]. */
+
+/* False if it has gradients alone: then nobody asks for a loss, and its clients report none. */
+bool tally_objective_has_loss(const struct tally_objective *objective);
 
 /* f_m(x), client in [0, M). */
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
