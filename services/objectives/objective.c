@@ -1,31 +1,69 @@
 #include "services/objectives/objective.h"
 
-#include <stdlib.h>
+#include <math.h>
 
-const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", "softmax_regression", NULL};
+const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",       "softmax_regression",
+                                             "logistic_regression", "huber_regression",
+                                             "quadratic",           NULL};
 enum { MAX_DIM = 10000000 };
 
-static const struct tally_field SOFTMAX_FIELDS[] = {
-    {.name = "l2",
+const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
+
+#define OBJECTIVE(member) offsetof(struct tally_objective_spec, member)
+#define L2_FIELD                                                                                   \
+    {                                                                                              \
+        .name = "l2", .kind = TALLY_FIELD_REAL, .offset = OBJECTIVE(l2), .min = 0, .max = 1e9,     \
+        .doc = "ridge mu: the objective has the term mu |x|^2"                                     \
+    }
+#define BIAS_FIELD                                                                                 \
+    {                                                                                              \
+        .name = "bias", .kind = TALLY_FIELD_BOOL, .offset = OBJECTIVE(bias),                       \
+        .doc = "whether every point has one more feature, which is 1"                              \
+    }
+static const struct tally_field LINEAR_FIELDS[] = {L2_FIELD, BIAS_FIELD};
+static const struct tally_field HUBER_FIELDS[] = {
+    L2_FIELD,
+    BIAS_FIELD,
+    {.name = "threshold",
      .kind = TALLY_FIELD_REAL,
-     .offset = offsetof(struct tally_objective_spec, l2),
+     .offset = OBJECTIVE(threshold),
+     .min = 0,
+     .min_exclusive = true,
+     .max = 1e9,
+     .doc = "residual from which on the loss is linear"},
+};
+static const struct tally_field QUADRATIC_FIELDS[] = {
+    {.name = "noise_std",
+     .kind = TALLY_FIELD_REAL,
+     .offset = OBJECTIVE(noise_std),
      .min = 0,
      .max = 1e9,
-     .doc = "ridge mu"},
+     .doc = "standard deviation of every coordinate of a gradient at one point"},
 };
 
 #define ROWS(table) table, sizeof table / sizeof table[0]
+enum {
+    FILES = TALLY_DATA_SET_TABLES | 1 << TALLY_DATA_IDX,
+    FILES_AND_SYNTHETIC = FILES | 1 << TALLY_DATA_SYNTHETIC_LINEAR
+};
 const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[] = {
-    [TALLY_LEAST_SQUARES] = {"least_squares", NULL, 0, 1U << TALLY_DATA_SYNTHETIC_LINEAR,
-                             TALLY_LABELS_REAL},
-    [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(SOFTMAX_FIELDS), 1U << TALLY_DATA_IDX,
-                                  TALLY_LABELS_CLASSES},
+    [TALLY_LEAST_SQUARES] = {"least_squares", ROWS(LINEAR_FIELDS), FILES_AND_SYNTHETIC,
+                             TALLY_LABELS_REAL, 0},
+    [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(LINEAR_FIELDS), FILES,
+                                  TALLY_LABELS_CLASSES, 0.5},
+    [TALLY_LOGISTIC_REGRESSION] = {"logistic_regression", ROWS(LINEAR_FIELDS), FILES,
+                                   TALLY_LABELS_BINARY, 0},
+    [TALLY_HUBER_REGRESSION] = {"huber_regression", ROWS(HUBER_FIELDS), FILES_AND_SYNTHETIC,
+                                TALLY_LABELS_REAL, 0},
+    [TALLY_QUADRATIC] = {"quadratic", ROWS(QUADRATIC_FIELDS), 1U << TALLY_DATA_MATRIX,
+                         TALLY_LABELS_REAL, 0},
 };
 
 struct tally_objective_spec tally_objective_spec_default(void)
 {
     return (struct tally_objective_spec){
-        .l2 = 0.5, .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
+        .threshold = 1.345, /* 95 % efficient where noise is normal with deviation 1 */
+        .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
 }
 
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
@@ -50,10 +88,29 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
-    const int64_t features = tally_data_spec_features(&spec->data);
+    const int64_t features = tally_data_spec_features(&spec->data) + spec->bias;
     return (size_t)(spec->type == TALLY_SOFTMAX_REGRESSION
                         ? features * tally_data_spec_classes(&spec->data)
                         : features);
+}
+
+static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
+{
+    const struct tally_data_spec *data = &spec->data;
+    switch ((enum tally_objective_type)spec->type) {
+    case TALLY_SOFTMAX_REGRESSION: /* images as the experiment of [1] has them have kernels */
+        return data->type == TALLY_DATA_IDX && data->idx.points_per_class > 0 &&
+                       data->sharding == TALLY_SHARDING_IID && !spec->bias
+                   ? tally_softmax_regression_new
+                   : tally_softmax_points_new;
+    case TALLY_QUADRATIC:
+        return tally_quadratic_new;
+    case TALLY_LEAST_SQUARES:
+    case TALLY_LOGISTIC_REGRESSION:
+    case TALLY_HUBER_REGRESSION:
+        break;
+    }
+    return tally_linear_model_new;
 }
 
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
@@ -61,9 +118,7 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
                                        const struct tally_data_source *source,
                                        struct tally_objective **ret, struct tally_error *err)
 {
-    return spec->type == TALLY_SOFTMAX_REGRESSION
-               ? tally_softmax_regression_new(spec, clients, key, source, ret, err)
-               : tally_least_squares_new(&spec->data, clients, key, ret, err);
+    return maker_of(spec)(spec, clients, key, source, ret, err);
 }
 
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
@@ -79,6 +134,11 @@ void tally_objective_free(struct tally_objective *objective)
     if (objective != NULL) {
         objective->ops->free(objective);
     }
+}
+
+bool tally_objective_has_loss(const struct tally_objective *objective)
+{
+    return objective->ops->has_loss == NULL || objective->ops->has_loss(objective);
 }
 
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
@@ -103,9 +163,29 @@ enum tally_status tally_objective_losses(const struct tally_objective *objective
     return objective->ops->losses(objective, points, n, ret_losses, err);
 }
 
+enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
+                                             const struct tally_domain *domain,
+                                             const atomic_bool *stop, double *ret_f_star,
+                                             double *ret_x_star, struct tally_error *err)
+{
+    return objective->ops->minimum(objective, domain, stop, ret_f_star, ret_x_star, err);
+}
+
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err)
 {
-    return objective->ops->minimum(objective, stop, ret_f_star, ret_x_star, err);
+    return tally_objective_minimum_in(objective, NULL, stop, ret_f_star, ret_x_star, err);
+}
+
+enum tally_status tally_objective_curvature(const struct tally_objective *objective,
+                                            const atomic_bool *stop,
+                                            struct tally_curvature *ret_curvature,
+                                            struct tally_error *err)
+{
+    if (objective->ops->curvature == NULL) {
+        *ret_curvature = TALLY_CURVATURE_UNKNOWN;
+        return TALLY_OK;
+    }
+    return objective->ops->curvature(objective, stop, ret_curvature, err);
 }

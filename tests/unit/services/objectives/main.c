@@ -2,8 +2,10 @@
 
 const struct tally_suite *const TALLY_SUITES[] = {
     &objectives_dataset_suite,
+    &objectives_domain_suite,
     &objectives_hostile_data_suite,
     &objectives_idx_suite,
+    &objectives_kinds_suite,
     &objectives_least_squares_suite,
     &objectives_npy_suite,
     &objectives_number_suite,
