@@ -298,7 +298,8 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     struct job_copy *job = find_job(worker, task->job_id);
     if (job == NULL) {
         enum tally_status status =
-            job_copy_new(task->job_id, &task->job_document, worker->config->data_dir, &job, err);
+            job_copy_new(task->job_id, &task->job_document, worker->config->data_dir,
+                         worker->config->plugins, &job, err);
         if (status != TALLY_OK) {
             return status;
         }
