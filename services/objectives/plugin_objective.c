@@ -51,8 +51,12 @@ static enum tally_status plugin_local_gradient(const struct tally_objective *obj
     if (status == TALLY_OK) {
         const size_t i = find_outside(ret_gradient, dim, FLT_MAX); /* what a message can carry */
         if (i < dim) {
-            status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "coordinate %zu is %g", i,
-                                ret_gradient[i]);
+            status =
+                isnan(ret_gradient[i])
+                    ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "coordinate %zu is NaN", i)
+                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                                 "coordinate %zu is %g, beyond what float can hold", i,
+                                 ret_gradient[i]);
         }
     }
     if (status == TALLY_FAILED_PRECONDITION) {
@@ -81,7 +85,8 @@ static enum tally_status plugin_local_loss(const struct tally_objective *objecti
             ? instance->ops->loss(instance, client, x, &loss, err)
             : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it has no function \"loss\"");
     if (status == TALLY_OK && !isfinite(loss)) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it is %g", loss);
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it is %s",
+                            isnan(loss) ? "NaN" : "infinite");
     }
     if (status == TALLY_FAILED_PRECONDITION) {
         tally_error_wrap(err, "plug-in %s: loss of client %u", instance->name, client);

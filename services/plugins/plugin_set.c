@@ -81,6 +81,23 @@ enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
     return status;
 }
 
+enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    char *copy = strdup(paths != NULL ? paths : ""), *rest = copy, *path = NULL;
+    if (copy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a list of plug-ins");
+    }
+    while (status == TALLY_OK && (path = strtok_r(rest, ":", &rest)) != NULL) {
+        status = limits != NULL ? tally_plugin_set_isolate(set, path, limits, err)
+                                : tally_plugin_set_load(set, path, err);
+    }
+    free(copy);
+    return status;
+}
+
 static bool fits(const struct tally_plugin_source *source, uint64_t dim)
 {
     return source->dim == 0 || source->dim == dim;

@@ -253,7 +253,8 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
     }
 }
 
-/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in. */
+/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in.
+ */
 static void write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
 {
     snprintf(ret_reason, TALLY_FAILURE_CAPACITY, "%.*s", TALLY_FAILURE_CAPACITY - 1, why->message);
