@@ -117,16 +117,23 @@ static enum tally_status plugin_losses(const struct tally_objective *objective,
     return status;
 }
 
+static bool plugin_has_loss(const struct tally_objective *objective)
+{
+    const struct plugin_objective *self = of(objective);
+    return self->instance->has_loss || self->own != NULL;
+}
+
 static enum tally_status plugin_minimum(const struct tally_objective *objective,
-                                        const atomic_bool *stop, double *ret_f_star,
-                                        double *ret_x_star, struct tally_error *err)
+                                        const struct tally_domain *domain, const atomic_bool *stop,
+                                        double *ret_f_star, double *ret_x_star,
+                                        struct tally_error *err)
 {
     const struct plugin_objective *self = of(objective);
     return self->own != NULL
-               ? tally_objective_minimum(self->own, stop, ret_f_star, ret_x_star, err)
+               ? tally_objective_minimum_in(self->own, domain, stop, ret_f_star, ret_x_star, err)
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "the minimum of a plug-in's objective is not known here; give the "
-                            "reference as a value");
+                            "reference as a value or none");
 }
 
 static const struct tally_objective_ops PLUGIN_OPS = {
@@ -135,6 +142,7 @@ static const struct tally_objective_ops PLUGIN_OPS = {
     .local_gradient = plugin_local_gradient,
     .losses = plugin_losses,
     .minimum = plugin_minimum,
+    .has_loss = plugin_has_loss,
 };
 
 enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,

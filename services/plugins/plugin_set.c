@@ -183,6 +183,13 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
     if (!is_plugin && !instance->has_loss) {
         status = make_own(spec, data_dir, &own, err);
     }
+    if (status == TALLY_OK && !instance->has_loss && own == NULL &&
+        spec->reference.type != TALLY_REFERENCE_NONE) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference.type",
+                            "plug-in %s has no function \"loss\", so its jobs need a reference of "
+                            "type none",
+                            source->name);
+    }
     if (status == TALLY_OK) {
         status = tally_plugin_objective_of(instance, &problem, own, ret_objective, err);
     }

@@ -93,6 +93,10 @@ class Plugins(TallyTestCase):
     def wait_completed(self, client, job_id):
         return client.wait_status(job_id, "completed")
 
+    def wait_for_no_child(self, worker):
+        """Neither alive nor a zombie."""
+        wait_until(lambda: not children(worker.pid), f"the child of {worker.name} to be gone")
+
     # ---- the same job ----
 
     def test_our_objective_as_a_plug_in_is_the_same_job_bit_for_bit(self):
@@ -123,6 +127,22 @@ class Plugins(TallyTestCase):
                 self.assertEqual(essence(self.wait_completed(client, client.submit(moody_job()))), expected)
             self.assert_ends_well(worker)
 
+    def test_a_plug_in_without_losses_serves_jobs_without_regret(self):
+        """Which is what a plug-in's document without a reference asks for."""
+        document = moody_job(reference=None)
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        ends = []
+        for mood, options in (("", ()), ("load loss 0", ()), ("load loss 0", ISOLATED)):
+            name = f"w{len(ends)}"
+            worker = self.start_moody(coordinator, name, 4, mood, options)
+            detail = self.wait_completed(client, client.submit(document))
+            self.assertEqual(detail["reference"], {"type": "none"})
+            self.assertIsNone(detail["cumulative_regret"])
+            ends.append({key: detail[key] for key in ("x_checksum", "round", "iterate")})
+            self.assert_ends_well(worker)
+        self.assertEqual(ends, [ends[0]] * 3)
+
     # ---- what is wrong costs one worker its job ----
 
     def assert_others_take_over(self, coordinator, what, said, options=()):
@@ -136,12 +156,13 @@ class Plugins(TallyTestCase):
         self.assertEqual(len(line), 1, bad.log())
         self.assertRegex(line[0], rf"plug-in moody: gradient of client [0-3] in round 3: .*({said})")
         self.assertTrue(bad.is_alive(), "the worker goes on")
-        self.assertEqual(children(bad.pid), [], "and has no children, dead or alive")
+        self.wait_for_no_child(bad)
         fds = descriptors(bad.pid)
         again = client.submit(moody_job(name=what, seed=2))
         self.wait_completed(client, again)
         self.assertEqual(len([line for line in bad.log().splitlines() if "job refused" in line]), 2,
                          "it is asked for the next job anew")
+        self.wait_for_no_child(bad)
         self.assertEqual(descriptors(bad.pid), fds)
         self.assert_ends_well(bad)
 
@@ -180,7 +201,7 @@ class Plugins(TallyTestCase):
         for mood, said in (("open fail 0", "plug-in moody: the moon is full"),
                            ("loss nan 0", r"plug-in moody: loss of client \d: it is NaN"),
                            ("loss fail 0", r"plug-in moody: loss of client \d: the moon is full"),
-                           ("load loss 0", r"plug-in moody: loss of client \d: it has no function"),
+                           ("load loss 0", r"plug-in moody has no function .*loss.*, so its jobs need a reference of type none"),
                            ("open crash 0", r"plug-in moody: (killed by signal 11|its process exited)"),
                            ("open hang 0", "plug-in moody: no answer after 1500 ms"),
                            ("loss crash 0", r"plug-in moody: loss of client \d: (killed by signal 11|its process)")):
@@ -193,7 +214,7 @@ class Plugins(TallyTestCase):
                     job_id = client.submit(moody_job(name=mood))
                     self.assertEqual(essence(self.wait_completed(client, job_id)), self.expected)
                     self.assertRegex(bad.log(), rf"job {job_id}: {said}" if mood.startswith("open") else said)
-                    self.assertEqual(children(bad.pid), [])
+                    self.wait_for_no_child(bad)
                     self.assert_ends_well(bad)
 
     def test_a_child_that_crashes_when_it_closes_harms_nobody(self):
@@ -202,7 +223,7 @@ class Plugins(TallyTestCase):
         for mood in ("close crash 0", "close hang 0"):
             worker = self.start_moody(coordinator, "w", 4, mood, ISOLATED)
             self.wait_completed(client, client.submit(moody_job()))
-            wait_until(lambda pid=worker.pid: not children(pid), "the child to end")
+            self.wait_for_no_child(worker)
             self.assert_ends_well(worker)
 
     # ---- who is left ----
@@ -378,7 +399,7 @@ class Plugins(TallyTestCase):
         counts = []
         for seed in range(12):
             self.wait_completed(client, client.submit(moody_job(seed=seed, horizon=30)))
-            wait_until(lambda: not children(worker.pid), "the child to end")
+            self.wait_for_no_child(worker)
             counts.append(descriptors(worker.pid))
         self.assertEqual(counts[-1], counts[2])
 
@@ -430,7 +451,6 @@ class Plugins(TallyTestCase):
     def test_documents_say_what_is_wrong(self):
         client = self.start_coordinator().client
         for changes, field in (({"reference": {"type": "solve"}}, "reference.type"),
-                               ({"reference": None}, "reference.type"),
                                ({"objective__name": "No"}, "objective.name"),
                                ({"objective__name": None}, "objective.name"),
                                ({"objective__dim": 0}, "objective.dim"),
