@@ -163,6 +163,11 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     if (status != TALLY_OK) {
         return status;
     }
+    if (spec->objective.type == TALLY_PLUGIN && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                          "f(x*) of a plug-in's objective cannot be solved for; give a reference "
+                          "of type value or none");
+    }
     status = tally_domain_validate(&spec->domain, err);
     if (status != TALLY_OK) {
         tally_error_in_field(err, "domain");
