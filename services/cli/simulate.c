@@ -78,6 +78,22 @@ static struct tally_json *detail_of(const struct tally_job *job)
     return detail;
 }
 
+/* The progress line while the job's files are read. */
+static bool on_load(void *context, const struct tally_load_progress *progress)
+{
+    struct simulation *simulation = context;
+    char text[TALLY_DATA_NAME_CAPACITY + 64];
+    snprintf(text, sizeof text, "reading %s  %llu points", progress->file,
+             (unsigned long long)progress->points);
+    const int64_t now_ms = tally_monotonic_ms();
+    const struct tally_progress_bar bar = {.fraction = (double)progress->read_bytes /
+                                                       (double)progress->total_bytes,
+                                           .elapsed_ms = now_ms - simulation->started_ms,
+                                           .text = text};
+    tally_progress_paint(&simulation->painter, &bar, now_ms);
+    return *tally_signals_stop() == 0;
+}
+
 /* Runs the job on its objective, which may be a plug-in's. */
 static enum tally_status run_job(struct simulation *simulation, struct tally_job **ret_job,
                                  struct tally_error *err)
@@ -86,8 +102,9 @@ static enum tally_status run_job(struct simulation *simulation, struct tally_job
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
     double f_star = 0;
-    enum tally_status status = tally_plugin_set_objective(&simulation->plugins, spec,
-                                                          simulation->data_dir, &objective, err);
+    const struct tally_data_source files = {simulation->data_dir, on_load, simulation};
+    enum tally_status status =
+        tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
     if (status == TALLY_OK) {
         status = tally_local_reference(spec, objective, &f_star, err);
     }
