@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "services/job/local.h"
+#include "services/program/load_watch.h"
 
 /* A job on its way through the thread: first in `waiting`, then in `done`. */
 struct work {
@@ -56,10 +57,12 @@ static void solve(struct work *work, const char *data_dir)
     struct tally_objective *objective = NULL;
     const struct tally_job_spec *spec = &work->spec;
     result->status = TALLY_OK;
-    if (spec->reference.type != TALLY_REFERENCE_VALUE) {
-        result->status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                             tally_job_spec_setting(spec).key, data_dir, &objective,
-                                             &result->err);
+    if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        struct tally_load_watch watch = {.job = result->job_id};
+        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
+        result->status = tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                                              tally_job_spec_setting(spec).key, &files, &objective,
+                                              &result->err);
     }
     if (result->status == TALLY_OK) {
         result->status = tally_local_reference(spec, objective, &result->f_star, &result->err);
