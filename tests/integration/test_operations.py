@@ -19,7 +19,7 @@ from databases import (
     schema_version,
 )
 
-NEWEST_VERSION = 2
+NEWEST_VERSION = 3
 
 
 class OperationsTestCase(TallyTestCase):
