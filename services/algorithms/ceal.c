@@ -281,6 +281,14 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
+/* Algorithm 2 of [1] asks for eta < 1 / beta, its text for eta < 1 / (5 beta), which the proof
+ * needs for its constants. Up to the first the quantized step still leads downhill. */
+static struct tally_step_limit ceal_step_limit(const union tally_algorithm_params *params,
+                                               double smoothness)
+{
+    return (struct tally_step_limit){params->ceal.step_size, 1 / smoothness, "1 / smoothness"};
+}
+
 const struct tally_algorithm TALLY_CEAL = {
     .name = "ceal",
     .fields = CEAL_FIELDS,
@@ -289,6 +297,7 @@ const struct tally_algorithm TALLY_CEAL = {
     .defaults_beside = ceal_defaults_beside,
     .opening = &TALLY_CEAL_OPENING,
     .first_stage = ceal_first_stage,
+    .step_limit = ceal_step_limit,
     .plan = ceal_plan,
     .client_step = ceal_client_step,
     .receive = ceal_receive,
