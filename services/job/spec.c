@@ -162,6 +162,11 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     if (status != TALLY_OK) {
         return status;
     }
+    if (spec->objective.type == TALLY_PLUGIN && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                          "f(x*) of a plug-in's objective cannot be solved for; give a reference "
+                          "of type value");
+    }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     struct tally_setting setting = tally_job_spec_setting(spec);
     int64_t first = algorithm->first_stage(&spec->params);

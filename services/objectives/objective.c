@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
-const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", "softmax_regression", NULL};
+#include "services/objectives/plugin_instance.h"
+
+const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares", "softmax_regression", "plugin", NULL};
 const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", "idx", NULL};
 
 enum {
@@ -88,10 +90,33 @@ static const struct tally_field SOFTMAX_FIELDS[] = {
      .doc = "ridge mu"},
 };
 
+#define PLUGIN(member) offsetof(struct tally_objective_spec, plugin.member)
+static const struct tally_field PLUGIN_FIELDS[] = {
+    {.name = "name",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = PLUGIN(name),
+     .required = true,
+     .capacity = sizeof((struct tally_plugin_spec *)0)->name,
+     .doc = "of the plug-in that the workers have loaded: 1 to 64 of a-z 0-9 - _"},
+    {.name = "dim",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = PLUGIN(dim),
+     .required = true,
+     .min = 1,
+     .max = MAX_DIM,
+     .doc = "number of coordinates d"},
+    {.name = "options",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = PLUGIN(options),
+     .capacity = sizeof((struct tally_plugin_spec *)0)->options,
+     .doc = "for the plug-in, which alone knows what it means"},
+};
+
 #define ROWS(table) table, sizeof table / sizeof table[0]
 const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[] = {
     [TALLY_LEAST_SQUARES] = {"least_squares", NULL, 0, TALLY_DATA_SYNTHETIC_LINEAR},
     [TALLY_SOFTMAX_REGRESSION] = {"softmax_regression", ROWS(SOFTMAX_FIELDS), TALLY_DATA_IDX},
+    [TALLY_PLUGIN] = {"plugin", ROWS(PLUGIN_FIELDS), TALLY_DATA_NONE},
 };
 const struct tally_data_kind TALLY_DATA_KINDS[] = {
     [TALLY_DATA_SYNTHETIC_LINEAR] = {"synthetic_linear", ROWS(SYNTHETIC_LINEAR_FIELDS)},
@@ -116,9 +141,22 @@ static void shape_of(const struct tally_data_spec *data, int64_t *ret_points, in
     }
 }
 
+static enum tally_status validate_plugin(const struct tally_plugin_spec *plugin,
+                                         struct tally_error *err)
+{
+    return tally_plugin_is_name(plugin->name)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.name",
+                            "\"%s\" is no name of a plug-in: 1 to %d of a-z 0-9 - _", plugin->name,
+                            TALLY_PLUGIN_NAME_CAPACITY - 1);
+}
+
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err)
 {
+    if (spec->type == TALLY_PLUGIN) {
+        return validate_plugin(&spec->plugin, err);
+    }
     const struct tally_data_spec *data = &spec->data;
     const bool is_idx = data->type == TALLY_DATA_IDX;
     const char *field = is_idx ? "objective.data.points_per_class" : "objective.data.points";
@@ -150,6 +188,9 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
     const struct tally_data_spec *data = &spec->data;
+    if (spec->type == TALLY_PLUGIN) {
+        return (size_t)spec->plugin.dim;
+    }
     return data->type == TALLY_DATA_IDX ? (size_t)(data->idx.features * data->idx.classes)
                                         : (size_t)data->synthetic_linear.dim;
 }
@@ -158,6 +199,10 @@ enum tally_status tally_objective_new(const struct tally_objective_spec *spec, u
                                       struct tally_rng_key key, const char *data_dir,
                                       struct tally_objective **ret, struct tally_error *err)
 {
+    if (spec->type == TALLY_PLUGIN) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+                          "plug-in %s is not loaded here", spec->plugin.name);
+    }
     return spec->type == TALLY_SOFTMAX_REGRESSION
                ? tally_softmax_regression_new(spec, clients, key, data_dir, ret, err)
                : tally_least_squares_new(&spec->data, clients, key, ret, err);

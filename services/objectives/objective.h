@@ -28,18 +28,30 @@ struct tally_synthetic_linear {
     double noise_std;
 };
 
-enum tally_data_type { TALLY_DATA_SYNTHETIC_LINEAR, TALLY_DATA_IDX };
+enum tally_data_type {
+    TALLY_DATA_NONE = -1, /* an objective that takes no data */
+    TALLY_DATA_SYNTHETIC_LINEAR,
+    TALLY_DATA_IDX
+};
 struct tally_data_spec {
     int type; /* enum tally_data_type */
     struct tally_synthetic_linear synthetic_linear;
     struct tally_idx_data idx;
 };
 
-enum tally_objective_type { TALLY_LEAST_SQUARES, TALLY_SOFTMAX_REGRESSION };
+/* `plugin`: what a worker has loaded (plugin.h). */
+struct tally_plugin_spec {
+    char name[65]; /* of the plug-in */
+    int64_t dim;
+    char options[4097]; /* for the plug-in */
+};
+
+enum tally_objective_type { TALLY_LEAST_SQUARES, TALLY_SOFTMAX_REGRESSION, TALLY_PLUGIN };
 struct tally_objective_spec {
     int type;  /* enum tally_objective_type */
     double l2; /* mu of softmax_regression */
-    struct tally_data_spec data;
+    struct tally_plugin_spec plugin;
+    struct tally_data_spec data; /* unless its kind is TALLY_DATA_NONE */
 };
 
 /* One row per kind: its name in documents and the fields of its JSON object. */
@@ -92,14 +104,15 @@ struct tally_objective {
 };
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
- * looked for below data_dir. Errors: NO_MEMORY, and for files those of their loader (idx.h). The
- * spec is valid. */
+ * looked for below data_dir. Errors: NO_MEMORY, for files those of their loader (idx.h), and
+ * FAILED_PRECONDITION for a plug-in, which is made by services/plugins. The spec is valid. */
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
                                       struct tally_rng_key key, const char *data_dir,
                                       struct tally_objective **ret, struct tally_error *err);
 void tally_objective_free(struct tally_objective *objective);
 
-/* All of these may fail with NO_MEMORY, which passes; a loss or a gradient that overflowed is no
+/* All of these may fail with NO_MEMORY, which passes, and with FAILED_PRECONDITION: this process
+ * cannot answer, another one may (plugin_objective.h). A loss or a gradient that overflowed is no
  * error but infinite or NaN. x is double[dim]. */
 
 /* f_m(x), client in [0, M). */
