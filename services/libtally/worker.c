@@ -23,6 +23,7 @@
 
 struct tally_worker {
     struct worker_config config;
+    struct tally_plugin_set plugins;
     volatile sig_atomic_t stop;
     int wake_fd; /* readable once it is to stop */
     char name[TALLY_WORKER_NAME_CAPACITY];
@@ -173,6 +174,10 @@ static enum tally_status set_up(struct tally_worker *worker,
         strlen(config.job) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {
         status = tally_fail(err, TALLY_OUT_OF_RANGE, "job", "this is no job id");
     }
+    if (status == TALLY_OK && config.plugin != NULL) {
+        status = tally_plugin_set_add(&worker->plugins, config.plugin, config.override != 0,
+                                      config.dim, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -187,6 +192,7 @@ static enum tally_status set_up(struct tally_worker *worker,
         .slots = config.clients,
         .job_id = config.job,
         .data_dir = config.data_dir != NULL ? config.data_dir : "data",
+        .plugins = &worker->plugins,
         .wait_ms = config.wait_ms,
         .exit_when_idle = config.exit_when_idle != 0,
         .stop = {.flag = &worker->stop, .wait = wait_for_stop, .context = worker},
@@ -220,6 +226,7 @@ enum tally_code tally_worker_new(const struct tally_worker_config *config,
 void tally_worker_free(struct tally_worker *worker)
 {
     if (worker != NULL) {
+        tally_plugin_set_fini(&worker->plugins);
         if (worker->wake_fd >= 0) {
             close(worker->wake_fd);
         }

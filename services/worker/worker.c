@@ -253,7 +253,8 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
     }
 }
 
-/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in. */
+/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in.
+ */
 static void write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
 {
     snprintf(ret_reason, TALLY_FAILURE_CAPACITY, "%.*s", TALLY_FAILURE_CAPACITY - 1, why->message);
@@ -303,7 +304,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         message.loss = update.loss;
     } else if (is_passing(status)) { /* no memory: this machine's trouble, not the job's */
         return tally_fail(err, status, why.field, "%s", why.message);
-    } else if (is_stopping()) { /* who was interrupted has not failed */
+    } else if (is_stopping(worker)) { /* who was interrupted has not failed */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     } else if (status == TALLY_FAILED_PRECONDITION) { /* a plug-in's trouble, not the job's */
         *ret_refused = true;
@@ -356,7 +357,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = open_job(worker, task, &job, &why);
-    if (status != TALLY_OK && is_stopping()) { /* a plug-in that was interrupted, say */
+    if (status != TALLY_OK && is_stopping(worker)) { /* a plug-in that was interrupted, say */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK && !is_passing(status) && task->n_clients > 0) {
