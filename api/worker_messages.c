@@ -171,7 +171,8 @@ enum tally_status tally_join_request_encode(const struct tally_join_request *mes
                                             struct tally_buffer *out)
 {
     assert(message->n_held <= TALLY_MAX_SLOTS);
-    tally_v1_JoinRequest raw = {.slots = message->slots, .held = with(write_held, message)};
+    tally_v1_JoinRequest raw = {
+        .slots = message->slots, .held = with(write_held, message), .format = message->format};
     memcpy(raw.name, message->name, sizeof raw.name);
     memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
     return encode(tally_v1_JoinRequest_fields, &raw, out);
@@ -181,7 +182,8 @@ enum tally_status tally_join_response_encode(const struct tally_join_response *m
                                              struct tally_buffer *out)
 {
     tally_v1_JoinResponse raw = {.session = message->session,
-                                 .session_timeout_ms = message->session_timeout_ms};
+                                 .session_timeout_ms = message->session_timeout_ms,
+                                 .format = message->format};
     return encode(tally_v1_JoinResponse_fields, &raw, out);
 }
 
@@ -450,6 +452,12 @@ void tally_join_request_fini(struct tally_join_request *message)
     }
 }
 
+/* Programs that do not know the field are of the first format. */
+static uint32_t format_of(uint32_t field)
+{
+    return field == 0 ? 1 : field;
+}
+
 enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_join_request *ret_message,
                                             struct tally_error *err)
@@ -465,6 +473,7 @@ enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
     memcpy(message.name, raw.name, sizeof message.name);
     memcpy(message.job_id, raw.job_id, sizeof message.job_id);
     message.slots = raw.slots;
+    message.format = format_of(raw.format);
     *ret_message = message;
     return TALLY_OK;
 }
@@ -478,9 +487,22 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
         decode((struct tally_bytes){bytes, n}, &JoinResponse_SCHEMA, &raw, NULL, NULL, err);
     if (status == TALLY_OK) {
         *ret_message = (struct tally_join_response){.session = raw.session,
-                                                    .session_timeout_ms = raw.session_timeout_ms};
+                                                    .session_timeout_ms = raw.session_timeout_ms,
+                                                    .format = format_of(raw.format)};
     }
     return status;
+}
+
+enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
+                                          struct tally_error *err)
+{
+    if (worker == coordinator) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "format",
+                      "the worker's messages are of format %u, the coordinator's of format %u: "
+                      "upgrade the %s",
+                      worker, coordinator, worker < coordinator ? "worker" : "coordinator");
 }
 
 static enum tally_status take_cursor(void *into, uint32_t tag, struct tally_bytes value,

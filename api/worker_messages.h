@@ -46,13 +46,20 @@ struct tally_join_request {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = any */
     struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
     size_t n_held;                              /* at most TALLY_MAX_SLOTS */
+    uint32_t format;                            /* of payloads: version of codec/FORMAT.md, >= 1 */
 };
 void tally_join_request_fini(struct tally_join_request *message);
 
 struct tally_join_response {
     uint64_t session;
     uint32_t session_timeout_ms;
+    uint32_t format; /* likewise */
 };
+
+/* Whether a worker's payloads and a coordinator's are of the same format. Errors:
+ * FAILED_PRECONDITION, naming the side to upgrade. */
+enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
+                                          struct tally_error *err);
 
 struct tally_poll_request {
     uint64_t session;

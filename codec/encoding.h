@@ -11,6 +11,9 @@
 #include "codec/base/error.h"
 #include "codec/quantizer.h"
 
+/* The version of FORMAT.md that is implemented here; worker and coordinator compare it at Join. */
+enum { TALLY_FORMAT_VERSION = 2 };
+
 /* What a message holds, as the decoder saw it and the encoder must have. */
 struct tally_level_stats {
     uint64_t formula_bits; /* [1]: a sign bit and |level| ones per coordinate: d + sum |level| */

@@ -11,7 +11,7 @@
 
 #include "services/cli/commands.h"
 #include "services/cli/doctor_checks.h"
-#include "services/objectives/idx.h"
+#include "services/objectives/dataset.h"
 #include "services/program/store_bar.h"
 #include "services/program/time.h"
 
@@ -87,30 +87,48 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
     tally_json_free(answer);
 }
 
-/* Reads the files that a job's document names as its workers do. */
+/* The data of a job's document, if they are files. */
+static bool read_data_spec(const struct tally_json *data, struct tally_data_spec *ret_spec)
+{
+    static const char *const others[] = {"type", NULL};
+    const char *type = tally_json_get_text(data, "type");
+    struct tally_data_spec spec = {.type = 0};
+    while (type != NULL && TALLY_DATA_NAMES[spec.type] != NULL &&
+           strcmp(TALLY_DATA_NAMES[spec.type], type) != 0) {
+        spec.type++;
+    }
+    const bool has_files =
+        type != NULL &&
+        (spec.type == TALLY_DATA_IDX || (spec.type < TALLY_N_DATA_TYPES &&
+                                         (1U << spec.type & (unsigned)TALLY_DATA_SET_TABLES) != 0));
+    if (!has_files) {
+        return false;
+    }
+    const struct tally_data_kind *kind = &TALLY_DATA_KINDS[spec.type];
+    *ret_spec = spec;
+    return tally_json_read_fields(data, kind->fields, kind->n_fields, others, ret_spec, NULL) ==
+           TALLY_OK;
+}
+
+/* Reads the files that a job's document names as its workers do, but for what its objective asks of
+ * the labels. */
 static void check_data(const struct tally_json *job, const char *folder, struct doctor_facts *facts)
 {
     const struct tally_json *data = tally_json_get(tally_json_get(job, "objective"), "data");
-    const char *type = tally_json_get_text(data, "type");
-    const char *images = tally_json_get_text(data, "images");
-    const char *labels = tally_json_get_text(data, "labels");
-    if (type == NULL || strcmp(type, "idx") != 0 || images == NULL || labels == NULL) {
+    const struct tally_data_source source = {.dir = folder};
+    struct tally_data_spec spec;
+    if (!read_data_spec(data, &spec)) {
         return;
     }
     facts->n_data_jobs++;
     if (folder == NULL) {
         return;
     }
-    struct tally_idx_data wanted = {.features = tally_json_get_integer(data, "features", 0),
-                                    .classes = tally_json_get_integer(data, "classes", 0),
-                                    .points_per_class =
-                                        tally_json_get_integer(data, "points_per_class", 0)};
-    snprintf(wanted.images, sizeof wanted.images, "%s", images);
-    snprintf(wanted.labels, sizeof wanted.labels, "%s", labels);
-    struct tally_idx_set set = {0};
+    struct tally_dataset *dataset = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_idx_load(&wanted, folder, (struct tally_rng_key){0}, &set, &err) == TALLY_OK) {
-        tally_idx_fini(&set);
+    if (tally_dataset_load(&spec, TALLY_LABELS_REAL, 1, (struct tally_rng_key){0}, &source,
+                           &dataset, &err) == TALLY_OK) {
+        tally_dataset_free(dataset);
     } else if (facts->n_data_missing++ == 0) {
         snprintf(facts->data_error, sizeof facts->data_error, "%s", err.message);
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/encoding.h"
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -69,6 +70,9 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
 static enum tally_status check_join(struct tally_coordinator *coordinator,
                                     const struct tally_join_request *join, struct tally_error *err)
 {
+    if (tally_join_check_format(join->format, TALLY_FORMAT_VERSION, err) != TALLY_OK) {
+        return TALLY_FAILED_PRECONDITION;
+    }
     if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "slots", "slots %u outside [1, %d]", join->slots,
                           TALLY_MAX_SLOTS);
@@ -140,6 +144,10 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
                             "a worker with the token of somebody else has this name");
     }
+    if (status == TALLY_FAILED_PRECONDITION) { /* its log may be far from who upgraded this one */
+        tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
+                  tally_log_text("worker", join.name), tally_log_problem(err));
+    }
     if (status == TALLY_OK) {
         if (old != NULL) {
             end_session(coordinator, old);
@@ -159,7 +167,8 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
                   tally_log_integer("slots", session->n_slots));
         const struct tally_join_response response = {
             .session = session->id,
-            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms};
+            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
+            .format = TALLY_FORMAT_VERSION};
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);

@@ -106,7 +106,8 @@ static enum tally_status read_objective(const struct tally_json *document,
     status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
         const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
-        has_data = kind->data != TALLY_DATA_NONE;
+        spec->l2 = kind->l2;
+        has_data = kind->data != 0;
         status = tally_json_read_fields(object, kind->fields, kind->n_fields,
                                         has_data ? with_data : without_data, spec, err);
     }
@@ -232,7 +233,7 @@ static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 {
     const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
     struct tally_json *object = typed(kind->name, kind->fields, kind->n_fields, spec);
-    if (object == NULL || kind->data == TALLY_DATA_NONE) {
+    if (object == NULL || kind->data == 0) {
         return object;
     }
     const struct tally_data_kind *data_kind = &TALLY_DATA_KINDS[spec->data.type];

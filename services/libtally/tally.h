@@ -137,6 +137,38 @@ TALLY_API enum tally_code tally_decode_qsgd(uint32_t s, const uint8_t *data, siz
                                             uint64_t payload_bits, size_t dim, float *ret_norm,
                                             int32_t *ret_levels, struct tally_failure *failure);
 
+/* ---- Data: a job's points, split over its clients as its workers have them ---- */
+
+struct tally_job_data;
+
+/* What a client holds. */
+struct tally_points {
+    size_t n, features;   /* features without the 1 of "bias" */
+    const double *values; /* double[n][features] */
+    const double *labels; /* double[n] */
+};
+enum { TALLY_POINTS_VALUES_MAX = 1 << 27 }; /* n features, at most */
+
+/* Draws or reads the data of a job document (`size` bytes of JSON), whose files are below data_dir
+ * (NULL = "data"). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, MALFORMED (the document, or a file: the
+ * message names it and its line), FAILED_PRECONDITION (an objective without points), NO_MEMORY. */
+TALLY_API enum tally_code tally_job_data_load(const char *document, size_t size,
+                                              const char *data_dir,
+                                              struct tally_job_data **ret_data,
+                                              struct tally_failure *failure);
+TALLY_API void tally_job_data_free(struct tally_job_data *data); /* NULL is fine */
+
+/* M, of the document. */
+TALLY_API uint32_t tally_job_data_clients(const struct tally_job_data *data);
+
+/* A copy of the points of client 0 .. M - 1, zeros included, in the order in which the built-in
+ * objectives number them. Errors: OUT_OF_RANGE (client; more than TALLY_POINTS_VALUES_MAX),
+ * FAILED_PRECONDITION (with sharding "local": its file is not here), NO_MEMORY. */
+TALLY_API enum tally_code tally_job_data_points(const struct tally_job_data *data, uint32_t client,
+                                                struct tally_points **ret_points,
+                                                struct tally_failure *failure);
+TALLY_API void tally_points_free(struct tally_points *points); /* NULL is fine */
+
 /* ---- Worker: plays clients of a coordinator's jobs, as tally-worker does ---- */
 
 struct tally_plugin; /* <tally/plugin.h>: gradients of your own */

@@ -12,29 +12,24 @@
 
 #include "codec/base/error.h"
 #include "codec/rng.h"
+#include "services/objectives/data.h"
+#include "services/objectives/data_source.h"
 
-struct tally_idx_data {
-    char images[256]; /* file name below the data folder; ".gz" is tried too */
-    char labels[256];
-    int64_t features; /* rows * columns of an image */
-    int64_t classes;  /* labels are 0 .. classes - 1 */
-    int64_t points_per_class;
-};
-
-/* A balanced subset in random order. */
+/* Images in the order of their shards. */
 struct tally_idx_set {
-    uint32_t points; /* classes * points_per_class */
+    uint32_t points;
     size_t features;
     uint8_t *pixels; /* uint8[points][features], heap */
     uint8_t *labels; /* uint8[points], heap */
 };
 
-/* Reads points_per_class images of every class, chosen and ordered by the key's sharding stream.
- * Errors: INVALID_ARGUMENT (a name that leaves the folder, a file that is missing, has another
- * shape, ends early, or has too few images of a class; the message names the file), NO_MEMORY. */
-enum tally_status tally_idx_load(const struct tally_idx_data *data, const char *folder,
-                                 struct tally_rng_key key, struct tally_idx_set *ret_set,
-                                 struct tally_error *err);
+/* Reads all images, or points_per_class of every class, which the key's sharding stream chooses.
+ * They stand in the order that it draws (IID), by class (BY_LABEL) or as in the file. Errors:
+ * INVALID_ARGUMENT (a name that leaves the folder, a file that has another shape, ends early, or
+ * has too few images of a class; the message names the file), CANCELLED, NO_MEMORY. */
+enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_sharding sharding,
+                                 const struct tally_data_source *source, struct tally_rng_key key,
+                                 struct tally_idx_set *ret_set, struct tally_error *err);
 void tally_idx_fini(struct tally_idx_set *set);
 
 #endif

@@ -16,27 +16,17 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "codec/rng.h"
-#include "services/objectives/idx.h"
+#include "services/objectives/data.h"
+#include "services/objectives/data_source.h"
+#include "services/objectives/domain.h"
 
-/* `synthetic_linear`: y_i = X_i . theta* + noise. X_i is Gaussian, scaled to length
- * frobenius_norm / sqrt(points) so that the whole matrix has that Frobenius norm; theta* is uniform
- * on the unit sphere. ([1] section V, read as ALGORITHM.md section 5 says.) */
-struct tally_synthetic_linear {
-    int64_t dim;           /* d */
-    int64_t points;        /* N */
-    double frobenius_norm; /* of X */
-    double noise_std;
-};
-
-enum tally_data_type {
-    TALLY_DATA_NONE = -1, /* an objective that takes no data */
-    TALLY_DATA_SYNTHETIC_LINEAR,
-    TALLY_DATA_IDX
-};
-struct tally_data_spec {
-    int type; /* enum tally_data_type */
-    struct tally_synthetic_linear synthetic_linear;
-    struct tally_idx_data idx;
+enum tally_objective_type {
+    TALLY_LEAST_SQUARES,
+    TALLY_SOFTMAX_REGRESSION,
+    TALLY_LOGISTIC_REGRESSION,
+    TALLY_HUBER_REGRESSION,
+    TALLY_QUADRATIC,
+    TALLY_PLUGIN,
 };
 
 /* `plugin`: what a worker has loaded (plugin.h). */
@@ -46,12 +36,14 @@ struct tally_plugin_spec {
     char options[4097]; /* for the plug-in */
 };
 
-enum tally_objective_type { TALLY_LEAST_SQUARES, TALLY_SOFTMAX_REGRESSION, TALLY_PLUGIN };
 struct tally_objective_spec {
-    int type;  /* enum tally_objective_type */
-    double l2; /* mu of softmax_regression */
+    int type;         /* enum tally_objective_type */
+    double l2;        /* ridge mu: f has the term mu |x|^2 */
+    double threshold; /* of huber_regression */
+    double noise_std; /* of quadratic: of every coordinate of a gradient */
+    bool bias;        /* every point has one more feature, which is 1 */
     struct tally_plugin_spec plugin;
-    struct tally_data_spec data; /* unless its kind is TALLY_DATA_NONE */
+    struct tally_data_spec data; /* unless its kind takes none */
 };
 
 /* One row per kind: its name in documents and the fields of its JSON object. */
@@ -59,17 +51,12 @@ struct tally_objective_kind {
     const char *name;
     const struct tally_field *fields; /* of struct tally_objective_spec */
     size_t n_fields;
-    enum tally_data_type data; /* the kind of data that it takes */
-};
-struct tally_data_kind {
-    const char *name;
-    const struct tally_field *fields; /* of struct tally_data_spec */
-    size_t n_fields;
+    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type */
+    enum tally_labels labels; /* that the points must have */
+    double l2;                /* where the document has none */
 };
 extern const char *const TALLY_OBJECTIVE_NAMES[]; /* NULL-terminated */
-extern const char *const TALLY_DATA_NAMES[];
 extern const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[];
-extern const struct tally_data_kind TALLY_DATA_KINDS[];
 
 struct tally_objective_spec tally_objective_spec_default(void);
 
@@ -83,7 +70,16 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 
-/* What a kind of objective implements, as the functions below say; all slots required. */
+/* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with
+ * `smoothness` (beta in [1]), and f lies above its tangents by strong_convexity |x - y|^2 / 2.
+ * NaN = unknown. */
+struct tally_curvature {
+    double smoothness;       /* an upper estimate, a few percent too large at worst */
+    double strong_convexity; /* a lower bound; 0 where f has none */
+};
+extern const struct tally_curvature TALLY_CURVATURE_UNKNOWN;
+
+/* What a kind of objective implements, as the functions below say. */
 struct tally_objective_ops {
     void (*free)(struct tally_objective *objective);
     enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
@@ -93,8 +89,12 @@ struct tally_objective_ops {
                                         double *ret_gradient, struct tally_error *err);
     enum tally_status (*losses)(const struct tally_objective *objective, const double *points,
                                 size_t n, double *ret_losses, struct tally_error *err);
-    enum tally_status (*minimum)(const struct tally_objective *objective, const atomic_bool *stop,
+    enum tally_status (*minimum)(const struct tally_objective *objective,
+                                 const struct tally_domain *domain, const atomic_bool *stop,
                                  double *ret_f_star, double *ret_x_star, struct tally_error *err);
+    /* NULL: unknown. */
+    enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
+                                   struct tally_curvature *ret_curvature, struct tally_error *err);
 };
 
 struct tally_objective {
@@ -104,8 +104,13 @@ struct tally_objective {
 };
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
- * looked for below data_dir. Errors: NO_MEMORY, for files those of their loader (idx.h), and
+ * those of the source. Errors: NO_MEMORY, for files those of their loader (dataset.h), and
  * FAILED_PRECONDITION for a plug-in, which is made by services/plugins. The spec is valid. */
+enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
+                                       struct tally_rng_key key,
+                                       const struct tally_data_source *source,
+                                       struct tally_objective **ret, struct tally_error *err);
+/* The same with files below data_dir, and nobody told how far it is. */
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,
                                       struct tally_rng_key key, const char *data_dir,
                                       struct tally_objective **ret, struct tally_error *err);
@@ -133,20 +138,33 @@ enum tally_status tally_objective_losses(const struct tally_objective *objective
                                          const double *points, size_t n, double *ret_losses,
                                          struct tally_error *err);
 
-/* f(x*) and, unless NULL, x* (double[dim]). A solver that takes seconds gives up once *stop is set,
- * which may be NULL. Errors: FAILED_PRECONDITION (no unique minimum, or too large to solve),
- * CANCELLED, NO_MEMORY. */
+/* The least f(x) of a domain (NULL: all of R^d) and, unless NULL, an x* where it is (double[dim]);
+ * the gradient there, projected in a domain, is below 1e-8 of the problem's scale (convex.h). Gives
+ * up once *stop is set, which may be NULL. Errors: FAILED_PRECONDITION (f has no minimum, or it was
+ * not reached, or points are missing here), CANCELLED, NO_MEMORY. */
+enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
+                                             const struct tally_domain *domain,
+                                             const atomic_bool *stop, double *ret_f_star,
+                                             double *ret_x_star, struct tally_error *err);
+/* The same over R^d. */
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err);
 
-/* Kinds; tally_objective_new() chooses between them. */
-enum tally_status tally_least_squares_new(const struct tally_data_spec *data, uint32_t clients,
-                                          struct tally_rng_key key, struct tally_objective **ret,
-                                          struct tally_error *err);
-enum tally_status tally_softmax_regression_new(const struct tally_objective_spec *spec,
-                                               uint32_t clients, struct tally_rng_key key,
-                                               const char *data_dir, struct tally_objective **ret,
-                                               struct tally_error *err);
+/* Unknown for kinds that cannot tell. Errors: FAILED_PRECONDITION (points are missing here),
+ * CANCELLED, NO_MEMORY. */
+enum tally_status tally_objective_curvature(const struct tally_objective *objective,
+                                            const atomic_bool *stop,
+                                            struct tally_curvature *ret_curvature,
+                                            struct tally_error *err);
+
+/* Kinds; tally_objective_load() chooses between them. */
+typedef enum tally_status tally_objective_new_fn(const struct tally_objective_spec *spec,
+                                                 uint32_t clients, struct tally_rng_key key,
+                                                 const struct tally_data_source *source,
+                                                 struct tally_objective **ret,
+                                                 struct tally_error *err);
+tally_objective_new_fn tally_linear_model_new, tally_quadratic_new, tally_softmax_points_new,
+    tally_softmax_regression_new;
 
 #endif

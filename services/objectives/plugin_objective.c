@@ -113,12 +113,13 @@ static enum tally_status plugin_losses(const struct tally_objective *objective,
 }
 
 static enum tally_status plugin_minimum(const struct tally_objective *objective,
-                                        const atomic_bool *stop, double *ret_f_star,
-                                        double *ret_x_star, struct tally_error *err)
+                                        const struct tally_domain *domain, const atomic_bool *stop,
+                                        double *ret_f_star, double *ret_x_star,
+                                        struct tally_error *err)
 {
     const struct plugin_objective *self = of(objective);
     return self->own != NULL
-               ? tally_objective_minimum(self->own, stop, ret_f_star, ret_x_star, err)
+               ? tally_objective_minimum_in(self->own, domain, stop, ret_f_star, ret_x_star, err)
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "the minimum of a plug-in's objective is not known here; give the "
                             "reference as a value");

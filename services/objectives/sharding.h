@@ -1,10 +1,11 @@
 /* sharding: which data points belong to which client.
  *
- * A permutation of the points drawn from the seed is cut into M runs whose sizes differ by at most
- * one, the longer ones first. */
+ * The points, in the order of a permutation drawn from the seed or another (data.h), are cut into M
+ * runs whose sizes differ by at most one, the longer ones first. */
 #ifndef TALLY_SERVICES_OBJECTIVES_SHARDING_H
 #define TALLY_SERVICES_OBJECTIVES_SHARDING_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/rng.h"
@@ -17,6 +18,10 @@ struct tally_shard {
 
 /* Shard of client m of M; 1 <= clients <= points, client < clients. */
 struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t client);
+
+/* Puts rows of n_bytes into order, so that row p becomes what was row order[p]. `order` is a
+ * permutation and becomes the identity; `spare` has room for a row. */
+void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *order, void *spare);
 
 /* Fills order[points] with the permutation (Fisher and Yates, points - 1 draws). */
 void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order);

@@ -14,10 +14,13 @@
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "services/objectives/convex.h"
 #include "services/objectives/idx.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/sharding.h"
+#include "services/objectives/softmax.h"
 #include "services/objectives/softmax_losses.h"
 
 enum {
@@ -90,28 +93,6 @@ static void block_multiply(struct block *block, const struct softmax *self, cons
                 0.0, block->logits, (int)columns);
 }
 
-/* Loss of one point from its logits z_k = X . W_k; unless NULL, residual_k <- 1[k = y] - p_k. */
-static double point_loss(const double *z, size_t classes, uint8_t label, double *residual)
-{
-    double least = z[0];
-    for (size_t k = 1; k < classes; k++) {
-        least = z[k] < least ? z[k] : least;
-    }
-    const double true_logit = z[label];
-    double sum = 0;
-    for (size_t k = 0; k < classes; k++) {
-        const double e = exp(least - z[k]);
-        sum += e;
-        if (residual != NULL) {
-            residual[k] = e;
-        }
-    }
-    for (size_t k = 0; residual != NULL && k < classes; k++) {
-        residual[k] = (double)(k == label) - residual[k] / sum;
-    }
-    return true_logit - least + log(sum);
-}
-
 static double ridge(const struct softmax *self, const double *x)
 {
     return self->l2 * cblas_ddot((int)self->base.dim, x, 1, x, 1);
@@ -126,7 +107,7 @@ static void add_range(const struct softmax *self, struct block *block, const dou
         block_multiply(block, self, x, self->classes);
         for (int i = 0; i < block->n_rows; i++) {
             double *z = block->logits + (size_t)i * self->classes;
-            *sum += point_loss(z, self->classes, block->labels[i], gradient != NULL ? z : NULL);
+            *sum += tally_softmax_loss(z, self->classes, block->labels[i], gradient != NULL ? z : NULL);
         }
         if (gradient != NULL) {
             cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)self->features,
@@ -183,7 +164,7 @@ static enum tally_status softmax_local_gradient(const struct tally_objective *ob
         block_multiply(&block, self, x, self->classes);
         for (int i = 0; i < block.n_rows; i++) {
             double *z = block.logits + (size_t)i * self->classes;
-            point_loss(z, self->classes, block.labels[i], z);
+            tally_softmax_loss(z, self->classes, block.labels[i], z);
         }
         cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)self->features,
                     (int)self->classes, block.n_rows, 1.0, block.rows, (int)self->features,
@@ -274,12 +255,17 @@ static double largest_eigenvalue(struct solver *solver)
     return 1.05 * eigenvalue / self->set.points;
 }
 
+static double smoothness_of(struct solver *solver)
+{
+    return largest_eigenvalue(solver) / 2 + 2 * solver->self->l2;
+}
+
 static enum tally_status nesterov(struct solver *solver, const atomic_bool *stop,
                                   struct tally_error *err)
 {
     const struct softmax *self = solver->self;
     const size_t dim = self->base.dim;
-    const double smoothness = largest_eigenvalue(solver) / 2 + 2 * self->l2;
+    const double smoothness = smoothness_of(solver);
     const double root = sqrt(2 * self->l2 / smoothness);
     const double momentum = (1 - root) / (1 + root);
     double norm = INFINITY;
@@ -306,35 +292,96 @@ static enum tally_status nesterov(struct solver *solver, const atomic_bool *stop
                       MAX_ITERATIONS);
 }
 
-static enum tally_status softmax_minimum(const struct tally_objective *objective,
-                                         const atomic_bool *stop, double *ret_f_star,
-                                         double *ret_x_star, struct tally_error *err)
+/* As convex.h wants it. */
+static double evaluate(void *context, const double *x, double *ret_gradient)
 {
-    const size_t dim = objective->dim;
-    struct solver solver = {.self = of(objective),
-                            .x = malloc(dim * sizeof(double)),
-                            .y = malloc(dim * sizeof(double)),
-                            .gradient = malloc(2 * dim * sizeof(double))};
-    enum tally_status status = block_init(&solver.block, solver.self, err);
-    if (solver.x == NULL || solver.y == NULL || solver.gradient == NULL) {
+    struct solver *solver = context;
+    const double value = full_gradient(solver, x);
+    memcpy(ret_gradient, solver->gradient, solver->self->base.dim * sizeof *ret_gradient);
+    return value;
+}
+
+/* The minimum in a domain, into solver->x. */
+static enum tally_status search(struct solver *solver, const struct tally_domain *domain,
+                                const atomic_bool *stop, double *ret_f, struct tally_error *err)
+{
+    const struct tally_convex f = {.dim = solver->self->base.dim,
+                                   .smoothness = smoothness_of(solver),
+                                   .scale = 1,
+                                   .context = solver,
+                                   .evaluate = evaluate};
+    return tally_convex_minimise(&f, domain, stop, solver->x, ret_f, err);
+}
+
+static void solver_fini(struct solver *solver)
+{
+    block_fini(&solver->block);
+    free(solver->x);
+    free(solver->y);
+    free(solver->gradient);
+}
+
+static enum tally_status solver_init(struct solver *solver, const struct softmax *self,
+                                     struct tally_error *err)
+{
+    const size_t dim = self->base.dim;
+    *solver = (struct solver){.self = self,
+                              .x = malloc(dim * sizeof(double)),
+                              .y = malloc(dim * sizeof(double)),
+                              .gradient = malloc(2 * dim * sizeof(double))};
+    enum tally_status status = block_init(&solver->block, self, err);
+    if (solver->x == NULL || solver->y == NULL || solver->gradient == NULL) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
-    } else if (solver.self->l2 <= 0) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
-                            "l2 is 0: the minimum need not exist; give the reference as a value");
     }
-    if (status == TALLY_OK) {
-        status = nesterov(&solver, stop, err);
+    if (status != TALLY_OK) {
+        solver_fini(solver);
     }
+    return status;
+}
+
+static enum tally_status softmax_minimum(const struct tally_objective *objective,
+                                         const struct tally_domain *domain, const atomic_bool *stop,
+                                         double *ret_f_star, double *ret_x_star,
+                                         struct tally_error *err)
+{
+    const struct softmax *self = of(objective);
+    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    if (self->l2 <= 0 && !is_bounded) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
+                          "l2 is 0: the minimum need not exist; give the reference as a value");
+    }
+    struct solver solver;
+    double f_star = 0;
+    enum tally_status status = solver_init(&solver, self, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = is_bounded ? search(&solver, domain, stop, &f_star, err)
+                        : nesterov(&solver, stop, err);
+    const double *x = is_bounded ? solver.x : solver.y;
     if (status == TALLY_OK) {
-        *ret_f_star = full_gradient(&solver, solver.y);
-        for (size_t i = 0; ret_x_star != NULL && i < dim; i++) {
-            ret_x_star[i] = solver.y[i];
+        *ret_f_star = is_bounded ? f_star : full_gradient(&solver, x);
+        for (size_t i = 0; ret_x_star != NULL && i < objective->dim; i++) {
+            ret_x_star[i] = x[i];
         }
     }
-    block_fini(&solver.block);
-    free(solver.x);
-    free(solver.y);
-    free(solver.gradient);
+    solver_fini(&solver);
+    return status;
+}
+
+static enum tally_status softmax_curvature(const struct tally_objective *objective,
+                                           const atomic_bool *stop,
+                                           struct tally_curvature *ret_curvature,
+                                           struct tally_error *err)
+{
+    (void)stop; /* thirty passes over the images */
+    struct solver solver;
+    enum tally_status status = solver_init(&solver, of(objective), err);
+    if (status == TALLY_OK) {
+        *ret_curvature = (struct tally_curvature){.smoothness = smoothness_of(&solver),
+                                                  .strong_convexity = 2 * of(objective)->l2};
+        solver_fini(&solver);
+    }
     return status;
 }
 
@@ -351,11 +398,13 @@ static const struct tally_objective_ops SOFTMAX_OPS = {
     .local_gradient = softmax_local_gradient,
     .losses = softmax_losses,
     .minimum = softmax_minimum,
+    .curvature = softmax_curvature,
 };
 
 enum tally_status tally_softmax_regression_new(const struct tally_objective_spec *spec,
                                                uint32_t clients, struct tally_rng_key key,
-                                               const char *data_dir, struct tally_objective **ret,
+                                               const struct tally_data_source *source,
+                                               struct tally_objective **ret,
                                                struct tally_error *err)
 {
     const struct tally_idx_data *data = &spec->data.idx;
@@ -364,7 +413,14 @@ enum tally_status tally_softmax_regression_new(const struct tally_objective_spec
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     openblas_set_num_threads(1);
-    enum tally_status status = tally_idx_load(data, data_dir, key, &self->set, err);
+    enum tally_status status = tally_idx_load(data, (enum tally_sharding)spec->data.sharding,
+                                              source, key, &self->set, err);
+    if (status == TALLY_OK && self->set.points < clients) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
+                            "%s has %u points, too few for %u clients", data->images,
+                            self->set.points, clients);
+        tally_idx_fini(&self->set);
+    }
     if (status != TALLY_OK) {
         free(self);
         return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
+#include "codec/encoding.h"
 #include "codec/rng.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -141,7 +142,8 @@ static void forget_job(struct worker *worker, const char *id)
 
 static enum tally_status join_once(struct worker *worker, struct tally_error *err)
 {
-    struct tally_join_request request = {.slots = worker->config->slots};
+    struct tally_join_request request = {.slots = worker->config->slots,
+                                         .format = TALLY_FORMAT_VERSION};
     snprintf(request.name, sizeof request.name, "%s", worker->config->name);
     if (worker->config->job_id != NULL) {
         snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
@@ -162,7 +164,10 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
         call_join(worker->client, &worker->buffers, &request, &response, err);
     free(request.held);
     if (status == TALLY_OK) {
-        worker->session = response.session;
+        worker->session = response.session; /* to be given back if this is the end */
+        status = tally_join_check_format(TALLY_FORMAT_VERSION, response.format, err);
+    }
+    if (status == TALLY_OK) {
         tally_log(TALLY_LOG_INFO, tally_log_event("joined"),
                   tally_log_text("worker", worker->config->name),
                   tally_log_integer("slots", worker->config->slots));

@@ -17,6 +17,7 @@ import * as programs from "./programs.mjs";
 import {validator} from "./validate.mjs";
 
 
+const FORMAT = 2; // codec/FORMAT.md
 const DIM = 30;
 const ZEROS = new Uint8Array(Math.ceil(DIM / 8)); // unary: level 0 is one bit 0
 const JOB = {
@@ -115,7 +116,7 @@ after(async () => {
 });
 
 test("an idle worker waits, then gets the task of a new job", async () => {
-  const {session, sessionTimeoutMs} = await client.join({name: "node", slots: 2});
+  const {session, sessionTimeoutMs} = await client.join({name: "node", slots: 2, format: FORMAT});
   assert.notEqual(session, 0n);
   assert.ok(sessionTimeoutMs > 0);
 
@@ -154,8 +155,8 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   await fails(Code.FailedPrecondition, post({round: task.round + 1}));
   await fails(Code.PermissionDenied, post({client: 2}));
   await fails(Code.NotFound, () => client.pollTask({session: session ^ 1n, waitMs: 1}));
-  await fails(Code.InvalidArgument, () => client.join({name: "node", slots: 0}));
-  await fails(Code.NotFound, () => client.join({name: "node-2", slots: 1, jobId: "nobody"}));
+  await fails(Code.InvalidArgument, () => client.join({name: "node", slots: 0, format: FORMAT}));
+  await fails(Code.NotFound, () => client.join({name: "node-2", slots: 1, format: FORMAT, jobId: "nobody"}));
 
   // Bytes that are no message at all, in the Connect envelope that they would have.
   const junk = await fetch(`${url}/tally.v1.WorkerService/PostUpdate`, {
@@ -190,7 +191,7 @@ test("an idle worker waits, then gets the task of a new job", async () => {
 });
 
 test("a whole job played from Node", async () => {
-  const {session} = await client.join({name: "node player", slots: 2});
+  const {session} = await client.join({name: "node player", slots: 2, format: FORMAT});
   const id = await submit({...JOB, name: "zeros", horizon: 700});
   const cursors = [];
   let messages = 0;
@@ -223,7 +224,7 @@ test("a whole job played from Node", async () => {
 });
 
 test("a job whose horizon cuts the first round asks for losses alone", async () => {
-  const {session} = await client.join({name: "node losses", slots: 2});
+  const {session} = await client.join({name: "node losses", slots: 2, format: FORMAT});
   const id = await submit({...JOB, name: "cut", horizon: 5});
   const task = await pollTask(session);
   assert.equal(task.jobId, id);
@@ -241,7 +242,7 @@ test("a job whose horizon cuts the first round asks for losses alone", async () 
 });
 
 test("a client's own timeout ends a long poll", async () => {
-  const {session} = await client.join({name: "node waiting", slots: 1});
+  const {session} = await client.join({name: "node waiting", slots: 1, format: FORMAT});
   // Far less than the server could answer in: the client gives up by itself.
   const signal = AbortSignal.timeout(100);
   await fails(Code.Canceled, () => client.pollTask({session, waitMs: 30000}, {signal}).catch((error) => {
@@ -261,7 +262,7 @@ test("a client's own timeout ends a long poll", async () => {
 });
 
 test("the coordinator drains while a poll waits", async () => {
-  const {session} = await client.join({name: "node last", slots: 1});
+  const {session} = await client.join({name: "node last", slots: 1, format: FORMAT});
   const waiting = client.pollTask({session, waitMs: 30000}).then(
     (answer) => answer.kind.case, (error) => error.code);
   await until("the poll to wait", async () =>

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import random
+import re
 import resource
 import signal
 import socket
@@ -25,6 +26,7 @@ from unittest import mock
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
 JOBS = REPO / "deploy/jobs"
+FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
 HANG_S = 300  # far above what anything here takes, sanitizers included
 
 
@@ -311,7 +313,7 @@ class ForeignWorker:
 
     def __init__(self, client, name="foreign", slots=1, job_id="", held=()):
         self.client = client
-        request = messages.JoinRequest(name=name, slots=slots, job_id=job_id)
+        request = messages.JoinRequest(name=name, slots=slots, job_id=job_id, format=FORMAT)
         for job, index in held:
             request.held.add(job_id=job, client=index)
         self.session = client.call("Join", request, messages.JoinResponse).session

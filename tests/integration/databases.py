@@ -1,21 +1,28 @@
-"""Database files for the tests: the one of version 1, and damage."""
+"""Database files for the tests: those of older versions, and damage."""
 
 import json
 import sqlite3
 from pathlib import Path
 
-from common import REPO
+from common import REPO, wait_until
 
-FIXTURE = REPO / "tests/contract/fixtures/v1.sql"
-# Of the three jobs in it, see its head.
+FIXTURES = REPO / "tests/contract/fixtures"
+NEWEST_VERSION = 3
+# Of the three jobs in version 1, see its head.
 COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
+# Of the four in version 2: RUNNING_2 has unary updates of its open round, QSGD_2 has others.
+COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2 = "b2b911edfb3d", "82d204d64a5f", "58ea301bfa1f", "47e66b3a12a1"
+
+
+def make_version(version, path):
+    """A fixture as a database file."""
+    database = sqlite3.connect(path)
+    database.executescript((FIXTURES / f"v{version}.sql").read_text())
+    database.close()
 
 
 def make_version_1(path):
-    """The fixture as a database file."""
-    database = sqlite3.connect(path)
-    database.executescript(FIXTURE.read_text())
-    database.close()
+    make_version(1, path)
 
 
 def query(path, sql, *values):
@@ -60,6 +67,13 @@ def document_of(path, job_id):
         path, "SELECT document FROM job_documents JOIN jobs USING (job_key) WHERE id = ?", job_id
     )
     return json.loads(text)
+
+
+def answer_in_part(test, coordinator, path, job=RUNNING):
+    """Two of the three clients answer the job's open round and are gone; their updates are stored."""
+    worker = test.start_worker(coordinator, "two-of-three", clients=2, options=["--job", job])
+    wait_until(lambda: query(path, "SELECT count(*) FROM updates") == [(2,)], "two updates")
+    test.assert_ends_well(worker)
 
 
 def flip_bit(data, bit):

@@ -17,8 +17,8 @@ import unittest
 from pathlib import Path
 
 import common
-from common import (Client, ConnectError, ForeignWorker, TallyTestCase, essence, free_port, job_document,
-                    messages, simulate, wait_until)
+from common import (FORMAT, Client, ConnectError, ForeignWorker, TallyTestCase, essence, free_port,
+                    job_document, messages, simulate, wait_until)
 
 METHODS = ("Join", "PollTask", "PostUpdate", "Leave")
 
@@ -141,7 +141,7 @@ class Tokens(AccessTestCase):
         self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # who came last is served first
         task = alice.poll_task()
         right = alice.update(task, 0)
-        calls = {"Join": messages.JoinRequest(name="alice", slots=1), "PollTask":
+        calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
                  messages.PollTaskRequest(session=alice.session), "PostUpdate": right,
                  "Leave": messages.LeaveRequest(session=alice.session)}
         with self.nothing_changes():

@@ -6,7 +6,7 @@ import random
 import socket
 import unittest
 
-from common import ConnectError, ForeignWorker, TallyTestCase, changed, essence, job_document, messages
+from common import FORMAT, ConnectError, ForeignWorker, TallyTestCase, changed, essence, job_document, messages
 
 GOOD = job_document()
 DATA = "objective.data"
@@ -415,20 +415,23 @@ class BadWorkerCalls(TallyTestCase):
         self.assertIn(caught.exception.code, ("already_exists", "failed_precondition"))
         self.assertEqual(self.detail(), after)
 
+    def join(self, **fields):
+        return messages.JoinRequest(format=FORMAT, **fields)
+
     def test_bad_join(self):
         for request in (
-            messages.JoinRequest(name="w", slots=0),
-            messages.JoinRequest(name="w", slots=2**32 - 1),
-            messages.JoinRequest(name="", slots=1),
-            messages.JoinRequest(name="x" * 100000, slots=1),
-            messages.JoinRequest(name="tab\there", slots=1),
-            messages.JoinRequest(name="w", slots=1, job_id="x" * 1000),
+            self.join(name="w", slots=0),
+            self.join(name="w", slots=2**32 - 1),
+            self.join(name="", slots=1),
+            self.join(name="x" * 100000, slots=1),
+            self.join(name="tab\there", slots=1),
+            self.join(name="w", slots=1, job_id="x" * 1000),
         ):
             with self.subTest(str(request)[:100]):
                 self.assert_connect_error(
                     "invalid_argument", self.client.call, "Join", request, messages.JoinResponse
                 )
-        request = messages.JoinRequest(name="w", slots=1, job_id="nobody")
+        request = self.join(name="w", slots=1, job_id="nobody")
         self.assert_connect_error("not_found", self.client.call, "Join", request, messages.JoinResponse)
         workers = self.client.get_json("/v1/workers")["workers"]
         self.assertEqual([worker["name"] for worker in workers], ["honest"])

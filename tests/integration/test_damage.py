@@ -18,7 +18,7 @@ from common import (
     uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, QUEUED, RUNNING, document_of, flip_bit, make_version_1, query, remove_log,
+    COMPLETED, QUEUED, RUNNING, answer_in_part, document_of, flip_bit, make_version_1, query, remove_log,
 )
 
 N_FLIPS = 24
@@ -63,6 +63,7 @@ class FlippedBits(DamageTestCase):
         self.whole = {job: essence(client.job(job)) for job in (COMPLETED, RUNNING)}
         self.rounds = client.rounds(COMPLETED)
         self.model = client.get_json(f"/v1/jobs/{COMPLETED}/model")
+        answer_in_part(self, first, self.path)
         self.assert_ends_well(first)
         self.file = self.path.read_bytes()
         self.expected = {
@@ -173,7 +174,9 @@ class DamagedRows(DamageTestCase):
     def setUp(self):
         super().setUp()
         make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        first = self.start_coordinator()
+        answer_in_part(self, first, self.path)
+        self.assert_ends_well(first)
 
     def finish_others(self, coordinator, *jobs):
         worker = self.start_worker(coordinator, "w", clients=8)
@@ -212,11 +215,12 @@ class DamagedRows(DamageTestCase):
         self.assertIn("job_states, job_key 2", coordinator.client.job(RUNNING)["reason"])
 
     def test_update(self):
+        [(client,)] = query(self.path, "SELECT max(client) FROM updates")
         coordinator = self.check_job_ends(
             "UPDATE updates SET body = CAST(substr(body, 1, length(body) - 1) || x'00' AS BLOB)"
-            " WHERE client = 2", "updates",
+            f" WHERE client = {client}", "updates",
         )
-        self.assertIn("updates, job_key 2, round 14, client 2", coordinator.client.job(RUNNING)["reason"])
+        self.assertIn(f"updates, job_key 2, round 14, client {client}", coordinator.client.job(RUNNING)["reason"])
 
     def test_round_of_an_ended_job(self):
         query(self.path, "UPDATE rounds SET uplink_payload_bits = uplink_payload_bits + 1"

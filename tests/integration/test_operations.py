@@ -11,15 +11,15 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, Process, TallyTestCase, essence, job_document, simulate, uplink_of_workers,
-    wait_until,
+    BIN, HANG_S, Process, TallyTestCase, Worker, essence, job_document, messages, simulate,
+    uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, LONG, QUEUED, RUNNING, add_long_job, document_of, make_version_1, query,
-    schema_version,
+    COMPLETED, COMPLETED_2, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, RUNNING, RUNNING_2,
+    add_long_job, answer_in_part, document_of, make_version, make_version_1, query, schema_version,
 )
-
-NEWEST_VERSION = 2
+from recording_proxy import RecordingProxy
+from test_messages import decode_unary
 
 
 class OperationsTestCase(TallyTestCase):
@@ -82,7 +82,7 @@ class Upgrade(OperationsTestCase):
         kept = f"{self.path}.v1.bak"
         self.assertEqual(schema_version(kept), 1)
         self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(2,)])
-        self.check(0, "schema version 2")
+        self.check(0, f"schema version {NEWEST_VERSION}")
 
     def test_kill_in_the_middle_of_a_migration(self):
         """Leaves the old version or the new one, and what comes next succeeds."""
@@ -139,6 +139,98 @@ class Upgrade(OperationsTestCase):
         self.assertEqual(self.path.read_bytes(), before)
 
 
+class UpgradeOfUnaryBits(OperationsTestCase):
+    """From version 2, whose unary messages have another order of bits, and whose jobs were submitted when
+    that was the encoding of those that named none."""
+
+    def setUp(self):
+        super().setUp()
+        make_version(2, self.path)
+        self.documents = {job: document_of(self.path, job)
+                          for job in (COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2)}
+
+    def updates(self):
+        return query(self.path, "SELECT id, updates.round, client FROM updates JOIN jobs USING (job_key) ORDER BY 1, 3")
+
+    def check_result(self, detail):
+        """That of the new version for what the user sees as the job document."""
+        self.assertEqual(detail["encoding"], "unary")
+        self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
+
+    def test_old_messages_could_be_taken_for_others(self):
+        """What the database is for: they are not malformed."""
+        for (body,) in query(self.path, "SELECT body FROM updates WHERE job_key = 2"):
+            update = messages.PostUpdateRequest.FromString(body)
+            levels = decode_unary(update.payload, update.payload_bits, 30)
+            self.assertLess(max(map(abs, levels)), 10)
+
+    def test_upgrade(self):
+        coordinator = self.start_coordinator()
+        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
+        self.assertEqual(self.updates(), [(QSGD_2, 4, 1), (QSGD_2, 4, 2)])
+        kept = f"{self.path}.v2.bak"
+        self.assertEqual(schema_version(kept), 2)
+        self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(4,)])
+        self.assertEqual(
+            [(job["id"], job["status"]) for job in coordinator.client.get_json("/v1/jobs")["jobs"]],
+            [(QUEUED_2, "queued"), (QSGD_2, "running"), (RUNNING_2, "running"), (COMPLETED_2, "completed")],
+        )
+        self.check(0, f"schema version {NEWEST_VERSION}",
+                   f"job {RUNNING_2} (running): round 17, 0 updates of the open one",
+                   f"job {QSGD_2} (running): round 3, 2 updates of the open one")
+        self.finish(coordinator)
+
+    def finish(self, coordinator):
+        """All jobs go on to the results of an undisturbed run; the ended one stays readable."""
+        client = coordinator.client
+        self.check_result(client.job(COMPLETED_2))
+        self.assertEqual(len(client.rounds(COMPLETED_2)), client.job(COMPLETED_2)["round"])
+        self.assertEqual(len(client.get_json(f"/v1/jobs/{COMPLETED_2}/model")["x"]), 30)
+        proxy = RecordingProxy(coordinator.port)
+        worker = Worker(self.folder, proxy.url, "w", clients=11)
+        self.processes.append(worker)
+        for job in (RUNNING_2, QSGD_2, QUEUED_2):
+            self.check_result(client.wait_status(job, "completed"))
+        self.assert_ends_well(worker, coordinator)
+        self.check_exchanges(proxy.exchanges)
+        proxy.close()
+
+    def check_exchanges(self, exchanges):
+        """A point instead of old broadcasts; the open round's dropped updates are asked for, others not."""
+        posts = [messages.PostUpdateRequest.FromString(exchange.request_body)
+                 for exchange in exchanges if exchange.method == "PostUpdate"]
+        self.assertEqual(sorted(post.client for post in posts if (post.job_id, post.round) == (RUNNING_2, 18)),
+                         [0, 1, 2])
+        self.assertEqual([post.client for post in posts if (post.job_id, post.round) == (QSGD_2, 4)], [0])
+        answers = [messages.PollTaskResponse.FromString(exchange.response_body)
+                   for exchange in exchanges if exchange.method == "PollTask" and exchange.status == 200]
+        first = next(answer.task for answer in answers if answer.task.job_id == RUNNING_2)
+        self.assertEqual((first.round, first.iterate, len(first.snapshot), len(first.broadcasts)),
+                         (18, 18, 8 * 30, 0))
+        self.assertEqual(json.loads(first.job_document)["encoding"], "unary")
+
+    def test_there_and_back_and_there_again(self):
+        """The copy that was kept is of the old version, and is brought up to date like the original."""
+        self.assert_ends_well(self.start_coordinator())
+        self.tally("restore", "--store", self.uri, f"{self.path}.v2.bak", "--force")
+        self.assertEqual(schema_version(self.path), 2)
+        self.assertEqual(len(self.updates()), 4)
+        self.check(0, "schema version 2 (a start brings it up to date)", "4 jobs (3 live)")
+        self.assertEqual(len(self.updates()), 4)
+        coordinator = self.start_coordinator()
+        self.assertEqual(self.updates(), [(QSGD_2, 4, 1), (QSGD_2, 4, 2)])
+        self.finish(coordinator)
+
+    def test_damage_stays_damage(self):
+        """No checksum is made anew."""
+        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 7")
+        query(self.path, "UPDATE updates SET body = x'00' WHERE job_key = 3 AND client = 1")
+        coordinator = self.start_coordinator()
+        self.assertIn("updates, job_key 3, round 4, client 1", coordinator.client.job(QSGD_2)["reason"])
+        self.assert_ends_well(coordinator)
+        self.check(1, "rounds, job_key 1, round 7")
+
+
 class Check(OperationsTestCase):
     def test_beside_a_running_coordinator(self):
         coordinator = self.start_coordinator()
@@ -148,7 +240,7 @@ class Check(OperationsTestCase):
         wait_until(lambda: coordinator.client.job(job_id)["round"] > 20, "some rounds", pause_s=0.002)
         n_running = 0
         for _ in range(5):
-            report = self.check(0, "schema version 2")
+            report = self.check(0, f"schema version {NEWEST_VERSION}")
             n_running += f"job {job_id} (running)" in report
         self.assertGreater(n_running, 0)
         detail = coordinator.client.wait_status(job_id, "completed")
@@ -164,7 +256,9 @@ class Check(OperationsTestCase):
 
     def test_live_jobs_are_loaded(self):
         make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        coordinator = self.start_coordinator()
+        answer_in_part(self, coordinator, self.path)
+        self.assert_ends_well(coordinator)
         self.check(0, f"job {RUNNING} (running): round 13, 2 updates of the open one",
                    f"job {QUEUED} (queued)")
 

@@ -15,12 +15,13 @@ programs: a Python worker beside C workers sends the same bytes for the same gra
 
 from ._client import Client, Event, show, submit, watch
 from ._codec import ENCODINGS, Message, decode, encode, grid
+from ._data import JobData
 from ._library import Error, version
 from ._worker import Gradient, Loss, Problem, Query, Totals, Worker, run_worker
 
 __version__ = version()
 
 __all__ = [
-    "ENCODINGS", "Client", "Error", "Event", "Gradient", "Loss", "Message", "Problem", "Query",
+    "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Problem", "Query",
     "Totals", "Worker", "decode", "encode", "grid", "run_worker", "show", "submit", "version", "watch",
 ]

@@ -41,6 +41,10 @@ class Payload(ctypes.Structure):
                 ("formula_bits", c_uint64), ("nonzeros", c_uint64), ("clipped", c_uint64)]
 
 
+class Points(ctypes.Structure):
+    _fields_ = [("n", c_size_t), ("features", c_size_t), ("values", POINTER(c_double)), ("labels", POINTER(c_double))]
+
+
 class PluginProblem(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("dim", c_uint64), ("clients", c_uint32), ("seed", c_uint64),
                 ("run", c_uint32), ("options", c_char_p), ("data_dir", c_char_p)]
@@ -103,6 +107,11 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tally_decode_float32": (c_int, [_BYTES, c_size_t, c_uint64, c_size_t, _FLOAT, _FAILURE]),
     "tally_encode_qsgd": (c_int, [c_uint32, _FLOAT, c_size_t, POINTER(Rounding), _PAYLOAD, _FAILURE]),
     "tally_decode_qsgd": (c_int, [c_uint32, _BYTES, c_size_t, c_uint64, c_size_t, _FLOAT, _INT32, _FAILURE]),
+    "tally_job_data_load": (c_int, [c_char_p, c_size_t, c_char_p, POINTER(c_void_p), _FAILURE]),
+    "tally_job_data_free": (None, [c_void_p]),
+    "tally_job_data_clients": (c_uint32, [c_void_p]),
+    "tally_job_data_points": (c_int, [c_void_p, c_uint32, POINTER(POINTER(Points)), _FAILURE]),
+    "tally_points_free": (None, [POINTER(Points)]),
     "tally_worker_config_init": (None, [POINTER(WorkerConfig), c_size_t]),
     "tally_worker_new": (c_int, [POINTER(WorkerConfig), POINTER(c_void_p), _FAILURE]),
     "tally_worker_run": (c_int, [c_void_p, POINTER(WorkerTotals), _FAILURE]),

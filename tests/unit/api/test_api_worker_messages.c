@@ -44,14 +44,15 @@ static struct tally_join_request full_join_request(struct tally_held_client held
     held[1].client = UINT32_MAX;
     strcpy(held[2].job_id, "j3");
     held[2].client = 300;
-    struct tally_join_request message = {.slots = 12, .held = held, .n_held = 3};
+    struct tally_join_request message = {
+        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX};
     strcpy(message.name, "worker-\xC3\xA9");
     strcpy(message.job_id, JOB_ID);
     return message;
 }
 
-static const struct tally_join_response FULL_JOIN_RESPONSE = {.session = UINT64_MAX,
-                                                              .session_timeout_ms = 60000};
+static const struct tally_join_response FULL_JOIN_RESPONSE = {
+    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3};
 
 static struct tally_poll_request full_poll_request(void)
 {
@@ -247,6 +248,7 @@ static void test_api_worker_messages__join_round_trip(void)
     TALLY_ASSERT_TEXT(got.name, sent.name);
     TALLY_ASSERT_TEXT(got.job_id, JOB_ID);
     CU_ASSERT_EQUAL(got.slots, 12);
+    CU_ASSERT_EQUAL(got.format, UINT32_MAX);
     CU_ASSERT_EQUAL_FATAL(got.n_held, 3);
     for (size_t i = 0; i < 3; i++) {
         TALLY_ASSERT_TEXT(got.held[i].job_id, held[i].job_id);
@@ -266,6 +268,7 @@ static void test_api_worker_messages__join_response_round_trip(void)
     CU_ASSERT_EQUAL(tally_join_response_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.session, UINT64_MAX);
     CU_ASSERT_EQUAL(got.session_timeout_ms, 60000);
+    CU_ASSERT_EQUAL(got.format, 3);
     tally_buffer_fini(&wire);
 }
 
@@ -465,6 +468,45 @@ static void test_api_worker_messages__golden_bytes(void)
     CU_ASSERT_EQUAL(tally_poll_response_encode(&response, &wire), TALLY_OK);
     assert_bytes(bytes_of(wire.data, wire.size), task_bytes, sizeof task_bytes);
     tally_buffer_fini(&wire);
+}
+
+/* What programs send that do not know the field: up to Tally 0.5.0. The numbers are frozen, since
+ * other versions must understand at least these bytes of each other. */
+static void test_api_worker_messages__format_at_join(void)
+{
+    static const uint8_t request_bytes[] = {0x0A, 1, 'w', 0x10, 3, 0x28, 2};
+    static const uint8_t response_bytes[] = {0x09, 7, 0, 0, 0, 0, 0, 0, 0, 0x18, 2};
+    const struct tally_join_request request = {.name = "w", .slots = 3, .format = 2};
+    const struct tally_join_response response = {.session = 7, .format = 2};
+    struct tally_join_request got_request;
+    struct tally_join_response got_response;
+    struct tally_buffer wire = {.size = 0};
+    CU_ASSERT_EQUAL(tally_join_request_encode(&request, &wire), TALLY_OK);
+    assert_bytes(bytes_of(wire.data, wire.size), request_bytes, sizeof request_bytes);
+    CU_ASSERT_EQUAL(tally_join_request_decode(wire.data, wire.size - 2, &got_request, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(got_request.format, 1);
+    wire.size = 0;
+    CU_ASSERT_EQUAL(tally_join_response_encode(&response, &wire), TALLY_OK);
+    assert_bytes(bytes_of(wire.data, wire.size), response_bytes, sizeof response_bytes);
+    CU_ASSERT_EQUAL(tally_join_response_decode(wire.data, wire.size - 2, &got_response, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(got_response.format, 1);
+    tally_buffer_fini(&wire);
+}
+
+static void test_api_worker_messages__other_format_names_who_is_behind(void)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(tally_join_check_format(2, 2, &err), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_join_check_format(1, 2, &err), TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.field, "format");
+    TALLY_ASSERT_TEXT(err.message, "the worker's messages are of format 1, the coordinator's of "
+                                   "format 2: upgrade the worker");
+    tally_error_clear(&err);
+    CU_ASSERT_EQUAL(tally_join_check_format(3, 2, &err), TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.message, "the worker's messages are of format 3, the coordinator's of "
+                                   "format 2: upgrade the coordinator");
 }
 
 static void test_api_worker_messages__encoding_appends_and_honours_the_limit(void)
@@ -762,6 +804,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__update_round_trip),
     TALLY_TEST(test_api_worker_messages__small_messages_round_trip),
     TALLY_TEST(test_api_worker_messages__golden_bytes),
+    TALLY_TEST(test_api_worker_messages__format_at_join),
+    TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),
     TALLY_TEST(test_api_worker_messages__encoding_appends_and_honours_the_limit),
     TALLY_TEST(test_api_worker_messages__every_prefix_decodes_or_is_malformed),
     TALLY_TEST(test_api_worker_messages__flipped_bytes_decode_or_are_malformed),

@@ -1,6 +1,7 @@
 #include "tests/unit/services/objectives/suites.h"
 
 const struct tally_suite *const TALLY_SUITES[] = {
+    &objectives_domain_suite,
     &objectives_idx_suite,
     &objectives_least_squares_suite,
     &objectives_objective_suite,

@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite objectives_domain_suite;
 extern const struct tally_suite objectives_idx_suite;
 extern const struct tally_suite objectives_least_squares_suite;
 extern const struct tally_suite objectives_objective_suite;

@@ -20,6 +20,7 @@ static uint8_t pixel_of(uint32_t image, size_t feature)
 }
 
 static struct idx_files FILES;
+static const struct tally_data_source SOURCE = {.dir = FILES.folder};
 static uint8_t IMAGE_BYTES[IDX_MAX_BYTES], LABEL_BYTES[IDX_MAX_BYTES];
 static size_t n_image_bytes, n_label_bytes;
 
@@ -51,8 +52,9 @@ static struct tally_idx_set load(const struct tally_idx_data *data, uint64_t see
 {
     struct tally_idx_set set = {0};
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_idx_load(data, FILES.folder, tally_rng_key(seed, 0), &set, &err),
-                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(
+        tally_idx_load(data, TALLY_SHARDING_IID, &SOURCE, tally_rng_key(seed, 0), &set, &err),
+        TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(err.status, TALLY_OK);
     return set;
 }
@@ -62,8 +64,9 @@ static void expect_refused(const struct tally_idx_data *data, const char *field,
 {
     struct tally_idx_set set = {.points = 4711};
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_idx_load(data, FILES.folder, tally_rng_key(1, 0), &set, &err),
-                        TALLY_INVALID_ARGUMENT, &err);
+    TALLY_ASSERT_STATUS(
+        tally_idx_load(data, TALLY_SHARDING_IID, &SOURCE, tally_rng_key(1, 0), &set, &err),
+        TALLY_INVALID_ARGUMENT, &err);
     TALLY_ASSERT_TEXT(err.field, field);
     TALLY_ASSERT_TEXT(err.message, message);
     CU_ASSERT_EQUAL(set.points, 4711); /* written only on success */
@@ -193,18 +196,18 @@ static void test_objectives_idx__truncated_and_longer_files_are_refused(void)
     for (size_t n = 0; n < n_label_bytes; n++) {
         idx_files_write(&FILES, "labels", LABEL_BYTES, n);
         expect_refused(&data, "objective.data",
-                       n < 8 ? "labels ends in its header" : "labels ends before its 26 labels");
+                       n < 8 ? "labels: ends in its header" : "labels: ends before its 26 labels");
     }
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes + 1);
-    expect_refused(&data, "objective.data", "labels is damaged or goes on after its 26 labels");
+    expect_refused(&data, "objective.data", "labels: goes on after its 26 labels");
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     for (size_t n = 0; n < n_image_bytes; n++) {
         idx_files_write(&FILES, "images", IMAGE_BYTES, n);
-        snprintf(message, sizeof message, "images ends in image %zu of 26", (n - 16) / FEATURES);
-        expect_refused(&data, "objective.data", n < 16 ? "images ends in its header" : message);
+        snprintf(message, sizeof message, "images: ends in image %zu of 26", (n - 16) / FEATURES);
+        expect_refused(&data, "objective.data", n < 16 ? "images: ends in its header" : message);
     }
     idx_files_write(&FILES, "images", IMAGE_BYTES, n_image_bytes + 1);
-    expect_refused(&data, "objective.data", "images is damaged or goes on after its 26 images");
+    expect_refused(&data, "objective.data", "images: goes on after its 26 images");
     idx_files_fini(&FILES);
 }
 
@@ -219,14 +222,16 @@ static void test_objectives_idx__damaged_gzip_files_are_refused(void)
     struct tally_idx_set set = {0};
     for (size_t cut = 0; cut < n; cut++) {
         idx_files_write(&FILES, "images.gz", zipped, cut);
-        CU_ASSERT_EQUAL(tally_idx_load(&data, FILES.folder, tally_rng_key(1, 0), &set, NULL),
-                        TALLY_INVALID_ARGUMENT);
+        CU_ASSERT_EQUAL(
+            tally_idx_load(&data, TALLY_SHARDING_IID, &SOURCE, tally_rng_key(1, 0), &set, NULL),
+            TALLY_INVALID_ARGUMENT);
     }
     for (size_t at = 15 + 16; at < n; at++) { /* from the first pixel to the length */
         zipped[at] ^= 0x10;
         idx_files_write(&FILES, "images.gz", zipped, n);
-        CU_ASSERT_EQUAL(tally_idx_load(&data, FILES.folder, tally_rng_key(1, 0), &set, NULL),
-                        TALLY_INVALID_ARGUMENT);
+        CU_ASSERT_EQUAL(
+            tally_idx_load(&data, TALLY_SHARDING_IID, &SOURCE, tally_rng_key(1, 0), &set, NULL),
+            TALLY_INVALID_ARGUMENT);
         zipped[at] ^= 0x10;
     }
     idx_files_write(&FILES, "images.gz", zipped, n);
@@ -244,15 +249,15 @@ static void test_objectives_idx__other_headers_are_refused(void)
             LABEL_BYTES[at] ^= (uint8_t)(1u << bit);
             idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
             expect_refused(&data, "objective.data",
-                           "labels is no IDX file of bytes in 1 dimensions");
+                           "labels: is no IDX file of bytes in 1 dimensions");
             LABEL_BYTES[at] ^= (uint8_t)(1u << bit);
         }
     }
     idx_files_write(&FILES, "labels", IMAGE_BYTES, n_image_bytes); /* mixed up */
-    expect_refused(&data, "objective.data", "labels is no IDX file of bytes in 1 dimensions");
+    expect_refused(&data, "objective.data", "labels: is no IDX file of bytes in 1 dimensions");
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     idx_files_write(&FILES, "images", LABEL_BYTES, n_label_bytes);
-    expect_refused(&data, "objective.data", "images is no IDX file of bytes in 3 dimensions");
+    expect_refused(&data, "objective.data", "images: is no IDX file of bytes in 3 dimensions");
     idx_files_fini(&FILES);
 }
 
@@ -290,7 +295,7 @@ static void test_objectives_idx__other_shapes_are_refused(void)
     LABEL_BYTES[4] = 0x7f; /* two thousand million labels are not read, nor allocated */
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     expect_refused(&data, "objective.data",
-                   "labels claims 2130706458 labels, the limit is 100000000");
+                   "labels: claims 2130706458 labels, the limit is 100000000");
     idx_files_fini(&FILES);
 }
 
@@ -318,11 +323,13 @@ static void test_objectives_idx__names_stay_below_the_folder(void)
     static const char *const inside[] = {"..images", "images..",   "...",         "a..b",
                                          "./images", "sub/images", "sub/..images"};
     init();
-    char path[100], message[200];
+    char path[100], message[300];
     snprintf(path, sizeof path, "%s/sub", FILES.folder);
     CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
-        snprintf(message, sizeof message, "\"%s\" is no name below the data folder", outside[i]);
+        snprintf(message, sizeof message,
+                 "\"%s\" is no name below the data folder: it must be relative and without \"..\"",
+                 outside[i]);
         struct tally_idx_data data = data_of(2);
         strcpy(data.images, outside[i]);
         expect_refused(&data, "objective.data", message);
@@ -343,10 +350,12 @@ static void test_objectives_idx__names_stay_below_the_folder(void)
 static void test_objectives_idx__missing_files_are_named(void)
 {
     init();
-    char message[200];
+    char message[300];
     struct tally_idx_data data = data_of(2);
     strcpy(data.images, "train");
-    snprintf(message, sizeof message, "cannot read train (or .gz) in the data folder %s",
+    snprintf(message, sizeof message,
+             "train (or train.gz) is not in the data folder %s; put it there, or name another "
+             "folder with --data-dir",
              FILES.folder);
     expect_refused(&data, "objective.data", message);
     data = data_of(2);
@@ -354,13 +363,18 @@ static void test_objectives_idx__missing_files_are_named(void)
     expect_refused(&data, "objective.data", message);
     data = data_of(2);
     strcpy(data.labels, "."); /* a folder is no file */
-    expect_refused(&data, "objective.data", ". ends in its header");
+    snprintf(message, sizeof message, ". in the data folder %s is no regular file", FILES.folder);
+    expect_refused(&data, "objective.data", message);
+    const struct tally_data_source nowhere = {.dir = "/nowhere"};
     struct tally_idx_set set;
     struct tally_error err = TALLY_ERROR_INIT;
     data = data_of(2);
-    TALLY_ASSERT_STATUS(tally_idx_load(&data, "/nowhere", tally_rng_key(1, 0), &set, &err),
-                        TALLY_INVALID_ARGUMENT, &err);
-    TALLY_ASSERT_TEXT(err.message, "cannot read labels (or .gz) in the data folder /nowhere");
+    TALLY_ASSERT_STATUS(
+        tally_idx_load(&data, TALLY_SHARDING_IID, &nowhere, tally_rng_key(1, 0), &set, &err),
+        TALLY_INVALID_ARGUMENT, &err);
+    TALLY_ASSERT_TEXT(
+        err.message,
+        "cannot open the data folder /nowhere (--data-dir): No such file or directory");
     idx_files_fini(&FILES);
 }
 

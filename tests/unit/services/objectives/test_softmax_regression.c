@@ -48,13 +48,15 @@ static struct tally_objective *make(double l2)
     write_files();
     const struct tally_objective_spec spec = spec_of(l2);
     const struct tally_rng_key key = tally_rng_key(12, 0);
+    const struct tally_data_source source = {.dir = FILES.folder};
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_objective_spec_validate(&spec, CLIENTS, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_objective_new(&spec, CLIENTS, key, FILES.folder, &objective, &err),
                         TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(objective);
-    CU_ASSERT_EQUAL(tally_idx_load(&spec.data.idx, FILES.folder, key, &SET, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_idx_load(&spec.data.idx, TALLY_SHARDING_IID, &source, key, &SET, NULL),
+                    TALLY_OK);
     CU_ASSERT_EQUAL_FATAL(objective->dim, DIM);
     CU_ASSERT_EQUAL(tally_objective_spec_dim(&spec), DIM);
     return objective;
@@ -383,7 +385,7 @@ static void test_objectives_softmax_regression__loading_fails_with_the_file_s_na
     TALLY_ASSERT_STATUS(
         tally_objective_new(&spec, CLIENTS, tally_rng_key(1, 0), FILES.folder, &objective, &err),
         TALLY_INVALID_ARGUMENT, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "cannot read labels"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "labels (or labels.gz) is not in"));
     CU_ASSERT_PTR_NULL(objective);
     idx_files_fini(&FILES);
 }

@@ -1,0 +1,135 @@
+"""Worker and coordinator whose payloads are of different formats (codec/FORMAT.md, versions): they part at
+Join with a clear word, and nothing is decoded as what it is not."""
+
+import http.server
+import json
+import threading
+import unittest
+
+from common import FORMAT, ForeignWorker, TallyTestCase, messages
+
+REFUSED = {"code": "failed_precondition", "message": "format: upgrade the worker, says this one"}
+
+
+class OtherCoordinator(http.server.ThreadingHTTPServer):
+    """Answers with what `script` has for a method, in turn: a message, or the object of an error.
+    `calls` has the methods that were called."""
+
+    daemon_threads = True
+
+    def __init__(self, **script):
+        self.script = {method: list(answers) for method, answers in script.items()}
+        self.calls = []
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        method = self.path.rsplit("/", 1)[-1]
+        self.server.calls.append(method)
+        answers = self.server.script.get(method, [])
+        answer = answers.pop(0) if answers else {"code": "unimplemented", "message": "not in the script"}
+        is_error = isinstance(answer, dict)
+        body = json.dumps(answer).encode() if is_error else answer.SerializeToString()
+        self.send_response(400 if is_error else 200)
+        self.send_header("Content-Type", "application/json" if is_error else "application/proto")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Coordinator(TallyTestCase):
+    """What it makes of workers of another format."""
+
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+
+    def workers(self):
+        return self.client.get_json("/v1/workers")["workers"]
+
+    def join(self, request):
+        return self.client.call("Join", request, messages.JoinResponse)
+
+    def test_tells_its_own(self):
+        answer = self.join(messages.JoinRequest(name="w", slots=1, format=FORMAT))
+        self.assertEqual(answer.format, FORMAT)
+
+    def test_another_is_refused(self):
+        live = ForeignWorker(self.client, name="w")
+        before = self.workers()
+        for other, behind in (
+            ({}, "worker"),  # up to 0.5.0
+            ({"format": 1}, "worker"),
+            ({"format": FORMAT + 1}, "coordinator"),
+            ({"format": 2**32 - 1}, "coordinator"),
+        ):
+            with self.subTest(other):
+                request = messages.JoinRequest(name="w", slots=1, **other)
+                refused = self.assert_connect_error("failed_precondition", self.join, request)
+                self.assertIn(f"format {other.get('format', 1)}", str(refused))
+                self.assertIn(f"upgrade the {behind}", str(refused))
+                self.assertIn(f"upgrade the {behind}", self.coordinator.log().splitlines()[-1])
+        self.assertEqual([worker["name"] for worker in self.workers()], ["w"])
+        self.assertEqual(self.workers()[0]["joined_ms"], before[0]["joined_ms"])
+        live.poll(wait_ms=1)  # nobody took the session's place
+
+    def test_others_are_told_the_same_before_what_else_is_wrong(self):
+        request = messages.JoinRequest(name="", slots=0, job_id="nobody")
+        self.assert_connect_error("failed_precondition", self.join, request)
+
+
+class Worker(TallyTestCase):
+    """What it makes of a coordinator of another format: it ends, and says why."""
+
+    def run_at(self, **script):
+        coordinator = OtherCoordinator(**script)
+        self.addCleanup(coordinator.server_close)
+        self.addCleanup(coordinator.shutdown)
+        worker = self.start_worker(coordinator, "w", clients=2)
+        self.assertEqual(worker.wait(), 1, worker.log())
+        self.assertIn("cannot go on", worker.log())
+        return coordinator.calls, worker.log()
+
+    def joined(self, **other):
+        return messages.JoinResponse(session=7, session_timeout_ms=10000, **other)
+
+    def test_older_coordinator(self):
+        """It took the worker: the slots are given back, and no task is asked for."""
+        calls, log = self.run_at(Join=[self.joined()], Leave=[messages.LeaveResponse()])
+        self.assertEqual(calls, ["Join", "Leave"])
+        self.assertIn("upgrade the coordinator", log)
+        self.assertNotIn("event=joined", log)
+
+    def test_newer_coordinator(self):
+        calls, log = self.run_at(Join=[REFUSED])
+        self.assertEqual(calls, ["Join"])
+        self.assertIn("upgrade the worker, says this one", log)
+
+    def test_newer_coordinator_that_takes_all(self):
+        calls, log = self.run_at(Join=[self.joined(format=FORMAT + 1)], Leave=[messages.LeaveResponse()])
+        self.assertEqual(calls, ["Join", "Leave"])
+        self.assertIn("upgrade the worker", log)
+
+    def test_coordinator_upgraded_under_a_session(self):
+        """A restart forgets sessions: the next Join decides."""
+        calls, log = self.run_at(
+            Join=[self.joined(format=FORMAT), REFUSED],
+            PollTask=[{"code": "unavailable", "message": "restarting"},
+                      {"code": "not_found", "message": "session: unknown"}],
+        )
+        self.assertEqual(calls, ["Join", "PollTask", "PollTask", "Join"])
+        self.assertIn("upgrade the worker, says this one", log)
+
+
+if __name__ == "__main__":
+    unittest.main()
