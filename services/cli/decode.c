@@ -4,7 +4,7 @@
 
 #include "services/cli/codec_options.h"
 #include "services/cli/commands.h"
-#include "services/cli/npy.h"
+#include "services/objectives/npy.h"
 #include "services/cli/whole_file.h"
 
 const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {

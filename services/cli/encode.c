@@ -6,8 +6,8 @@
 
 #include "services/cli/codec_options.h"
 #include "services/cli/commands.h"
-#include "services/cli/npy.h"
 #include "services/cli/whole_file.h"
+#include "services/objectives/npy.h"
 
 const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
     {"out", "FILE", NULL, "where the payload goes; - is standard output; without it, nowhere",
@@ -78,6 +78,12 @@ static enum tally_status encode_file(struct encoder *encoder, const char *path,
         goto out;
     }
     status = tally_npy_parse(file.data, file.size, &npy, err);
+    if (status == TALLY_OK && npy.type != TALLY_NPY_INT8 && npy.type != TALLY_NPY_INT32 &&
+        npy.type != TALLY_NPY_FLOAT32 && npy.type != TALLY_NPY_FLOAT64) {
+        status = tally_fail(err, TALLY_MALFORMED, NULL,
+                            "levels are int8 or int32, vectors float32 or float64; convert the "
+                            "array with astype()");
+    }
     if (status == TALLY_OK && (npy.dim == 0 || npy.dim > TALLY_CODEC_MAX_DIM)) {
         status = tally_fail(err, TALLY_OUT_OF_RANGE, NULL, "%zu coordinates outside [1, %d]",
                             npy.dim, TALLY_CODEC_MAX_DIM);

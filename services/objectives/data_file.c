@@ -52,9 +52,9 @@ static enum tally_status fail_to_open(const struct tally_data_source *source, co
     case ENOENT:
     case ENOTDIR:
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
-                          "%s (or %s.gz) is not in the data folder %s; put it there, or name "
+                          "%s (or .gz) is not in the data folder %s; put it there, or name "
                           "another folder with --data-dir",
-                          name, name, source->dir);
+                          name, source->dir);
     case EXDEV:
     case ELOOP:
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
@@ -224,14 +224,16 @@ enum tally_status tally_data_file_refuse(struct tally_data_file *file, const cha
     if (file->status != TALLY_OK) {
         return file->status;
     }
-    char reason[256], line[24] = "";
+    char reason[256], line[32] = "";
     va_list args;
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     tally_utf8_sanitize_line(reason);
-    if (file->line > 0) {
+    if (file->place == TALLY_DATA_LINE) {
         snprintf(line, sizeof line, "%llu:", (unsigned long long)file->line);
+    } else if (file->place == TALLY_DATA_ROW) {
+        snprintf(line, sizeof line, " row %llu:", (unsigned long long)file->line);
     }
     file->status = tally_fail(file->err, TALLY_INVALID_ARGUMENT, "objective.data", "%s:%s %s",
                               file->name, line, reason);

@@ -30,17 +30,20 @@ struct tally_data_file_ops {
     void (*close)(void *reader);
 };
 
+enum tally_data_place { TALLY_DATA_NOWHERE, TALLY_DATA_LINE, TALLY_DATA_ROW };
+
 struct tally_data_file {
     const struct tally_data_source *source;
     const struct tally_data_file_ops *ops;
     void *reader;
     uint64_t total_bytes;
     uint64_t unpacked_bytes;
-    uint64_t untold_bytes;    /* unpacked since on_progress was called last */
-    uint64_t points;          /* for on_progress; the loader counts them */
-    uint64_t line;            /* of text, from 1; the loader counts; 0 = the file has none */
-    enum tally_status status; /* why there are no more bytes; OK at the end */
-    struct tally_error *err;  /* borrowed */
+    uint64_t untold_bytes;       /* unpacked since on_progress was called last */
+    uint64_t points;             /* for on_progress; the loader counts them */
+    enum tally_data_place place; /* what messages call a place in it */
+    uint64_t line;               /* lines from 1, rows from 0; the loader counts */
+    enum tally_status status;    /* why there are no more bytes; OK at the end */
+    struct tally_error *err;     /* borrowed */
     bool is_at_end;
     size_t at, n;   /* of the window */
     char name[300]; /* for messages: as found, and the array in it */

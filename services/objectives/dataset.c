@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/objectives/csv.h"
 #include "services/objectives/dataset_builder.h"
 #include "services/objectives/idx.h"
 #include "services/objectives/libsvm.h"
+#include "services/objectives/npy_data.h"
+#include "services/objectives/npz.h"
 
 void tally_dataset_free(struct tally_dataset *dataset)
 {
@@ -223,14 +226,64 @@ static enum tally_status open_of(const struct loader *loader, const char *name, 
                : status;
 }
 
-static enum tally_status read_libsvm(struct loader *loader, uint32_t client)
+static enum tally_status read_text(struct loader *loader, uint32_t client)
 {
+    const struct tally_table_data *table = &loader->data->table;
+    const size_t features = (size_t)table->features;
     struct tally_data_file *file;
-    enum tally_status status = open_of(loader, loader->data->table.file, client, &file);
+    enum tally_status status = open_of(loader, table->file, client, &file);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = loader->data->type == TALLY_DATA_CSV
+                 ? tally_csv_read(file, table->label, features, &loader->builder)
+                 : tally_libsvm_read(file, features, &loader->builder);
+    tally_data_file_close(file);
+    return status;
+}
+
+/* The arrays of points and labels, in files of their own or in one. */
+
+static enum tally_status open_array(const struct loader *loader, uint32_t client,
+                                    struct tally_npz *npz, const char *name,
+                                    struct tally_data_file **ret_file)
+{
+    return npz != NULL ? tally_npz_open_array(npz, name, ret_file, loader->err)
+                       : open_of(loader, name, client, ret_file);
+}
+
+static enum tally_status read_arrays(struct loader *loader, uint32_t client, struct tally_npz *npz)
+{
+    const struct tally_table_data *table = &loader->data->table;
+    struct tally_data_file *file;
+    size_t points = 0;
+    enum tally_status status = open_array(loader, client, npz, table->points, &file);
     if (status == TALLY_OK) {
-        status = tally_libsvm_read(file, (size_t)loader->data->table.features, &loader->builder);
+        status = tally_npy_read_points(file, (size_t)table->features, &loader->builder, &points);
         tally_data_file_close(file);
     }
+    if (status == TALLY_OK) {
+        status = open_array(loader, client, npz, table->labels, &file);
+    }
+    if (status == TALLY_OK) {
+        status = tally_npy_read_labels(file, points, &loader->builder);
+        tally_data_file_close(file);
+    }
+    return status;
+}
+
+static enum tally_status read_npz(struct loader *loader, uint32_t client)
+{
+    char name[TALLY_DATA_NAME_CAPACITY];
+    struct tally_npz *npz = NULL;
+    enum tally_status status = name_of(loader, loader->data->table.file, client, name);
+    if (status == TALLY_OK) {
+        status = tally_npz_open(loader->source, name, &npz, loader->err);
+    }
+    if (status == TALLY_OK) {
+        status = read_arrays(loader, client, npz);
+    }
+    tally_npz_close(npz);
     return status;
 }
 
@@ -304,10 +357,12 @@ static enum tally_status read_files(struct loader *loader, uint32_t client)
     case TALLY_DATA_IDX:
         return read_idx(loader, client);
     case TALLY_DATA_LIBSVM:
-        return read_libsvm(loader, client);
     case TALLY_DATA_CSV:
+        return read_text(loader, client);
     case TALLY_DATA_NPY:
+        return read_arrays(loader, client, NULL);
     case TALLY_DATA_NPZ:
+        return read_npz(loader, client);
     case TALLY_DATA_SYNTHETIC_LINEAR:
     case TALLY_DATA_MATRIX:
     case TALLY_N_DATA_TYPES:

@@ -145,6 +145,7 @@ enum tally_status tally_libsvm_read(struct tally_data_file *file, size_t feature
                                     struct tally_dataset_builder *builder)
 {
     enum tally_status status = TALLY_OK;
+    file->place = TALLY_DATA_LINE;
     for (file->line = 1; status == TALLY_OK; file->line++) {
         if (!is_line_done(file)) {
             status = read_point(file, features, builder);

@@ -2,12 +2,11 @@
  */
 #include <string.h>
 
-#include "services/cli/npy.h"
+#include "services/objectives/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const size_t N_BYTES[TALLY_NPY_N_TYPES] = {1, 4, 4, 8};
     struct tally_npy npy, again;
     struct tally_error err = TALLY_ERROR_INIT;
     const enum tally_status status = tally_npy_parse(data, size, &npy, &err);
@@ -15,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(status == TALLY_MALFORMED && err.message[0] != '\0');
         return 0;
     }
-    const size_t n = npy.dim * N_BYTES[npy.type];
+    const size_t n = npy.dim * tally_npy_type_bytes(npy.type);
     FUZZ_CHECK(npy.data + n == data + size);
     struct tally_buffer out = {0};
     FUZZ_CHECK(tally_npy_append(npy.type, npy.data, npy.dim, &out) == TALLY_OK);

@@ -101,13 +101,13 @@ class MissingFiles(AlgorithmTestCase):
         coordinator = self.start_coordinator(options=("--data-dir", self.folder))
         client = coordinator.client
         detail = client.wait_status(client.submit(job_document("mnist-fedavg")), "failed")
-        self.assertIn("train-labels-idx1-ubyte (or .gz) in the data folder", detail["reason"])
+        self.assertIn("train-labels-idx1-ubyte (or .gz) is not in the data folder", detail["reason"])
         done = subprocess.run(
             [str(coordinator.popen.args[0]).replace("tally-coordinator", "tally"), "simulate",
              str(JOBS / "mnist-fedavg.json"), "--data-dir", self.folder],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("train-labels-idx1-ubyte (or .gz) in the data folder", done.stderr)
+        self.assertIn("train-labels-idx1-ubyte (or .gz) is not in the data folder", done.stderr)
 
 
 def fetch(what, tool, folder, *options):

@@ -8,7 +8,6 @@
 extern const struct tally_suite cli_doctor_suite;
 extern const struct tally_suite cli_job_path_suite;
 extern const struct tally_suite cli_job_watch_suite;
-extern const struct tally_suite cli_npy_suite;
 extern const struct tally_suite cli_out_folder_suite;
 extern const struct tally_suite cli_reproduce_table_suite;
 extern const struct tally_suite cli_result_table_suite;

@@ -4,6 +4,7 @@ const struct tally_suite *const TALLY_SUITES[] = {
     &objectives_domain_suite,
     &objectives_idx_suite,
     &objectives_least_squares_suite,
+    &objectives_npy_suite,
     &objectives_objective_suite,
     &objectives_sharding_suite,
     &objectives_softmax_losses_suite,

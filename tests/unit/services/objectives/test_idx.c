@@ -354,7 +354,7 @@ static void test_objectives_idx__missing_files_are_named(void)
     struct tally_idx_data data = data_of(2);
     strcpy(data.images, "train");
     snprintf(message, sizeof message,
-             "train (or train.gz) is not in the data folder %s; put it there, or name another "
+             "train (or .gz) is not in the data folder %s; put it there, or name another "
              "folder with --data-dir",
              FILES.folder);
     expect_refused(&data, "objective.data", message);

@@ -385,7 +385,7 @@ static void test_objectives_softmax_regression__loading_fails_with_the_file_s_na
     TALLY_ASSERT_STATUS(
         tally_objective_new(&spec, CLIENTS, tally_rng_key(1, 0), FILES.folder, &objective, &err),
         TALLY_INVALID_ARGUMENT, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "labels (or labels.gz) is not in"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "labels (or .gz) is not in"));
     CU_ASSERT_PTR_NULL(objective);
     idx_files_fini(&FILES);
 }

@@ -1,4 +1,4 @@
-#include "services/cli/npy.h"
+#include "services/objectives/npy.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,10 +13,11 @@ static const struct {
     const char *descr;
     size_t n_bytes;
 } TYPES[TALLY_NPY_N_TYPES] = {
-    [TALLY_NPY_INT8] = {"|i1", 1},
-    [TALLY_NPY_INT32] = {"<i4", 4},
-    [TALLY_NPY_FLOAT32] = {"<f4", 4},
-    [TALLY_NPY_FLOAT64] = {"<f8", 8},
+    [TALLY_NPY_INT8] = {"|i1", 1},    [TALLY_NPY_INT16] = {"<i2", 2},
+    [TALLY_NPY_INT32] = {"<i4", 4},   [TALLY_NPY_INT64] = {"<i8", 8},
+    [TALLY_NPY_UINT8] = {"|u1", 1},   [TALLY_NPY_UINT16] = {"<u2", 2},
+    [TALLY_NPY_UINT32] = {"<u4", 4},  [TALLY_NPY_UINT64] = {"<u8", 8},
+    [TALLY_NPY_FLOAT32] = {"<f4", 4}, [TALLY_NPY_FLOAT64] = {"<f8", 8},
 };
 
 /* The header's text, a Python dictionary; `at` moves on. */
@@ -86,8 +87,13 @@ static bool read_count(struct cursor *cursor, size_t *ret_count)
     return n_digits > 0;
 }
 
-/* "(7,)"; the product is of no use, so the first length and their number. */
-static bool read_shape(struct cursor *cursor, size_t *ret_first, size_t *ret_n)
+size_t tally_npy_type_bytes(enum tally_npy_type type)
+{
+    return TYPES[type].n_bytes;
+}
+
+/* "(7,)": the first two lengths and their number. */
+static bool read_shape(struct cursor *cursor, size_t ret_shape[2], size_t *ret_n)
 {
     size_t n = 0;
     if (!skip(cursor, '(')) {
@@ -98,7 +104,9 @@ static bool read_shape(struct cursor *cursor, size_t *ret_first, size_t *ret_n)
         if (!read_count(cursor, &length)) {
             return false;
         }
-        *ret_first = n == 0 ? length : *ret_first;
+        if (n < 2) {
+            ret_shape[n] = length;
+        }
         n++;
         if (!skip(cursor, ',') && !(n > 1 && cursor->at < cursor->end && *cursor->at == ')')) {
             return false;
@@ -110,7 +118,8 @@ static bool read_shape(struct cursor *cursor, size_t *ret_first, size_t *ret_n)
 
 struct header {
     char descr[16];
-    size_t first, n_dims;
+    size_t shape[2], n_dims;
+    bool is_fortran;
     bool has_descr, has_order, has_shape;
 };
 
@@ -133,9 +142,10 @@ static bool read_entry(struct cursor *cursor, struct header *header)
         return read_text(cursor, header->descr, sizeof header->descr);
     }
     if (seen == &header->has_order) {
-        return skip_word(cursor, "False") || skip_word(cursor, "True"); /* a vector has no order */
+        header->is_fortran = skip_word(cursor, "True");
+        return header->is_fortran || skip_word(cursor, "False");
     }
-    return read_shape(cursor, &header->first, &header->n_dims);
+    return read_shape(cursor, header->shape, &header->n_dims);
 }
 
 static bool read_header(struct cursor *cursor, struct header *header)
@@ -158,32 +168,20 @@ static bool read_header(struct cursor *cursor, struct header *header)
     return cursor->at == cursor->end && header->has_descr && header->has_order && header->has_shape;
 }
 
-/* Where the header's text begins, and its length; false if the bytes end before. */
-static bool find_header(const uint8_t *bytes, size_t n, size_t *ret_begin, size_t *ret_length)
-{
-    const size_t n_length = n > MAGIC_BYTES && bytes[MAGIC_BYTES] == 1 ? 2 : 4;
-    const size_t begin = MAGIC_BYTES + 2 + n_length;
-    if (n < begin) {
-        return false;
-    }
-    size_t length = 0;
-    for (size_t i = n_length; i > 0; i--) {
-        length = length << 8 | bytes[MAGIC_BYTES + 1 + i];
-    }
-    *ret_begin = begin;
-    *ret_length = length;
-    return length <= n - begin;
-}
-
 static enum tally_status refuse(struct tally_error *err, const char *what)
 {
     return tally_fail(err, TALLY_MALFORMED, NULL, "%s", what);
 }
 
-enum tally_status tally_npy_parse(const uint8_t *bytes, size_t n, struct tally_npy *ret_npy,
-                                  struct tally_error *err)
+/* Bytes before the text: magic, version and a length of 2 or 4 bytes. */
+static size_t prefix_bytes(const uint8_t *bytes)
 {
-    size_t begin, length;
+    return MAGIC_BYTES + 2 + (bytes[MAGIC_BYTES] == 1 ? 2 : 4);
+}
+
+enum tally_status tally_npy_header_bytes(const uint8_t *bytes, size_t n, size_t *ret_n,
+                                         struct tally_error *err)
+{
     if (n < MAGIC_BYTES + 2 || memcmp(bytes, MAGIC, MAGIC_BYTES) != 0) {
         return refuse(err, "not a .npy file");
     }
@@ -191,11 +189,24 @@ enum tally_status tally_npy_parse(const uint8_t *bytes, size_t n, struct tally_n
         return tally_fail(err, TALLY_MALFORMED, NULL, ".npy version %d.%d is none of 1.0, 2.0, 3.0",
                           bytes[MAGIC_BYTES], bytes[MAGIC_BYTES + 1]);
     }
-    if (!find_header(bytes, n, &begin, &length)) {
+    const size_t begin = prefix_bytes(bytes);
+    if (n < begin) {
         return refuse(err, "the .npy file ends in its header");
     }
-    const char *text = (const char *)bytes + begin;
-    struct cursor cursor = {.at = text, .end = text + length};
+    size_t length = 0;
+    for (size_t i = begin - MAGIC_BYTES - 2; i > 0; i--) {
+        length = length << 8 | bytes[MAGIC_BYTES + 1 + i];
+    }
+    *ret_n = begin + length;
+    return TALLY_OK;
+}
+
+enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
+                                         struct tally_npy_header *ret_header,
+                                         struct tally_error *err)
+{
+    const char *text = (const char *)bytes + prefix_bytes(bytes);
+    struct cursor cursor = {.at = text, .end = (const char *)bytes + n};
     struct header header = {.n_dims = 0};
     if (!read_header(&cursor, &header)) {
         return tally_fail(err, TALLY_MALFORMED, NULL,
@@ -207,23 +218,85 @@ enum tally_status tally_npy_parse(const uint8_t *bytes, size_t n, struct tally_n
         type++;
     }
     if (type == TALLY_NPY_N_TYPES) {
-        return tally_fail(err, TALLY_MALFORMED, NULL,
-                          "dtype %s is none of int8 (|i1), int32 (<i4), float32 (<f4), float64 "
-                          "(<f8)",
-                          header.descr);
+        return tally_fail(
+            err, TALLY_MALFORMED, NULL,
+            "dtype %s is no little-endian integer or float of 8 to 64 bits (<f8, <f4, "
+            "|i1, <i2, <i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()",
+            header.descr);
+    }
+    *ret_header = (struct tally_npy_header){.type = (enum tally_npy_type)type,
+                                            .is_fortran = header.is_fortran,
+                                            .n_dims = header.n_dims,
+                                            .shape = {header.shape[0], header.shape[1]}};
+    return TALLY_OK;
+}
+
+/* The largest integer below which every integer is a double. */
+#define MAX_EXACT (INT64_C(1) << 53)
+
+bool tally_npy_value(enum tally_npy_type type, const uint8_t *data, size_t i, double *ret_value)
+{
+    const uint8_t *at = data + i * TYPES[type].n_bytes;
+    uint64_t bits = 0;
+    memcpy(&bits, at, TYPES[type].n_bytes);
+    const bool is_signed = type <= TALLY_NPY_INT64;
+    float single;
+    switch (type) {
+    case TALLY_NPY_FLOAT32:
+        memcpy(&single, at, sizeof single);
+        *ret_value = (double)single;
+        return true;
+    case TALLY_NPY_FLOAT64:
+        memcpy(ret_value, at, sizeof *ret_value);
+        return true;
+    case TALLY_NPY_INT8:
+    case TALLY_NPY_INT16:
+    case TALLY_NPY_INT32:
+    case TALLY_NPY_INT64:
+    case TALLY_NPY_UINT8:
+    case TALLY_NPY_UINT16:
+    case TALLY_NPY_UINT32:
+    case TALLY_NPY_UINT64:
+    case TALLY_NPY_N_TYPES:
+        break;
+    }
+    const unsigned unused = 64 - 8 * (unsigned)TYPES[type].n_bytes;
+    if (!is_signed) {
+        *ret_value = (double)bits;
+        return bits <= (uint64_t)MAX_EXACT;
+    }
+    /* Arithmetic shift: as gcc and clang define it. */
+    const int64_t value = (int64_t)(bits << unused) >> unused;
+    *ret_value = (double)value;
+    return value <= MAX_EXACT && value >= -MAX_EXACT;
+}
+
+enum tally_status tally_npy_parse(const uint8_t *bytes, size_t n, struct tally_npy *ret_npy,
+                                  struct tally_error *err)
+{
+    size_t begin;
+    struct tally_npy_header header;
+    enum tally_status status = tally_npy_header_bytes(bytes, n, &begin, err);
+    if (status == TALLY_OK && begin > n) {
+        status = refuse(err, "the .npy file ends in its header");
+    }
+    if (status == TALLY_OK) {
+        status = tally_npy_header_parse(bytes, begin, &header, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
     }
     if (header.n_dims != 1) {
         return tally_fail(err, TALLY_MALFORMED, NULL, "an array of %zu dimensions; a vector has 1",
                           header.n_dims);
     }
-    const size_t n_data = n - begin - length;
-    if (header.first > n_data / TYPES[type].n_bytes ||
-        n_data != header.first * TYPES[type].n_bytes) {
+    const size_t n_data = n - begin, n_value = TYPES[header.type].n_bytes;
+    if (header.shape[0] > n_data / n_value || n_data != header.shape[0] * n_value) {
         return tally_fail(err, TALLY_MALFORMED, NULL, "%zu bytes of data for %zu values of %zu",
-                          n_data, header.first, TYPES[type].n_bytes);
+                          n_data, header.shape[0], n_value);
     }
-    *ret_npy = (struct tally_npy){
-        .type = (enum tally_npy_type)type, .dim = header.first, .data = bytes + begin + length};
+    *ret_npy =
+        (struct tally_npy){.type = header.type, .dim = header.shape[0], .data = bytes + begin};
     return TALLY_OK;
 }
 

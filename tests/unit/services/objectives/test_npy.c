@@ -1,10 +1,10 @@
-#include "services/cli/npy.h"
+#include "services/objectives/npy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/unit/services/objectives/suites.h"
 
 /* A file with this header, version 1.0, and n bytes of data, in a block that ends with it. */
 static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *ret_n)
@@ -23,6 +23,10 @@ static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *
     return file;
 }
 
+#define NO_NUMBER                                                                                  \
+    "is no little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, <i4, <i8, |u1, "    \
+    "<u2, <u4, <u8); convert it with astype()"
+
 static void expect_refused(const uint8_t *file, size_t n, const char *message)
 {
     struct tally_npy npy = {.dim = 42};
@@ -32,9 +36,8 @@ static void expect_refused(const uint8_t *file, size_t n, const char *message)
     CU_ASSERT_EQUAL(npy.dim, 42);
 }
 
-static void test_cli_npy__reads_what_it_writes(void)
+static void test_objectives_npy__reads_what_it_writes(void)
 {
-    static const size_t N_BYTES[] = {1, 4, 4, 8};
     for (int type = 0; type < TALLY_NPY_N_TYPES; type++) {
         for (size_t dim = 0; dim < 20; dim++) {
             uint8_t values[160];
@@ -50,13 +53,13 @@ static void test_cli_npy__reads_what_it_writes(void)
             CU_ASSERT_EQUAL((int)npy.type, type);
             CU_ASSERT_EQUAL(npy.dim, dim);
             CU_ASSERT_EQUAL((npy.data - out.data) % 64, 0);
-            CU_ASSERT_EQUAL(memcmp(npy.data, values, dim * N_BYTES[type]), 0);
+            CU_ASSERT_EQUAL(memcmp(npy.data, values, dim * tally_npy_type_bytes(npy.type)), 0);
             tally_buffer_fini(&out);
         }
     }
 }
 
-static void test_cli_npy__reads_other_spellings(void)
+static void test_objectives_npy__reads_other_spellings(void)
 {
     static const char *const HEADERS[] = {
         "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }      \n",
@@ -77,7 +80,7 @@ static void test_cli_npy__reads_other_spellings(void)
 }
 
 /* Versions 2.0 and 3.0 have four bytes of length. */
-static void test_cli_npy__reads_later_versions(void)
+static void test_objectives_npy__reads_later_versions(void)
 {
     static const char HEADER[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (3,), }";
     for (uint8_t version = 2; version <= 4; version++) {
@@ -97,7 +100,7 @@ static void test_cli_npy__reads_later_versions(void)
     }
 }
 
-static void test_cli_npy__refuses_by_name(void)
+static void test_objectives_npy__refuses_by_name(void)
 {
     static const struct {
         const char *header;
@@ -112,10 +115,8 @@ static void test_cli_npy__refuses_by_name(void)
          "8 bytes of data for 2305843009213693953 values of 8"}, /* 2^61 + 1: times 8 is 8 */
         {"{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 8,
          "the .npy header is not one of NumPy's, at its byte 71"},
-        {"{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }", 8,
-         "dtype >i4 is none of int8 (|i1), int32 (<i4), float32 (<f4), float64 (<f8)"},
-        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8,
-         "dtype |O is none of int8 (|i1), int32 (<i4), float32 (<f4), float64 (<f8)"},
+        {"{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }", 8, "dtype >i4 " NO_NUMBER},
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8, "dtype |O " NO_NUMBER},
         {"{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 4,
          "an array of 0 dimensions; a vector has 1"},
         {"{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), }", 8,
@@ -158,7 +159,7 @@ static void test_cli_npy__refuses_by_name(void)
 
 /* Every truncation, and every byte of the header changed in some ways: refused, or still a vector
  * that lies within the file. The address sanitizer watches. */
-static void test_cli_npy__damage_stays_within_the_file(void)
+static void test_objectives_npy__damage_stays_within_the_file(void)
 {
     static const char HEADER[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }\n";
     const int32_t values[2] = {1, 2};
@@ -192,10 +193,10 @@ static void test_cli_npy__damage_stays_within_the_file(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_cli_npy__reads_what_it_writes),
-    TALLY_TEST(test_cli_npy__reads_other_spellings),
-    TALLY_TEST(test_cli_npy__reads_later_versions),
-    TALLY_TEST(test_cli_npy__refuses_by_name),
-    TALLY_TEST(test_cli_npy__damage_stays_within_the_file),
+    TALLY_TEST(test_objectives_npy__reads_what_it_writes),
+    TALLY_TEST(test_objectives_npy__reads_other_spellings),
+    TALLY_TEST(test_objectives_npy__reads_later_versions),
+    TALLY_TEST(test_objectives_npy__refuses_by_name),
+    TALLY_TEST(test_objectives_npy__damage_stays_within_the_file),
 };
-TALLY_SUITE(cli_npy_suite, "cli_npy", TESTS);
+TALLY_SUITE(objectives_npy_suite, "objectives_npy", TESTS);
