@@ -157,12 +157,14 @@ class Client:
                     if stream.status == 204:  # it had ended, and nothing is new
                         yield Event("job", self.show(job_id))
                         return
+                    has_ended = False
                     for event, event_id in _read_events(stream):
                         pause_s = _FIRST_PAUSE_S
                         last = event_id if event_id is not None else last
                         yield event
-                        if event.kind == "job" and _has_ended(event.data):
-                            return
+                        has_ended = event.kind == "job" and _has_ended(event.data)
+                    if has_ended:  # the last word of a stream, which may also be its first
+                        return
             except Error as error:
                 if error.code != "unavailable" and error.status not in _PASSING:
                     raise
@@ -186,8 +188,8 @@ def _read_events(stream: Any) -> Iterator[tuple[Event, int | None]]:
             fields[name] = value[1:] if value.startswith(" ") else value
             continue
         if "data" in fields:
-            event_id = fields.get("id")
-            yield Event(fields.get("event", "message"), json.loads(fields["data"])), event_id and int(event_id) or None
+            event_id = int(fields["id"]) if fields.get("id") else None
+            yield Event(fields.get("event", "message"), json.loads(fields["data"])), event_id
         fields = {}
 
 
