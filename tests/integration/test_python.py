@@ -432,7 +432,7 @@ class Jobs(PythonCase):
         self.assertEqual(essence(detail), essence(simulate(document)))
         # Of a job that has ended: what is new, and how it stands.
         self.assertEqual([event.kind for event in tally.watch(job, after=len(rounds) - 2, url=coordinator.url)],
-                         ["round", "round", "job"])
+                         ["job", "round", "round", "job"])
         self.assertEqual([event.kind for event in tally.watch(job, url=coordinator.url)], ["job"])
 
     def test_errors(self):

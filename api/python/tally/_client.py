@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import ipaddress
 import json
 import os
@@ -124,7 +125,7 @@ class Client:
         try:
             with self._open(path, body, headers) as answer:
                 value = json.loads(answer.read())
-        except (OSError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise Error(f"{self.url}{path}: {error}", "unavailable") from error
         if not isinstance(value, dict):
             raise Error(f"{self.url}{path}: the answer is no object", "malformed")
@@ -150,25 +151,26 @@ class Client:
         path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/events"
         last = after
         pause_s = _FIRST_PAUSE_S
+        has_ended = False  # the last event said so
         while True:
             headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
             try:
                 with self._open(path, None, headers) as stream:
-                    if stream.status == 204:  # it had ended, and nothing is new
-                        yield Event("job", self.show(job_id))
+                    if stream.status == 204:  # it has ended, and nothing is new
+                        if not has_ended:
+                            yield Event("job", self.show(job_id))
                         return
-                    has_ended = False
                     for event, event_id in _read_events(stream):
                         pause_s = _FIRST_PAUSE_S
                         last = event_id if event_id is not None else last
                         yield event
                         has_ended = event.kind == "job" and _has_ended(event.data)
-                    if has_ended:  # the last word of a stream, which may also be its first
-                        return
+                    if has_ended:  # or the connection, before the last rounds: 204 tells
+                        continue
             except Error as error:
                 if error.code != "unavailable" and error.status not in _PASSING:
                     raise
-            except (OSError, ValueError):  # broken in the middle
+            except (OSError, http.client.HTTPException, ValueError):  # broken in the middle
                 pass
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
