@@ -162,7 +162,10 @@ class Client:
                         return
                     for event, event_id in _read_events(stream):
                         pause_s = _FIRST_PAUSE_S
-                        last = event_id if event_id is not None else last
+                        if event_id is not None:
+                            last = event_id
+                        elif last is None and event.kind == "job":
+                            last = event.data["round"]  # "now", for connections to come
                         yield event
                         has_ended = event.kind == "job" and _has_ended(event.data)
                     if has_ended:  # or the connection, before the last rounds: 204 tells
