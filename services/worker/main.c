@@ -164,6 +164,12 @@ static enum tally_status load_plugins(const struct tally_options *options,
     return status;
 }
 
+static bool wait_for_signal(void *context, int timeout_ms)
+{
+    (void)context;
+    return tally_signals_wait(timeout_ms);
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
@@ -192,6 +198,8 @@ int main(int argc, char **argv)
         status = load_plugins(options, &settings, &err);
     }
     if (status == TALLY_OK) {
+        settings.config.stop =
+            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = worker_run(&settings.config, &totals, &err);
     }
     if (status != TALLY_OK) {
