@@ -226,7 +226,8 @@ enum tally_status tally_update_encode(const struct tally_update *message, struct
                                       .payload_bits = message->payload_bits,
                                       .clipped = message->clipped,
                                       .has_loss = message->has_loss,
-                                      .loss = message->loss};
+                                      .loss = message->loss,
+                                      .tried = message->tried};
     memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
     memcpy(raw.failure, message->failure, sizeof raw.failure);
     memcpy(raw.refusal, message->refusal, sizeof raw.refusal);
@@ -721,6 +722,7 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
         message.clipped = raw.clipped;
         message.has_loss = raw.has_loss;
         message.loss = raw.loss;
+        message.tried = raw.tried;
         *ret_message = message;
     }
     return status;

@@ -120,6 +120,7 @@ struct tally_update {
     double loss;
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
+    bool tried;                           /* refused because what it computed with has failed */
 };
 
 struct tally_update_response {

@@ -51,6 +51,12 @@ struct tally_rng_key tally_rng_key(uint64_t seed, uint32_t run);
 void tally_rng_init(struct tally_rng *rng, struct tally_rng_key key, uint32_t client,
                     uint32_t round, enum tally_rng_purpose purpose);
 
+/* The round that the stream was made for. */
+static inline uint32_t tally_rng_round(const struct tally_rng *rng)
+{
+    return rng->counter[2];
+}
+
 uint32_t tally_rng_u32(struct tally_rng *rng);
 /* Uniform on [0, 1), a multiple of 2^-53; 2 draws. */
 double tally_rng_uniform(struct tally_rng *rng);

@@ -8,6 +8,7 @@
 #include "services/document/document.h"
 #include "services/job/advice.h"
 #include "services/job/local.h"
+#include "services/plugins/plugin_set.h"
 #include "services/program/progress_bar.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
@@ -16,6 +17,11 @@ enum { MAX_DOCUMENT_BYTES = 64 << 20, MAX_RUNS = 1000000 };
 
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
     {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
+    {"plugin", "FILE...", NULL,
+     "shared object that is the objective of jobs whose type is plugin and whose name is its own; "
+     "may "
+     "be given several times, elsewhere as FILE:FILE",
+     NULL},
     {"runs", "R", "1", "replications with independent randomness, data included", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",
      NULL},
@@ -26,6 +32,7 @@ const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
 struct simulation {
     struct tally_job_spec spec;
     const char *data_dir;
+    struct tally_plugin_set plugins;
     int64_t runs;
     int64_t started_ms;
     struct tally_progress_painter painter;
@@ -76,6 +83,23 @@ static struct tally_json *detail_of(const struct tally_job *job,
     return detail;
 }
 
+/* The progress line while the job's files are read. */
+static bool on_load(void *context, const struct tally_load_progress *progress)
+{
+    struct simulation *simulation = context;
+    char text[TALLY_DATA_NAME_CAPACITY + 64];
+    snprintf(text, sizeof text, "reading %s  %llu points", progress->file,
+             (unsigned long long)progress->points);
+    const int64_t now_ms = tally_monotonic_ms();
+    const struct tally_progress_bar bar = {.fraction = (double)progress->read_bytes /
+                                                       (double)progress->total_bytes,
+                                           .elapsed_ms = now_ms - simulation->started_ms,
+                                           .text = text};
+    tally_progress_paint(&simulation->painter, &bar, now_ms);
+    return *tally_signals_stop() == 0;
+}
+
+/* Runs the job on its objective, which may be a plug-in's. */
 static enum tally_status run_job(struct simulation *simulation,
                                  struct tally_local_preparation *ret_preparation,
                                  struct tally_job **ret_job, struct tally_error *err)
@@ -83,9 +107,9 @@ static enum tally_status run_job(struct simulation *simulation,
     const struct tally_job_spec *spec = &simulation->spec;
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
-    enum tally_status status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                                   tally_job_spec_setting(spec).key,
-                                                   simulation->data_dir, &objective, err);
+    const struct tally_data_source files = {simulation->data_dir, on_load, simulation};
+    enum tally_status status =
+        tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
     if (status == TALLY_OK) {
         status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }
@@ -156,7 +180,12 @@ int tally_cli_simulate(struct tally_cli *cli)
     if (status == TALLY_OK) {
         status = read_spec(cli, &simulation.spec, &err);
     }
+    if (status == TALLY_OK) {
+        status = tally_plugin_set_load_list(&simulation.plugins,
+                                            tally_options_text(cli->options, "plugin"), NULL, &err);
+    }
     if (status != TALLY_OK) {
+        tally_plugin_set_fini(&simulation.plugins);
         return tally_cli_report_usage(&err);
     }
     bool completed = true;
@@ -169,5 +198,6 @@ int tally_cli_simulate(struct tally_cli *cli)
     tally_progress_clear(&simulation.painter);
     int exit_code = status == TALLY_OK ? print_details(cli, details) : tally_cli_report(&err);
     tally_json_free(details);
+    tally_plugin_set_fini(&simulation.plugins);
     return exit_code == TALLY_EXIT_OK && !completed ? TALLY_EXIT_FAILED : exit_code;
 }

@@ -159,7 +159,7 @@ void session_unassign(struct session_table *table, struct hosted_job *job, uint3
 }
 
 enum tally_status session_refuse(struct session_table *table, struct session *session,
-                                 struct hosted_job *job, const char *reason,
+                                 struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err)
 {
     if (session_refusal(session, job) == NULL) {
@@ -168,7 +168,8 @@ enum tally_status session_refuse(struct session_table *table, struct session *se
             return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a refusal");
         }
         refusal->job = job;
-        snprintf(refusal->reason, sizeof refusal->reason, "%s", reason);
+        refusal->tried = update->tried;
+        snprintf(refusal->reason, sizeof refusal->reason, "%s", update->refusal);
         refusal->next = session->refusals;
         session->refusals = refusal;
     }

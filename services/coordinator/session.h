@@ -12,6 +12,7 @@
 /* A job that a worker has said it cannot serve, whichever client it plays. */
 struct refusal {
     const struct hosted_job *job;
+    bool tried; /* what it computed with has failed; nothing was lacking */
     char reason[TALLY_FAILURE_CAPACITY];
     struct refusal *next;
 };
@@ -68,10 +69,10 @@ void session_assign(struct session_table *table, struct session *session, struct
                     uint32_t client);
 /* Takes one client away from the session that plays it, whose slot is free then. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
-/* The session plays no client of the job any more, and is not to: the worker refuses it.
- * Idempotent. Errors: NO_MEMORY. */
+/* The session plays no client of the job any more, and is not to: the worker refuses it, as the
+ * update says. Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,
-                                 struct hosted_job *job, const char *reason,
+                                 struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
 /* NULL if the worker has not refused the job. */
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);

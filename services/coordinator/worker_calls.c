@@ -321,12 +321,39 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     return status;
 }
 
-/* Whether nobody has ever answered for the job and nobody who is here could. */
+static bool has_been_tried(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
+{
+    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        const struct refusal *refusal = session_refusal(s, job);
+        if (refusal != NULL && refusal->tried) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether somebody who played a client of the job is away. */
+static bool may_be_resumed(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
+{
+    for (int64_t m = 0; m < job->row.clients; m++) {
+        const char *previous = job->slots[m].previous;
+        if (previous[0] != '\0' && session_by_name(&coordinator->sessions, previous) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether nobody who is here can serve the job, and it would be in vain to wait for others: nobody
+ * has ever answered for it, or it breaks those who do. */
 static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
-    return tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
-           !can_be_served(coordinator, job);
+    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0;
+    return !can_be_served(coordinator, job) &&
+           (is_new || (has_been_tried(coordinator, job) && !may_be_resumed(coordinator, job)));
 }
 
 /* The worker cannot serve the job: its clients go to others. */
@@ -338,8 +365,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                           coordinator->store_error.message);
     }
-    enum tally_status status =
-        session_refuse(&coordinator->sessions, session, job, update->refusal, err);
+    enum tally_status status = session_refuse(&coordinator->sessions, session, job, update, err);
     if (status != TALLY_OK) {
         return status;
     }

@@ -100,7 +100,9 @@ static enum tally_status read_data(const struct tally_json *objective, struct ta
 static enum tally_status read_objective(const struct tally_json *document,
                                         struct tally_objective_spec *spec, struct tally_error *err)
 {
-    static const char *const others[] = {"type", "data", NULL};
+    static const char *const with_data[] = {"type", "data", NULL};
+    static const char *const without_data[] = {"type", NULL};
+    bool has_data = false;
     const struct tally_json *object = NULL;
     enum tally_status status = get_object(document, "objective", &object, err);
     if (status != TALLY_OK) {
@@ -109,10 +111,12 @@ static enum tally_status read_objective(const struct tally_json *document,
     status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
         const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+        has_data = kind->data != 0;
         spec->l2 = kind->l2;
-        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, spec, err);
+        status = tally_json_read_fields(object, kind->fields, kind->n_fields,
+                                        has_data ? with_data : without_data, spec, err);
     }
-    if (status == TALLY_OK) {
+    if (status == TALLY_OK && has_data) {
         status = read_data(object, &spec->data, err);
     }
     if (status != TALLY_OK) {
@@ -213,6 +217,9 @@ static enum tally_status read_document(const struct tally_json *document,
         status = read_domain(document, &spec->domain, err);
     }
     if (status == TALLY_OK) {
+        if (spec->objective.type == TALLY_PLUGIN) { /* nobody here could solve for it */
+            spec->reference.type = TALLY_REFERENCE_NONE;
+        }
         status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
                                TALLY_N_REFERENCE_FIELDS, &spec->reference, err);
     }
@@ -260,11 +267,14 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
 static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 {
     const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
-    const struct tally_data_kind *data_kind = &TALLY_DATA_KINDS[spec->data.type];
     struct tally_json *object = typed(kind->name, kind->fields, kind->n_fields, spec);
+    if (object == NULL || kind->data == 0) {
+        return object;
+    }
+    const struct tally_data_kind *data_kind = &TALLY_DATA_KINDS[spec->data.type];
     struct tally_json *data =
         typed(data_kind->name, data_kind->fields, data_kind->n_fields, &spec->data);
-    if (object == NULL || !tally_json_set(object, "data", data)) {
+    if (!tally_json_set(object, "data", data)) {
         tally_json_free(object);
         return NULL;
     }

@@ -163,10 +163,22 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     if (status != TALLY_OK) {
         return status;
     }
+    if (spec->objective.type == TALLY_PLUGIN && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                          "f(x*) of a plug-in's objective cannot be solved for; give a reference "
+                          "of type value or none");
+    }
     status = tally_domain_validate(&spec->domain, err);
     if (status != TALLY_OK) {
         tally_error_in_field(err, "domain");
         return status;
+    }
+    if (spec->reference.type == TALLY_REFERENCE_SOLVE &&
+        !tally_data_spec_is_shared(&spec->objective.data)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                          "every worker has data of its own, so that nobody can solve for f(x*): "
+                          "the reference must be none or a value, or the files' names "
+                          "have " TALLY_DATA_CLIENT_MARK);
     }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     struct tally_setting setting = tally_job_spec_setting(spec);

@@ -2,9 +2,15 @@
 
 #include <math.h>
 
-const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",       "softmax_regression",
-                                             "logistic_regression", "huber_regression",
-                                             "quadratic",           NULL};
+#include "services/objectives/plugin_instance.h"
+
+const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",
+                                             "softmax_regression",
+                                             "logistic_regression",
+                                             "huber_regression",
+                                             "quadratic",
+                                             "plugin",
+                                             NULL};
 enum { MAX_DIM = 10000000 };
 
 const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
@@ -41,6 +47,28 @@ static const struct tally_field QUADRATIC_FIELDS[] = {
      .doc = "standard deviation of every coordinate of a gradient at one point"},
 };
 
+#define PLUGIN(member) offsetof(struct tally_objective_spec, plugin.member)
+static const struct tally_field PLUGIN_FIELDS[] = {
+    {.name = "name",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = PLUGIN(name),
+     .required = true,
+     .capacity = sizeof((struct tally_plugin_spec *)0)->name,
+     .doc = "of the plug-in that the workers have loaded: 1 to 64 of a-z 0-9 - _"},
+    {.name = "dim",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = PLUGIN(dim),
+     .required = true,
+     .min = 1,
+     .max = MAX_DIM,
+     .doc = "number of coordinates d"},
+    {.name = "options",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = PLUGIN(options),
+     .capacity = sizeof((struct tally_plugin_spec *)0)->options,
+     .doc = "for the plug-in, which alone knows what it means"},
+};
+
 #define ROWS(table) table, sizeof table / sizeof table[0]
 enum {
     FILES = TALLY_DATA_SET_TABLES | 1 << TALLY_DATA_IDX,
@@ -57,6 +85,7 @@ const struct tally_objective_kind TALLY_OBJECTIVE_KINDS[] = {
                                 TALLY_LABELS_REAL, 0},
     [TALLY_QUADRATIC] = {"quadratic", ROWS(QUADRATIC_FIELDS), 1U << TALLY_DATA_MATRIX,
                          TALLY_LABELS_REAL, 0},
+    [TALLY_PLUGIN] = {"plugin", ROWS(PLUGIN_FIELDS), 0, TALLY_LABELS_REAL, 0},
 };
 
 struct tally_objective_spec tally_objective_spec_default(void)
@@ -66,10 +95,23 @@ struct tally_objective_spec tally_objective_spec_default(void)
         .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
 }
 
+static enum tally_status validate_plugin(const struct tally_plugin_spec *plugin,
+                                         struct tally_error *err)
+{
+    return tally_plugin_is_name(plugin->name)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.name",
+                            "\"%s\" is no name of a plug-in: 1 to %d of a-z 0-9 - _", plugin->name,
+                            TALLY_PLUGIN_NAME_CAPACITY - 1);
+}
+
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err)
 {
     const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+    if (spec->type == TALLY_PLUGIN) {
+        return validate_plugin(&spec->plugin, err);
+    }
     const struct tally_data_spec *data = &spec->data;
     if ((kind->data & 1U << data->type) == 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.type",
@@ -88,10 +130,26 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
+    if (spec->type == TALLY_PLUGIN) {
+        return (size_t)spec->plugin.dim;
+    }
     const int64_t features = tally_data_spec_features(&spec->data) + spec->bias;
     return (size_t)(spec->type == TALLY_SOFTMAX_REGRESSION
                         ? features * tally_data_spec_classes(&spec->data)
                         : features);
+}
+
+static enum tally_status refuse_plugin(const struct tally_objective_spec *spec, uint32_t clients,
+                                       struct tally_rng_key key,
+                                       const struct tally_data_source *source,
+                                       struct tally_objective **ret, struct tally_error *err)
+{
+    (void)clients;
+    (void)key;
+    (void)source;
+    (void)ret;
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+                      "plug-in %s is not loaded here", spec->plugin.name);
 }
 
 static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
@@ -105,6 +163,8 @@ static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
                    : tally_softmax_points_new;
     case TALLY_QUADRATIC:
         return tally_quadratic_new;
+    case TALLY_PLUGIN:
+        return refuse_plugin;
     case TALLY_LEAST_SQUARES:
     case TALLY_LOGISTIC_REGRESSION:
     case TALLY_HUBER_REGRESSION:

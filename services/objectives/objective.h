@@ -28,14 +28,24 @@ enum tally_objective_type {
     TALLY_LOGISTIC_REGRESSION,
     TALLY_HUBER_REGRESSION,
     TALLY_QUADRATIC,
+    TALLY_PLUGIN,
 };
+
+/* `plugin`: what a worker has loaded (plugin.h). */
+struct tally_plugin_spec {
+    char name[65]; /* of the plug-in */
+    int64_t dim;
+    char options[4097]; /* for the plug-in */
+};
+
 struct tally_objective_spec {
     int type;         /* enum tally_objective_type */
     double l2;        /* ridge mu: f has the term mu |x|^2 */
     double threshold; /* of huber_regression */
     double noise_std; /* of quadratic: of every coordinate of a gradient */
     bool bias;        /* every point has one more feature, which is 1 */
-    struct tally_data_spec data;
+    struct tally_plugin_spec plugin;
+    struct tally_data_spec data; /* unless its kind takes none */
 };
 
 /* One row per kind: its name in documents and the fields of its JSON object. */
@@ -43,7 +53,8 @@ struct tally_objective_kind {
     const char *name;
     const struct tally_field *fields; /* of struct tally_objective_spec */
     size_t n_fields;
-    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type */
+    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type;
+                    * 0 = none */
     enum tally_labels labels; /* that the points must have */
     double l2;                /* where the document has none */
 };
@@ -91,8 +102,8 @@ struct tally_objective {
 };
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
- * those of the source. Errors: NO_MEMORY, and for files those of their loader (dataset.h). The spec
- * is valid. */
+ * those of the source. Errors: NO_MEMORY, for files those of their loader (dataset.h), and
+ * FAILED_PRECONDITION for a plug-in, which services/plugins makes. The spec is valid. */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,
@@ -103,7 +114,8 @@ enum tally_status tally_objective_new(const struct tally_objective_spec *spec, u
                                       struct tally_objective **ret, struct tally_error *err);
 void tally_objective_free(struct tally_objective *objective);
 
-/* All of these may fail with NO_MEMORY, which passes; a loss or a gradient that overflowed is no
+/* All of these may fail with NO_MEMORY, which passes, and with FAILED_PRECONDITION: this process
+ * cannot answer, another one may (plugin_objective.h). A loss or a gradient that overflowed is no
  * error but infinite or NaN. x is double[dim]. */
 
 /* False if it has gradients alone: then nobody asks for a loss, and its clients report none. */

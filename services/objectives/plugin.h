@@ -27,6 +27,7 @@ struct tally_plugin_problem {
     uint64_t dim;         /* d of the job */
     uint32_t clients;     /* M */
     uint64_t seed;        /* of the job */
+    uint32_t run;         /* replication of `tally simulate --runs`; 0 in the service */
     const char *options;  /* of the document; "" if it has none */
     const char *data_dir; /* --data-dir of the worker */
 };
@@ -56,11 +57,14 @@ struct tally_plugin {
     void (*close)(void *state);
 
     /* Writes a stochastic gradient of f_m at x and how many coordinates it wrote, which must be
-     * dim: a plug-in that works with another dimension is noticed. */
+     * dim: a plug-in that works with another dimension is noticed. What ret_gradient held before
+     * means nothing; each coordinate must be a number that float can hold. */
     int (*gradient)(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity);
 
-    /* f_m(x), for the regret. May be NULL: then the job has no regret (its reports are NaN). */
+    /* f_m(x), for the regret. May be NULL for jobs whose reference is of type `none`, which have no
+     * regret. Methods whose clients walk (fedavg and its like) ask it of all clients of the job,
+     * also of those that other workers play. */
     int (*loss)(void *state, uint32_t client, const double *x, double *ret_loss, char *ret_why,
                 size_t capacity);
 };

@@ -7,6 +7,7 @@
 
 #include "api/worker_messages.h"
 #include "services/job/replica.h"
+#include "services/plugins/plugin_set.h"
 
 struct job_copy {
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
@@ -18,12 +19,11 @@ struct job_copy {
     struct job_copy *next;
 };
 
-/* Makes data and initial point from the document. Errors: those of tally_document_parse(),
- * NO_MEMORY.
- */
+/* Makes data and initial point from the document; `plugins`, which outlives it, may be NULL.
+ * Errors: those of tally_document_parse() and tally_plugin_set_objective(), NO_MEMORY. */
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
-                               const char *data_dir, struct job_copy **ret_copy,
-                               struct tally_error *err);
+                               const char *data_dir, const struct tally_plugin_set *plugins,
+                               struct job_copy **ret_copy, struct tally_error *err);
 void job_copy_free(struct job_copy *copy);
 
 /* Brings the point to where the task wants it, and remembers the task's clients. Errors: MALFORMED,

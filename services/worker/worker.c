@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/base/utf8.h"
 #include "codec/encoding.h"
 #include "codec/rng.h"
 #include "services/program/log.h"
@@ -257,10 +258,33 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
     }
 }
 
-/* Computes and posts the message of one client. */
+/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in.
+ */
+static void write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
+{
+    snprintf(ret_reason, TALLY_FAILURE_CAPACITY, "%.*s", TALLY_FAILURE_CAPACITY - 1, why->message);
+    ret_reason[tally_utf8_valid_prefix(ret_reason, strlen(ret_reason))] = '\0';
+}
+
+/* Leaves a job to other workers that this one cannot make from its document (its data files are not
+ * here) or, if it has `tried`, whose plug-in has failed. */
+static enum tally_status refuse(struct worker *worker, const struct tally_task *task,
+                                uint32_t client, bool tried, const struct tally_error *why,
+                                struct tally_error *err)
+{
+    struct tally_update message = {.round = task->round, .client = client, .tried = tried};
+    const struct tally_bits none = {0};
+    memcpy(message.job_id, task->job_id, sizeof message.job_id);
+    write_reason(why, message.refusal);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
+              tally_log_problem(why));
+    return post(worker, &message, &none, err);
+}
+
+/* Computes and posts the message of one client, or refuses the job. */
 static enum tally_status answer_client(struct worker *worker, struct job_copy *job,
                                        const struct tally_task *task, uint32_t client,
-                                       struct tally_error *err)
+                                       bool *ret_refused, struct tally_error *err)
 {
     const struct tally_job_round round = {
         .round = task->round,
@@ -285,9 +309,13 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         message.loss = update.loss;
     } else if (is_passing(status)) { /* no memory: this machine's trouble, not the job's */
         return tally_fail(err, status, why.field, "%s", why.message);
+    } else if (is_stopping()) { /* who was interrupted has not failed */
+        return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    } else if (status == TALLY_FAILED_PRECONDITION) { /* a plug-in's trouble, not the job's */
+        *ret_refused = true;
+        return refuse(worker, task, client, true, &why, err);
     } else {
-        snprintf(message.failure, sizeof message.failure, "%.*s", (int)sizeof message.failure - 1,
-                 why.message);
+        write_reason(&why, message.failure);
         tally_log(TALLY_LOG_ERROR, tally_log_event("client cannot go on"),
                   tally_log_text("job", job->id), tally_log_integer("client", client),
                   tally_log_problem(&why));
@@ -303,7 +331,8 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     struct job_copy *job = find_job(worker, task->job_id);
     if (job == NULL) {
         enum tally_status status =
-            job_copy_new(task->job_id, &task->job_document, worker->config->data_dir, &job, err);
+            job_copy_new(task->job_id, &task->job_document, worker->config->data_dir,
+                         worker->config->plugins, &job, err);
         if (status != TALLY_OK) {
             return status;
         }
@@ -312,21 +341,6 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     }
     *ret_job = job;
     return TALLY_OK;
-}
-
-/* A job that this worker cannot make from its document (its data files are not here) is left to
- * other workers. */
-static enum tally_status refuse_task(struct worker *worker, const struct tally_task *task,
-                                     const struct tally_error *why, struct tally_error *err)
-{
-    struct tally_update message = {.round = task->round, .client = task->clients[0]};
-    const struct tally_bits none = {0};
-    memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    snprintf(message.refusal, sizeof message.refusal, "%.*s", (int)sizeof message.refusal - 1,
-             why->message);
-    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
-              tally_log_problem(why));
-    return post(worker, &message, &none, err);
 }
 
 /* A point that does not fit is thrown away: the next poll shows no cursor and gets it anew. */
@@ -348,8 +362,11 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = open_job(worker, task, &job, &why);
+    if (status != TALLY_OK && is_stopping()) { /* a plug-in that was interrupted, say */
+        return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    }
     if (status != TALLY_OK && !is_passing(status) && task->n_clients > 0) {
-        return refuse_task(worker, task, &why, err);
+        return refuse(worker, task, task->clients[0], false, &why, err);
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, why.field, "%s", why.message);
@@ -359,8 +376,12 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
         return lose_point(worker, task, &why, err);
     }
     worker->lost_points = 0;
-    for (size_t i = 0; status == TALLY_OK && i < task->n_clients; i++) {
-        status = answer_client(worker, job, task, task->clients[i], err);
+    bool refused = false;
+    for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients; i++) {
+        status = answer_client(worker, job, task, task->clients[i], &refused, err);
+    }
+    if (refused) {
+        forget_job(worker, task->job_id);
     }
     worker->totals.rounds++;
     return status;

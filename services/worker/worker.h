@@ -10,6 +10,7 @@
 
 #include "codec/base/error.h"
 #include "codec/base/ledger.h"
+#include "services/plugins/plugin_set.h"
 
 struct worker_config {
     const char *coordinator_url;
@@ -19,8 +20,9 @@ struct worker_config {
     const char *tls_ca; /* authorities to trust, a file; NULL = the system's */
     const char *name;
     uint32_t slots;
-    const char *job_id;   /* NULL = any */
-    const char *data_dir; /* where the files of job documents are */
+    const char *job_id;                     /* NULL = any */
+    const char *data_dir;                   /* where the files of job documents are */
+    const struct tally_plugin_set *plugins; /* NULL = none */
     uint32_t wait_ms;
     bool exit_when_idle;
 };

@@ -106,9 +106,11 @@ static struct tally_update full_update(void)
                                    .payload_bits = 29,
                                    .clipped = 3,
                                    .has_loss = true,
-                                   .loss = -0.0};
+                                   .loss = -0.0,
+                                   .tried = true};
     strcpy(message.job_id, JOB_ID);
     strcpy(message.failure, "data set \"mnist\" is not here");
+    strcpy(message.refusal, "plug-in ridge is not loaded here");
     return message;
 }
 
@@ -393,11 +395,15 @@ static void test_api_worker_messages__update_round_trip(void)
     CU_ASSERT_TRUE(got.has_loss);
     CU_ASSERT_TRUE(got.loss == 0 && signbit(got.loss)); /* the sign survives too */
     TALLY_ASSERT_TEXT(got.failure, sent.failure);
+    TALLY_ASSERT_TEXT(got.refusal, sent.refusal);
+    CU_ASSERT_TRUE(got.tried);
     sent.has_loss = false;
+    sent.tried = false;
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_update_encode(&sent, &wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_FALSE(got.has_loss);
+    CU_ASSERT_FALSE(got.tried);
     tally_buffer_fini(&wire);
 }
 

@@ -1,0 +1,220 @@
+#include "services/plugins/plugin_set.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/objectives/plugin_objective.h"
+
+/* A caller's table. */
+struct table_source {
+    struct tally_plugin_source base;
+    const struct tally_plugin *plugin;
+};
+
+static enum tally_status table_open(const struct tally_plugin_source *source,
+                                    const struct tally_plugin_problem *problem,
+                                    struct tally_plugin_instance **ret_instance,
+                                    struct tally_error *err)
+{
+    const struct table_source *self = (const struct table_source *)source;
+    return tally_plugin_instance_open(self->plugin, problem, ret_instance, err);
+}
+
+static void table_free(struct tally_plugin_source *source)
+{
+    free(source);
+}
+
+static const struct tally_plugin_source_ops TABLE_OPS = {.open = table_open, .free = table_free};
+
+void tally_plugin_set_fini(struct tally_plugin_set *set)
+{
+    while (set->first != NULL) {
+        struct tally_plugin_source *gone = set->first;
+        set->first = gone->next;
+        gone->ops->free(gone);
+    }
+}
+
+enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
+                                        struct tally_plugin_source *source, struct tally_error *err)
+{
+    struct tally_plugin_source **at = &set->first;
+    for (; *at != NULL; at = &(*at)->next) {
+        if (strcmp((*at)->name, source->name) == 0) {
+            return tally_fail(err, TALLY_ALREADY_EXISTS, NULL,
+                              "there is a plug-in of the name %s already", source->name);
+        }
+        if ((*at)->is_override && source->is_override) {
+            return tally_fail(err, TALLY_ALREADY_EXISTS, NULL,
+                              "plug-in %s overrides all jobs already, so %s cannot", (*at)->name,
+                              source->name);
+        }
+    }
+    source->next = NULL;
+    *at = source;
+    return TALLY_OK;
+}
+
+enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
+                                       const struct tally_plugin *plugin, bool is_override,
+                                       uint64_t dim, struct tally_error *err)
+{
+    enum tally_status status = tally_plugin_check(plugin, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct table_source *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", plugin->name);
+    }
+    self->base =
+        (struct tally_plugin_source){.ops = &TABLE_OPS, .is_override = is_override, .dim = dim};
+    memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
+    self->plugin = plugin;
+    status = tally_plugin_set_take(set, &self->base, err);
+    if (status != TALLY_OK) {
+        free(self);
+    }
+    return status;
+}
+
+enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    char *copy = strdup(paths != NULL ? paths : ""), *rest = copy, *path = NULL;
+    if (copy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a list of plug-ins");
+    }
+    while (status == TALLY_OK && (path = strtok_r(rest, ":", &rest)) != NULL) {
+        status = limits != NULL ? tally_plugin_set_isolate(set, path, limits, err)
+                                : tally_plugin_set_load(set, path, err);
+    }
+    free(copy);
+    return status;
+}
+
+static bool fits(const struct tally_plugin_source *source, uint64_t dim)
+{
+    return source->dim == 0 || source->dim == dim;
+}
+
+/* The plug-in that is to serve the job; NULL if it is for the objectives that are built in. */
+static const struct tally_plugin_source *find(const struct tally_plugin_set *set,
+                                              const struct tally_objective_spec *spec)
+{
+    const bool is_plugin = spec->type == TALLY_PLUGIN;
+    const struct tally_plugin_source *source = set != NULL ? set->first : NULL;
+    const struct tally_plugin_source *override = NULL;
+    for (; source != NULL; source = source->next) {
+        if (is_plugin && strcmp(source->name, spec->plugin.name) == 0) {
+            return source;
+        }
+        if (source->is_override && fits(source, tally_objective_spec_dim(spec))) {
+            override = source;
+        }
+    }
+    return override;
+}
+
+/* Says what there is instead. */
+static enum tally_status fail_absent(const struct tally_plugin_set *set, const char *name,
+                                     struct tally_error *err)
+{
+    char others[160] = "";
+    const struct tally_plugin_source *source = set != NULL ? set->first : NULL;
+    for (size_t n = 0; source != NULL && n < sizeof others; source = source->next) {
+        n += (size_t)snprintf(others + n, sizeof others - n, "%s%s", n > 0 ? ", " : "",
+                              source->name);
+    }
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+                      "plug-in %s is not loaded here (--plugin FILE); %s%s", name,
+                      others[0] != '\0' ? "there is " : "there is none", others);
+}
+
+/* What the losses of a job come from that a plug-in without a loss overrides; NULL if its data are
+ * not here. */
+static enum tally_status make_own(const struct tally_job_spec *spec,
+                                  const struct tally_data_source *files,
+                                  struct tally_objective **ret_own, struct tally_error *err)
+{
+    struct tally_objective *own = NULL;
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status =
+        tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                             tally_job_spec_setting(spec).key, files, &own, &why);
+    if (status == TALLY_NO_MEMORY || status == TALLY_CANCELLED) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    *ret_own = status == TALLY_OK ? own : NULL;
+    return TALLY_OK;
+}
+
+static enum tally_status open_plugin(const struct tally_plugin_source *source,
+                                     const struct tally_job_spec *spec,
+                                     const struct tally_data_source *files,
+                                     struct tally_objective **ret_objective,
+                                     struct tally_error *err)
+{
+    const bool is_plugin = spec->objective.type == TALLY_PLUGIN;
+    const struct tally_plugin_problem problem = {
+        .size = sizeof problem,
+        .dim = tally_objective_spec_dim(&spec->objective),
+        .clients = (uint32_t)spec->clients,
+        .seed = (uint64_t)spec->seed,
+        .run = (uint32_t)spec->run,
+        .options = is_plugin ? spec->objective.plugin.options : "",
+        .data_dir = files->dir,
+    };
+    struct tally_plugin_instance *instance = NULL;
+    struct tally_objective *own = NULL;
+    if (!fits(source, problem.dim)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.dim",
+                          "plug-in %s serves dim %" PRIu64 ", the job has %" PRIu64, source->name,
+                          source->dim, problem.dim);
+    }
+    enum tally_status status = source->ops->open(source, &problem, &instance, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "plug-in %s", source->name);
+        return status;
+    }
+    if (!is_plugin && !instance->has_loss) {
+        status = make_own(spec, files, &own, err);
+    }
+    if (status == TALLY_OK && !instance->has_loss && own == NULL &&
+        spec->reference.type != TALLY_REFERENCE_NONE) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference.type",
+                            "plug-in %s has no function \"loss\", so its jobs need a reference of "
+                            "type none",
+                            source->name);
+    }
+    if (status == TALLY_OK) {
+        status = tally_plugin_objective_of(instance, &problem, own, ret_objective, err);
+    }
+    if (status != TALLY_OK) {
+        tally_objective_free(own);
+        tally_plugin_instance_free(instance);
+    }
+    return status;
+}
+
+enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
+                                             const struct tally_job_spec *spec,
+                                             const struct tally_data_source *files,
+                                             struct tally_objective **ret_objective,
+                                             struct tally_error *err)
+{
+    const struct tally_plugin_source *source = find(set, &spec->objective);
+    if (source != NULL) {
+        return open_plugin(source, spec, files, ret_objective, err);
+    }
+    if (spec->objective.type == TALLY_PLUGIN) {
+        return fail_absent(set, spec->objective.plugin.name, err);
+    }
+    return tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                                tally_job_spec_setting(spec).key, files, ret_objective, err);
+}

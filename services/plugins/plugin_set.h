@@ -1,0 +1,95 @@
+/* plugin_set: the plug-ins that a process has, and the objective of a job made with or without
+ * them.
+ *
+ * Each is a table in this process (a caller's own, or that of a shared object that is loaded into
+ * it), or a shared object that runs in a child process of its own for every job. */
+#ifndef TALLY_SERVICES_PLUGINS_PLUGIN_SET_H
+#define TALLY_SERVICES_PLUGINS_PLUGIN_SET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "services/job/spec.h"
+#include "services/objectives/plugin_instance.h"
+
+struct tally_plugin_source;
+
+/* All slots required. */
+struct tally_plugin_source_ops {
+    /* Opens it for one job. Errors: FAILED_PRECONDITION, NO_MEMORY. */
+    enum tally_status (*open)(const struct tally_plugin_source *source,
+                              const struct tally_plugin_problem *problem,
+                              struct tally_plugin_instance **ret_instance, struct tally_error *err);
+    void (*free)(struct tally_plugin_source *source);
+};
+
+/* Where instances of one plug-in come from. */
+struct tally_plugin_source {
+    const struct tally_plugin_source_ops *ops;
+    char name[TALLY_PLUGIN_NAME_CAPACITY];
+    bool is_override; /* stands in for the objective of any job of this dim */
+    uint64_t dim;     /* the only one that it serves; 0 = any */
+    struct tally_plugin_source *next;
+};
+
+/* `= {0}` has none. */
+struct tally_plugin_set {
+    struct tally_plugin_source *first; /* in the order in which they were added */
+};
+
+/* Frees the sources. No objective of theirs may be left. */
+void tally_plugin_set_fini(struct tally_plugin_set *set);
+
+/* Takes a source over, unless it fails. Errors: ALREADY_EXISTS (of this name there is one, or a
+ * second one that is to override). */
+enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
+                                        struct tally_plugin_source *source,
+                                        struct tally_error *err);
+
+/* Adds a table of the caller's, which is borrowed and outlives the set. It serves jobs whose
+ * objective is the plug-in of its name; with is_override also all others of its dim. Errors: those
+ * of tally_plugin_check(), ALREADY_EXISTS, NO_MEMORY. */
+enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
+                                       const struct tally_plugin *plugin, bool is_override,
+                                       uint64_t dim, struct tally_error *err);
+
+/* Loads a shared object into this process and adds what it exports. Errors: INVALID_ARGUMENT (it
+ * cannot be loaded, exports no tally_plugin(), or a plug-in that cannot be used),
+ * ALREADY_EXISTS, NO_MEMORY; the message leads with the path. */
+enum tally_status tally_plugin_set_load(struct tally_plugin_set *set, const char *path,
+                                        struct tally_error *err);
+
+/* What a plug-in in a child process may take. */
+struct tally_plugin_limits {
+    int64_t timeout_ms;   /* of each call, open() included; > 0 */
+    int64_t memory_bytes; /* address space of the child; 0 = no limit */
+    int cancel_fd;        /* readable: calls are given up at once (CANCELLED); -1 = none */
+    const char *program;  /* that calls tally_plugin_host() (plugin_host.h); NULL = this one */
+};
+
+/* Adds a shared object that runs in a child process of its own for every job (plugin_process.h); a
+ * first child, which ends at once, tells its name. `limits` are copied, their program borrowed.
+ * Errors: as tally_plugin_set_load(), FAILED_PRECONDITION, UNAVAILABLE. */
+enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const char *path,
+                                           const struct tally_plugin_limits *limits,
+                                           struct tally_error *err);
+
+/* Loads or, with limits, isolates each of a list of paths with ':' between them, as a list option
+ * holds them; NULL = none. Errors: likewise. */
+enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_error *err);
+
+/* The objective of a job, which may outlive neither the set (NULL = empty) nor the spec: that of a
+ * plug-in if the job is one's by name or if one overrides it, else tally_objective_load() with
+ * `files`. A plug-in that overrides leaves losses that it has no function for to the job's own
+ * objective, if its data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no
+ * such plug-in, another dim, or what its open() says). */
+enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
+                                             const struct tally_job_spec *spec,
+                                             const struct tally_data_source *files,
+                                             struct tally_objective **ret_objective,
+                                             struct tally_error *err);
+
+#endif
