@@ -88,6 +88,17 @@ static void add_curvature(struct tally_text_table *table, const struct tally_jso
     }
 }
 
+/* A row for each parameter that the job found out itself. */
+static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
+{
+    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
+            add_member(table, rows[i][1], estimates, rows[i][0]);
+        }
+    }
+}
+
 static void add_facts(struct tally_text_table *table, const struct tally_json *detail)
 {
     const char *id = tally_json_get_text(detail, "id");
@@ -103,6 +114,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     }
     add_waiting(table, tally_json_get(detail, "waiting"));
     add_algorithm(table, detail);
+    add_estimates(table, tally_json_get(detail, "estimates"));
     add_curvature(table, detail);
     add_two(table, "time step", detail, "time_step", " / ", "horizon");
     add_member(table, "round", detail, "round");
