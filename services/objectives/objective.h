@@ -16,6 +16,7 @@
 
 #include "codec/base/error.h"
 #include "codec/base/field.h"
+#include "codec/base/record.h"
 #include "codec/rng.h"
 #include "services/objectives/data.h"
 #include "services/objectives/data_source.h"
@@ -72,13 +73,6 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 
-/* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with
- * `smoothness` (beta in [1]), and f lies above its tangents by strong_convexity |x - y|^2 / 2.
- * NaN = unknown. */
-struct tally_curvature {
-    double smoothness;       /* an upper estimate, a few percent too large at worst */
-    double strong_convexity; /* a lower bound; 0 where f has none */
-};
 extern const struct tally_curvature TALLY_CURVATURE_UNKNOWN;
 
 /* What a kind of objective implements, as the functions below say; required, where not said

@@ -13,13 +13,14 @@ REFUSED = {"code": "failed_precondition", "message": "format: upgrade the worker
 
 class OtherCoordinator(http.server.ThreadingHTTPServer):
     """Answers with what `script` has for a method, in turn: a message, or the object of an error.
-    `calls` has the methods that were called."""
+    `calls` has the methods that were called, `formats` what Join told."""
 
     daemon_threads = True
 
     def __init__(self, **script):
         self.script = {method: list(answers) for method, answers in script.items()}
         self.calls = []
+        self.formats = []
         super().__init__(("127.0.0.1", 0), Answering)
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -29,9 +30,11 @@ class Answering(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        request = self.rfile.read(int(self.headers["Content-Length"]))
         method = self.path.rsplit("/", 1)[-1]
         self.server.calls.append(method)
+        if method == "Join":
+            self.server.formats.append(messages.JoinRequest.FromString(request).format)
         answers = self.server.script.get(method, [])
         answer = answers.pop(0) if answers else {"code": "unimplemented", "message": "not in the script"}
         is_error = isinstance(answer, dict)
@@ -98,6 +101,7 @@ class Worker(TallyTestCase):
         worker = self.start_worker(coordinator, "w", clients=2)
         self.assertEqual(worker.wait(), 1, worker.log())
         self.assertIn("cannot go on", worker.log())
+        self.assertEqual(set(coordinator.formats), {FORMAT})
         return coordinator.calls, worker.log()
 
     def joined(self, **other):

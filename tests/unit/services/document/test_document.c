@@ -123,9 +123,9 @@ static void test_document_document__auto_has_defaults_of_its_own(void)
         bool log_factor;
         int64_t first_stage;
     } rows[] = {
-        {"\"sigma\": \"auto\"", NAN, NAN, 0.07, 2, false, 4},
-        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.07, 2, false, 4},
-        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\"", NAN, NAN, 0.06, 2, false, 4},
+        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.06, 2, false, 4},
+        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.06, 2, false, 4},
         {"\"sigma\": \"auto\", \"sample_scale\": 40, \"log_factor\": true, \"first_stage\": 1, "
          "\"phi0\": 0.5",
          NAN, NAN, 40, 0.5, true, 1},

@@ -12,6 +12,7 @@ extern const struct tally_suite job_horizon_suite;
 extern const struct tally_suite job_lifecycle_suite;
 extern const struct tally_suite job_local_suite;
 extern const struct tally_suite job_no_reference_suite;
+extern const struct tally_suite job_opening_suite;
 extern const struct tally_suite job_replica_suite;
 extern const struct tally_suite job_saving_suite;
 extern const struct tally_suite job_spec_suite;
