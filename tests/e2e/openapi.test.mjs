@@ -537,7 +537,8 @@ function trials(schema) {
     return all;
   }
   case "string":
-    return [...good("x".repeat(schema.maxLength), "", "\u00a0\u{1F600}<img src=x>"),
+    return [...good("x".repeat(schema.maxLength), "\u00a0\u{1F600}<img src=x>"),
+      ...(schema.minLength > 0 ? bad("", "/x", "..", "../x", "x/..", "x/../y") : good("")),
       ...bad("x".repeat(schema.maxLength + 1), "\u0001", "\u001f", "\u007f", "\u0080", "a\u009f", 5, null)];
   case "boolean":
     return [...good(true, false), ...bad(1, "true", null)];
@@ -597,6 +598,10 @@ const COMPANY = {
   "objective.data.points 100000000": {"objective.data.dim": 1},
   "objective.data.features 1000000": {"objective.data.classes": 2, "objective.data.points_per_class": 500},
   "objective.data.points_per_class 1": {clients: 1},
+  "objective.data.features 10000000": {"objective.data.classes": 0, "objective.type": "logistic_regression"},
+  "objective.data.classes 0": {"objective.type": "logistic_regression"},
+  "objective.data.classes 1000000": {"objective.data.features": 2, "objective.bias": false},
+  "objective.data.classes undefined": {"objective.type": "logistic_regression"},
   "objective.data.points_per_class 10000000": {"objective.data.classes": 2, "objective.data.features": 1},
   "algorithm.sigma 0.001": {"algorithm.gamma0": 1000},
   "algorithm.sigma 1000000000": {},
