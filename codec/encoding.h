@@ -70,6 +70,13 @@ enum tally_status tally_quantize_encode(const struct tally_encoding *encoding,
                                         struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
                                         struct tally_error *err);
 
+/* Checks levels[dim] and encodes them into `payload`, whose old content is replaced. Errors:
+ * OUT_OF_RANGE (names a level outside the grid), TOO_LARGE, NO_MEMORY (the payload). */
+enum tally_status tally_levels_encode(const struct tally_encoding *encoding,
+                                      const struct tally_grid *grid, const int32_t *levels,
+                                      size_t dim, struct tally_buffer *payload,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err);
+
 extern const struct tally_encoding TALLY_ENCODING_UNARY;
 extern const struct tally_encoding TALLY_ENCODING_ENTROPY;
 
