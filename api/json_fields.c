@@ -73,8 +73,14 @@ static enum tally_status read_integer(const struct tally_field *field, const jso
 static enum tally_status read_real(const struct tally_field *field, const json_t *value,
                                    double *ret_value, struct tally_error *err)
 {
+    if (field->auto_allowed && json_is_string(value) &&
+        strcmp(json_string_value(value), "auto") == 0) {
+        *ret_value = NAN;
+        return TALLY_OK;
+    }
     if (!json_is_number(value)) {
-        return wrong_type(field, value, "a number", err);
+        return wrong_type(field, value, field->auto_allowed ? "a number or \"auto\"" : "a number",
+                          err);
     }
     double number = json_number_value(value);
     bool inside = number >= field->min && number <= field->max;
@@ -229,7 +235,9 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     case TALLY_FIELD_INTEGER:
         return tally_json_set_integer(object, field->name, *(const int64_t *)member);
     case TALLY_FIELD_REAL:
-        return tally_json_set_real(object, field->name, *(const double *)member);
+        return field->auto_allowed && isnan(*(const double *)member)
+                   ? tally_json_set_text(object, field->name, "auto")
+                   : tally_json_set_real(object, field->name, *(const double *)member);
     case TALLY_FIELD_TEXT:
         return tally_json_set_text(object, field->name, member);
     case TALLY_FIELD_CHOICE:

@@ -6,7 +6,7 @@
 
 /* A new member needs a row below and a migration; these lines make forgetting it a build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) == 10 * 8 + sizeof(struct tally_ledger),
+_Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_ledger),
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_round_record) ==
                    10 * 8 + TALLY_MISSING_CAPACITY + sizeof(struct tally_ledger),
@@ -32,6 +32,11 @@ _Static_assert(sizeof(struct tally_round_record) ==
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_##kind_,                                             \
         .offset = offsetof(struct tally_store_job, progress.member)                                \
+    }
+#define ESTIMATE(member)                                                                           \
+    {                                                                                              \
+        .name = "estimated_" #member, .kind = TALLY_COLUMN_REAL,                                   \
+        .offset = offsetof(struct tally_store_job, progress.estimates.member)                      \
     }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
@@ -75,7 +80,8 @@ static const struct tally_column JOB_COLUMN[] = {
     PROGRESS(REAL, loss),         PROGRESS(BOOL, has_loss),
     PROGRESS(UINT64, x_checksum), LEDGER(tally_store_job, progress.bits),
     JOB(UINT64, recovery_bits),   JOB(UINT64, wire_in_bytes),
-    JOB(UINT64, wire_out_bytes),
+    JOB(UINT64, wire_out_bytes),  ESTIMATE(sigma),
+    ESTIMATE(gradient_bound),
 };
 
 static const struct tally_column ROUND_COLUMN[] = {

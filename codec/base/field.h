@@ -23,6 +23,7 @@ struct tally_field {
     bool required;              /* otherwise the struct's prior value stands */
     double min, max;            /* inclusive limits of INTEGER and REAL */
     bool min_exclusive;         /* min itself is refused */
+    bool auto_allowed;          /* of REAL: the text "auto" is taken too, as NaN */
     size_t capacity;            /* of TEXT, with its NUL */
     const char *const *choices; /* of CHOICE; NULL-terminated */
     const char *doc;            /* one clause with the unit */

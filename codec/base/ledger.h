@@ -22,7 +22,7 @@ struct tally_ledger {
     struct tally_bits uplink;   /* summed over clients */
     struct tally_bits downlink; /* each broadcast once */
     uint64_t delivered_payload_bits;
-    uint64_t control_bits;   /* one per "continue": the norm test did not pass */
+    uint64_t control_bits;   /* one per "continue": the norm test did not pass; 32 per estimate */
     uint64_t telemetry_bits; /* loss and clip reports, not part of any algorithm */
 };
 

@@ -37,17 +37,24 @@ struct tally_round_record {
     int64_t round;     /* 1, 2, ... */
     int64_t time_step; /* t after the round: gradient queries per client so far */
     int64_t iterate;   /* k, the point that the round queried; 1, 2, ... */
-    int64_t stage;     /* j; 0 where the algorithm has none */
+    int64_t stage;     /* j; 0 where the algorithm has none, and of an opening round */
     int64_t samples;   /* s_j, or what the horizon left of it */
     int64_t received;  /* messages that entered the average; 0 when cut at the horizon */
     char missing[TALLY_MISSING_CAPACITY]; /* clients whose answer was not waited for: "3 17 20-25",
                                            * ended by " ..." if there are more; "" = none */
-    double norm;                          /* |g| at the server; 0 when cut */
+    double norm;                          /* |g| at the server; 0 when cut or opening */
     bool passed;                          /* a broadcast went down and the iterate moved */
     bool cut;                 /* the horizon ended it: its steps count, nothing was sent */
     double loss;              /* f(x^(k)) */
     double cumulative_regret; /* R after the round, of all M clients, the missing ones too */
     struct tally_ledger bits; /* of this round alone */
+};
+
+/* What the opening round of a job found out; 0 = not asked for by the document, or not known yet.
+ */
+struct tally_estimates {
+    double sigma;
+    double gradient_bound;
 };
 
 /* Where a job stands: the sum of its records, and the point that is queried next. */
@@ -62,6 +69,7 @@ struct tally_progress {
     double loss; /* f at the present point; meaningful if has_loss */
     bool has_loss;
     uint64_t x_checksum; /* tally_checksum64 of the present point */
+    struct tally_estimates estimates;
     struct tally_ledger bits;
 };
 

@@ -14,21 +14,23 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "codec/base/ledger.h"
+#include "codec/base/record.h"
 #include "codec/encoding.h"
 #include "codec/quantizer.h"
 #include "codec/rng.h"
+#include "services/objectives/domain.h"
 #include "services/objectives/objective.h"
 
-/* Parameters of `ceal`; the names of ALGORITHM.md section 2. */
+/* Parameters of `ceal`; the names of ALGORITHM.md section 2. NaN: to be estimated. */
 struct tally_ceal_params {
     double step_size;      /* eta > 0 */
-    double sigma;          /* noise of one gradient query */
+    double sigma;          /* noise of one gradient query; may be NaN */
     double delta;          /* failure probability, in (0, 1) */
     double gamma0, phi0;   /* resolution up and down, relative */
     double sample_scale;   /* c; theory: 40 */
     bool log_factor;       /* theory: true */
     int64_t first_stage;   /* j0; theory: 1 */
-    double gradient_bound; /* L; theory: 1 */
+    double gradient_bound; /* L; theory: 1; may be NaN */
 };
 
 /* Parameters of the baselines; each uses those that its file names. */
@@ -47,10 +49,11 @@ union tally_algorithm_params {
 /* What stays the same through a job. */
 struct tally_setting {
     const union tally_algorithm_params *params;
-    uint32_t clients;       /* M */
-    size_t dim;             /* d */
-    int64_t minibatch;      /* data points per gradient query */
-    int64_t evaluate_every; /* local steps between two evaluations of the loss */
+    uint32_t clients;           /* M */
+    size_t dim;                 /* d */
+    int64_t minibatch;          /* data points per gradient query */
+    int64_t evaluate_every;     /* local steps between two evaluations of the loss */
+    struct tally_domain domain; /* that the points stay in */
     struct tally_rng_key key;
     const struct tally_encoding *encoding;
 };
@@ -103,13 +106,45 @@ struct tally_decision {
     struct tally_message broadcast; /* meaningful if passed */
 };
 
-/* All slots required. Functions that fail leave their results unspecified but releasable. */
+/* What a client says in an opening round. */
+struct tally_report {
+    double variance; /* of its gradients, 0 if sigma is given */
+    double norm;     /* of their mean, 0 if gradient_bound is given */
+};
+
+/* The opening round of an algorithm whose parameters may be unknown: round 1, stage 0. The client's
+ * half of it is client_step, which sees the stage. All slots required. */
+struct tally_opening {
+    /* Whether these parameters have something to be estimated, so that stage 0 comes first. */
+    bool (*opens)(const union tally_algorithm_params *params);
+    /* Server: reads a message. Errors: MALFORMED, NOT_FINITE. */
+    enum tally_status (*receive)(const struct tally_setting *setting,
+                                 const struct tally_message_view *message,
+                                 struct tally_report *ret_report, struct tally_bits *ret_bits,
+                                 struct tally_error *err);
+    /* Server: concludes from n >= 1 reports, in client order, and counts the bits that the clients
+     * must be told. Errors: NOT_FINITE. */
+    enum tally_status (*conclude)(const struct tally_setting *setting,
+                                  const struct tally_round_plan *plan,
+                                  const struct tally_report *reports, int64_t n,
+                                  struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
+                                  struct tally_error *err);
+    /* Fills in what is unknown; false if the estimates cannot be of these parameters. */
+    bool (*adopt)(const struct tally_estimates *estimates, union tally_algorithm_params *params);
+};
+
+/* Slots are required where not said otherwise. Functions that fail leave their results unspecified
+ * but releasable. */
 struct tally_algorithm {
     const char *name;
     const struct tally_field *fields; /* of its params */
     size_t n_fields;
     union tally_algorithm_params (*defaults)(void);
+    /* Optional: other defaults of what a document leaves out, by what it says (`read`). */
+    union tally_algorithm_params (*defaults_beside)(const union tally_algorithm_params *read);
+    const struct tally_opening *opening; /* NULL: its parameters are always known */
 
+    /* 0 where a job opens. */
     int64_t (*first_stage)(const union tally_algorithm_params *params);
 
     /* The plan of a round of `stage`. Errors: OUT_OF_RANGE (the grid would be too fine). */
@@ -146,7 +181,7 @@ struct tally_algorithm {
                                 struct tally_scratch *scratch, struct tally_decision *decision,
                                 struct tally_error *err);
 
-    /* Both sides: moves x by a broadcast. Errors: MALFORMED. */
+    /* Both sides: moves x by a broadcast, then onto the domain. Errors: MALFORMED. */
     enum tally_status (*apply)(const struct tally_setting *setting,
                                const struct tally_message_view *broadcast,
                                struct tally_scratch *scratch, double *x, struct tally_error *err);

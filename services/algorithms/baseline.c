@@ -186,6 +186,7 @@ enum tally_status tally_baseline_walk(const struct tally_setting *setting,
         for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
             scratch->local[i] -= step_size * scratch->gradient[i];
         }
+        tally_domain_project(&setting->domain, scratch->local, dim);
     }
     if (status == TALLY_OK && evaluate) {
         status = path_flush(&path, err);
@@ -375,8 +376,12 @@ enum tally_status tally_baseline_apply(const struct tally_setting *setting,
     enum tally_status status =
         tally_float32_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
                              setting->dim, scratch->vector, err);
-    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
         x[i] = (double)scratch->vector[i];
     }
-    return status;
+    tally_domain_project(&setting->domain, x, setting->dim);
+    return TALLY_OK;
 }

@@ -3,7 +3,8 @@
  *
  *     between rounds   K gradient queries, at the common point or along a client's own iterates
  *     server           x <- x + mean of the clients' (dequantized) steps
- *     downlink         x as float32; every client and the server go on from the rounded values
+ *     downlink         x as float32; every client and the server go on from the rounded values,
+ *                      projected onto the domain, as every local step is
  *
  * The server adds in fixed point (codec/fixed_point.h), so its sums do not depend on the order. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINE_H
@@ -63,7 +64,7 @@ enum tally_status tally_baseline_decide(const struct tally_setting *setting,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);
 
-/* The `apply` slot: x is what was broadcast. */
+/* The `apply` slot: x is what was broadcast, projected. */
 enum tally_status tally_baseline_apply(const struct tally_setting *setting,
                                        const struct tally_message_view *broadcast,
                                        struct tally_scratch *scratch, double *x,

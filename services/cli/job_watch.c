@@ -61,14 +61,18 @@ void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
     const struct tally_json *bits = tally_json_get(detail, "bits");
     const char *status = status_of(detail);
     bool running = strcmp(status, "running") == 0;
+    const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
+    char regret_text[32] = "unknown";
+    if (!isnan(regret)) {
+        snprintf(regret_text, sizeof regret_text, "%.1f", regret);
+    }
     snprintf(
         ret_text, TALLY_WATCH_TEXT_CAPACITY,
-        "%.20s%stime step %" PRId64 "/%" PRId64 "  round %" PRId64 "  regret %.1f  up %" PRId64
+        "%.20s%stime step %" PRId64 "/%" PRId64 "  round %" PRId64 "  regret %s  up %" PRId64
         " bit  down %" PRId64 " bit",
         running ? "" : status, running ? "" : "  ", tally_json_get_integer(detail, "time_step", 0),
         tally_json_get_integer(detail, "horizon", 0), tally_json_get_integer(detail, "round", 0),
-        tally_json_get_real(detail, "cumulative_regret", 0),
-        tally_json_get_integer(tally_json_get(bits, "uplink"), "formula", 0),
+        regret_text, tally_json_get_integer(tally_json_get(bits, "uplink"), "formula", 0),
         tally_json_get_integer(tally_json_get(bits, "downlink"), "formula", 0));
 }
 

@@ -1,5 +1,6 @@
 /* tally list: jobs, newest first as the coordinator gives them, over as many pages as it takes. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "codec/base/record.h"
@@ -103,8 +104,9 @@ static void add_row(struct tally_text_table *table, const struct tally_json *job
     snprintf(text, sizeof text, "%s/%s", time_step, horizon);
     tally_text_table_add(table, text);
     add_cell(table, job, "round");
-    snprintf(text, sizeof text, "%.6g", tally_json_get_real(job, "cumulative_regret", 0));
-    tally_text_table_add(table, text);
+    const double regret = tally_json_get_real(job, "cumulative_regret", NAN);
+    snprintf(text, sizeof text, "%.6g", regret);
+    tally_text_table_add(table, isnan(regret) ? "unknown" : text);
     add_cell(table, tally_json_get(tally_json_get(job, "bits"), "uplink"), "payload");
     tally_timestamp_format(tally_json_get_integer(job, "created_ms", 0), created);
     tally_text_table_add(table, created);

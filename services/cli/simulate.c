@@ -7,6 +7,7 @@
 #include "services/document/detail.h"
 #include "services/document/document.h"
 #include "services/job/local.h"
+#include "services/plugins/plugin_set.h"
 #include "services/program/progress_bar.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
@@ -15,6 +16,11 @@ enum { MAX_DOCUMENT_BYTES = 64 << 20, MAX_RUNS = 1000000 };
 
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
     {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
+    {"plugin", "FILE...", NULL,
+     "shared object that is the objective of jobs whose type is plugin and whose name is its own; "
+     "may "
+     "be given several times, elsewhere as FILE:FILE",
+     NULL},
     {"runs", "R", "1", "replications with independent randomness, data included", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",
      NULL},
@@ -25,6 +31,7 @@ const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
 struct simulation {
     struct tally_job_spec spec;
     const char *data_dir;
+    struct tally_plugin_set plugins;
     int64_t runs;
     int64_t started_ms;
     struct tally_progress_painter painter;
@@ -71,13 +78,32 @@ static struct tally_json *detail_of(const struct tally_job *job)
     return detail;
 }
 
+/* Runs the job on its objective, which may be a plug-in's. */
+static enum tally_status run_job(struct simulation *simulation, struct tally_job **ret_job,
+                                 struct tally_error *err)
+{
+    const struct tally_job_spec *spec = &simulation->spec;
+    const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
+    struct tally_objective *objective = NULL;
+    double f_star = 0;
+    enum tally_status status = tally_plugin_set_objective(&simulation->plugins, spec,
+                                                          simulation->data_dir, &objective, err);
+    if (status == TALLY_OK) {
+        status = tally_local_reference(spec, objective, &f_star, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_local_run_on(spec, objective, f_star, &observer, ret_job, err);
+    }
+    tally_objective_free(objective);
+    return status;
+}
+
 /* One run; its detail is appended to `details`. */
 static enum tally_status run_once(struct simulation *simulation, struct tally_json *details,
                                   bool *completed, struct tally_error *err)
 {
     struct tally_job *job = NULL;
-    enum tally_status status =
-        tally_local_run(&simulation->spec, simulation->data_dir, on_round, simulation, &job, err);
+    enum tally_status status = run_job(simulation, &job, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -130,7 +156,12 @@ int tally_cli_simulate(struct tally_cli *cli)
     if (status == TALLY_OK) {
         status = read_spec(cli, &simulation.spec, &err);
     }
+    if (status == TALLY_OK) {
+        status = tally_plugin_set_load_list(&simulation.plugins,
+                                            tally_options_text(cli->options, "plugin"), NULL, &err);
+    }
     if (status != TALLY_OK) {
+        tally_plugin_set_fini(&simulation.plugins);
         return tally_cli_report_usage(&err);
     }
     bool completed = true;
@@ -143,5 +174,6 @@ int tally_cli_simulate(struct tally_cli *cli)
     tally_progress_clear(&simulation.painter);
     int exit_code = status == TALLY_OK ? print_details(cli, details) : tally_cli_report(&err);
     tally_json_free(details);
+    tally_plugin_set_fini(&simulation.plugins);
     return exit_code == TALLY_EXIT_OK && !completed ? TALLY_EXIT_FAILED : exit_code;
 }

@@ -1,4 +1,6 @@
 /* metrics_jobs: the part of /metrics that is about jobs. */
+#include <math.h>
+
 #include "services/coordinator/internal.h"
 #include "services/program/time.h"
 
@@ -143,8 +145,10 @@ static void write_rounds(struct exposition *exposition, const char *name,
 static void write_regret(struct exposition *exposition, const char *name,
                          const struct tally_store_job *row)
 {
-    exposition_real(exposition, name, EXPOSITION_LABELS({"job", row->id}),
-                    row->progress.cumulative_regret);
+    if (!isnan(row->progress.cumulative_regret)) { /* else the job has none */
+        exposition_real(exposition, name, EXPOSITION_LABELS({"job", row->id}),
+                        row->progress.cumulative_regret);
+    }
 }
 
 static void write_bits(struct exposition *exposition, const char *name,

@@ -56,7 +56,7 @@ static void solve(struct work *work, const char *data_dir)
     struct tally_objective *objective = NULL;
     const struct tally_job_spec *spec = &work->spec;
     result->status = TALLY_OK;
-    if (spec->reference.type != TALLY_REFERENCE_VALUE) {
+    if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
         result->status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
                                              tally_job_spec_setting(spec).key, data_dir, &objective,
                                              &result->err);

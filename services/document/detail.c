@@ -1,6 +1,7 @@
 #include "services/document/detail.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,13 @@ static struct tally_json *bits_of(const struct tally_bits *bits)
         return NULL;
     }
     return object;
+}
+
+/* A number of a CSV line with its comma; nothing where the JSON has null. */
+static enum tally_status csv_real(double value, struct tally_buffer *out)
+{
+    return isfinite(value) ? tally_buffer_printf(out, ",%.17g", value)
+                           : tally_buffer_append_text(out, ",");
 }
 
 /* uplink, downlink, control and telemetry: what rounds and jobs both have. */
@@ -121,6 +129,26 @@ static bool set_waiting(struct tally_json *object, const struct tally_waiting *w
     return tally_json_set(object, "waiting", value);
 }
 
+static bool set_estimate(struct tally_json *object, const char *key, double value)
+{
+    return value > 0 ? tally_json_set_real(object, key, value) : tally_json_set_null(object, key);
+}
+
+static bool set_estimates(struct tally_json *object, const struct tally_estimates *estimates)
+{
+    if (!(estimates->sigma > 0) && !(estimates->gradient_bound > 0)) {
+        return tally_json_set_null(object, "estimates");
+    }
+    struct tally_json *value = tally_json_object();
+    bool ok = value != NULL && set_estimate(value, "sigma", estimates->sigma) &&
+              set_estimate(value, "gradient_bound", estimates->gradient_bound);
+    if (!ok) {
+        tally_json_free(value);
+        return false;
+    }
+    return tally_json_set(object, "estimates", value);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -142,6 +170,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     ok = ok && (progress->has_f_star ? tally_json_set_real(object, "f_star", progress->f_star)
                                      : tally_json_set_null(object, "f_star"));
     ok = ok && tally_json_set_text(object, "x_checksum", checksum);
+    ok = ok && set_estimates(object, &progress->estimates);
     ok = ok && set_waiting(object, facts->waiting);
     return ok && add_job_bits(object, facts, &progress->bits);
 }
@@ -190,13 +219,16 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
                                          struct tally_buffer *out)
 {
     const struct tally_ledger *bits = &record->bits;
-    enum tally_status status =
-        tally_buffer_printf(out,
-                            "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-                            ",%.17g,%d,%d,%.17g,%.17g",
-                            record->round, record->time_step, record->iterate, record->stage,
-                            record->samples, record->received, record->norm, record->passed,
-                            record->cut, record->loss, record->cumulative_regret);
+    enum tally_status status = tally_buffer_printf(
+        out, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.17g,%d,%d",
+        record->round, record->time_step, record->iterate, record->stage, record->samples,
+        record->received, record->norm, record->passed, record->cut);
+    if (status == TALLY_OK) {
+        status = csv_real(record->loss, out);
+    }
+    if (status == TALLY_OK) {
+        status = csv_real(record->cumulative_regret, out);
+    }
     if (status == TALLY_OK) {
         status = bits_csv(&bits->uplink, out);
     }

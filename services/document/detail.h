@@ -51,7 +51,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 /* One round record as an object; NULL = out of memory. */
 struct tally_json *tally_detail_round(const struct tally_round_record *record);
 
-/* The CSV header line and one line per record, the same members as the object. */
+/* The CSV header line and one line per record, the same members as the object; empty for null. */
 enum tally_status tally_detail_round_csv_header(struct tally_buffer *out);
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
                                          struct tally_buffer *out);

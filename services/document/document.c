@@ -65,6 +65,11 @@ static enum tally_status read_algorithm(const struct tally_json *document,
         spec->params = algorithm->defaults();
         status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
                                         &spec->params, err);
+        if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
+            spec->params = algorithm->defaults_beside(&spec->params);
+            status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
+                                            &spec->params, err);
+        }
     }
     if (status != TALLY_OK) {
         tally_error_in_field(err, "algorithm");
@@ -106,8 +111,8 @@ static enum tally_status read_objective(const struct tally_json *document,
     status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
         const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
-        spec->l2 = kind->l2;
         has_data = kind->data != 0;
+        spec->l2 = kind->l2;
         status = tally_json_read_fields(object, kind->fields, kind->n_fields,
                                         has_data ? with_data : without_data, spec, err);
     }
@@ -116,6 +121,30 @@ static enum tally_status read_objective(const struct tally_json *document,
     }
     if (status != TALLY_OK) {
         tally_error_in_field(err, "objective");
+    }
+    return status;
+}
+
+/* Without it the domain is the whole space. */
+static enum tally_status read_domain(const struct tally_json *document, struct tally_domain *domain,
+                                     struct tally_error *err)
+{
+    static const char *const others[] = {"type", NULL};
+    if (tally_json_get(document, "domain") == NULL) {
+        return TALLY_OK;
+    }
+    const struct tally_json *object = NULL;
+    enum tally_status status = get_object(document, "domain", &object, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = get_type(object, TALLY_DOMAIN_NAMES, &domain->type, err);
+    if (status == TALLY_OK) {
+        const struct tally_domain_kind *kind = &TALLY_DOMAIN_KINDS[domain->type];
+        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, domain, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "domain");
     }
     return status;
 }
@@ -170,8 +199,8 @@ static void complete_quorum(const struct tally_json *document, struct tally_job_
 static enum tally_status read_document(const struct tally_json *document,
                                        struct tally_job_spec *spec, struct tally_error *err)
 {
-    static const char *const others[] = {"algorithm", "objective", "initial_point", "reference",
-                                         NULL};
+    static const char *const others[] = {"algorithm", "objective", "initial_point",
+                                         "domain",    "reference", NULL};
     enum tally_status status =
         tally_json_read_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, others, spec, err);
     if (status == TALLY_OK) {
@@ -185,6 +214,12 @@ static enum tally_status read_document(const struct tally_json *document,
                                TALLY_N_INITIAL_POINT_FIELDS, &spec->initial_point, err);
     }
     if (status == TALLY_OK) {
+        status = read_domain(document, &spec->domain, err);
+    }
+    if (status == TALLY_OK) {
+        if (spec->objective.type == TALLY_PLUGIN) { /* nobody here could solve for it */
+            spec->reference.type = TALLY_REFERENCE_NONE;
+        }
         status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
                                TALLY_N_REFERENCE_FIELDS, &spec->reference, err);
     }
@@ -250,16 +285,20 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
+    const struct tally_domain_kind *domain = &TALLY_DOMAIN_KINDS[spec->domain.type];
     struct tally_json *document = tally_json_object();
     struct tally_json *parts[] = {
         typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params),
         objective_of(&spec->objective),
         typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], TALLY_INITIAL_POINT_FIELDS + 1,
               TALLY_N_INITIAL_POINT_FIELDS - 1, &spec->initial_point),
+        typed(TALLY_DOMAIN_NAMES[spec->domain.type], domain->fields, domain->n_fields,
+              &spec->domain),
         typed(TALLY_REFERENCE_NAMES[spec->reference.type], TALLY_REFERENCE_FIELDS + 1,
               has_value ? TALLY_N_REFERENCE_FIELDS - 1 : 0, &spec->reference),
     };
-    static const char *const keys[] = {"algorithm", "objective", "initial_point", "reference"};
+    static const char *const keys[] = {"algorithm", "objective", "initial_point", "domain",
+                                       "reference"};
     bool ok = document != NULL &&
               tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

@@ -21,11 +21,13 @@ struct client {
     uint64_t digest;
     uint64_t formula_bits, payload_bits;
     double loss; /* of the open round */
+    struct tally_report report;
     bool absent; /* is not waited for if the policy allows */
 };
 
 struct tally_job {
     struct tally_job_spec spec;
+    union tally_algorithm_params params; /* of the spec, with what was estimated */
     struct tally_setting setting;
     const struct tally_algorithm *algorithm;
     enum tally_job_status status;
@@ -54,6 +56,11 @@ static uint64_t point_checksum(const struct tally_job *job)
 static bool is_open(const struct tally_job *job)
 {
     return job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
+}
+
+static bool has_regret(const struct tally_job *job)
+{
+    return job->spec.reference.type != TALLY_REFERENCE_NONE;
 }
 
 static void check_invariants(const struct tally_job *job)
@@ -106,7 +113,9 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job");
     }
     job->spec = *spec;
+    job->params = spec->params;
     job->setting = tally_job_spec_setting(&job->spec);
+    job->setting.params = &job->params;
     job->algorithm = tally_job_spec_algorithm(spec);
     size_t dim = job->setting.dim;
     job->x = calloc(dim, sizeof *job->x);
@@ -119,6 +128,8 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
     }
     tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.iterate = 1;
+    job->progress.f_star = has_regret(job) ? 0 : NAN;
+    job->progress.cumulative_regret = has_regret(job) ? 0 : NAN;
     job->progress.stage = job->algorithm->first_stage(&spec->params);
     job->progress.x_checksum = point_checksum(job);
     job->oldest_broadcast = 2;
@@ -245,12 +256,67 @@ static void take_losses(struct tally_job *job)
     job->progress.has_loss = true;
 }
 
+static bool is_opening(const struct tally_job *job)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    return opening != NULL && opening->opens(&job->params);
+}
+
+/* The estimates of the clients that answered. */
+static enum tally_status estimate(struct tally_job *job, struct tally_round_record *record,
+                                  struct tally_error *err)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    struct tally_report *reports = calloc((size_t)job->open.received, sizeof *reports);
+    if (reports == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
+    }
+    int64_t n = 0;
+    for (uint32_t m = 0; m < job->setting.clients; m++) {
+        if (tally_job_has_received(job, m)) {
+            reports[n++] = job->clients[m].report;
+        }
+    }
+    struct tally_estimates estimates;
+    enum tally_status status = opening->conclude(&job->setting, &job->open.plan, reports, n,
+                                                 &estimates, &record->bits.control_bits, err);
+    free(reports);
+    if (status == TALLY_OK) {
+        job->progress.estimates = estimates;
+        opening->adopt(&estimates, &job->params);
+    }
+    return status;
+}
+
+static void close_opening(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct tally_round_record record = {.iterate = job->open.iterate,
+                                        .stage = job->open.plan.stage,
+                                        .samples = job->open.plan.samples,
+                                        .received = job->open.received};
+    tally_job_list_missing(job, record.missing);
+    record.bits.uplink = job->received_bits;
+    record.bits.telemetry_bits = job->telemetry_bits;
+    if (estimate(job, &record, &why) != TALLY_OK) {
+        fail_with(job, &why);
+        return;
+    }
+    job->progress.stage = job->algorithm->first_stage(&job->params);
+    add_record(job, &record, outcome);
+    open_round(job, outcome);
+}
+
 static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     struct tally_error why = TALLY_ERROR_INIT;
     take_losses(job);
     if (job->open.plan.cut) {
         cut_at_horizon(job, outcome);
+        return;
+    }
+    if (is_opening(job)) {
+        close_opening(job, outcome);
         return;
     }
     job->decision.passed = false;
@@ -347,9 +413,12 @@ static enum tally_status check_telemetry(const struct tally_job *job,
                                          const struct tally_job_update *update,
                                          struct tally_error *err)
 {
-    if (update->has_loss != job->open.evaluate) {
-        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s a loss",
-                          (long long)update->round, job->open.evaluate ? "needs" : "takes no");
+    const bool may_lack_loss = !has_regret(job) && !update->has_loss;
+    if (update->has_loss != job->open.evaluate && !may_lack_loss) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
+                          job->open.evaluate ? "needs a loss; only a job whose reference is none "
+                                               "takes clients that have gradients alone"
+                                             : "takes no loss");
     }
     if (update->has_loss && !isfinite(update->loss)) {
         return tally_fail(err, TALLY_MALFORMED, "loss", "the loss is not finite");
@@ -363,7 +432,8 @@ static enum tally_status check_telemetry(const struct tally_job *job,
 
 /* Checks the message and adds it to the sums. */
 static enum tally_status take_message(struct tally_job *job, const struct tally_job_update *update,
-                                      struct tally_bits *ret_bits, struct tally_error *err)
+                                      struct tally_report *ret_report, struct tally_bits *ret_bits,
+                                      struct tally_error *err)
 {
     if (job->open.plan.cut) {
         if (update->n_payload != 0 || update->payload_bits != 0 || update->clipped != 0) {
@@ -377,8 +447,11 @@ static enum tally_status take_message(struct tally_job *job, const struct tally_
                                       .n_payload = update->n_payload,
                                       .payload_bits = update->payload_bits,
                                       .grid = job->open.plan.grid};
-    enum tally_status status = job->algorithm->receive(&job->setting, &job->open.plan, &view,
-                                                       &job->scratch, job->sums, ret_bits, err);
+    enum tally_status status =
+        is_opening(job)
+            ? job->algorithm->opening->receive(&job->setting, &view, ret_report, ret_bits, err)
+            : job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
+                                      job->sums, ret_bits, err);
     ret_bits->clipped = update->clipped;
     return status;
 }
@@ -396,9 +469,10 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
         *ret_outcome = outcome;
         return TALLY_OK;
     }
+    struct tally_report report = {0};
     status = check_telemetry(job, update, err);
     if (status == TALLY_OK) {
-        status = take_message(job, update, &outcome.bits, err);
+        status = take_message(job, update, &report, &outcome.bits, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -409,7 +483,8 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
                               .digest = digest,
                               .formula_bits = outcome.bits.formula_bits,
                               .payload_bits = outcome.bits.payload_bits,
-                              .loss = update->loss,
+                              .loss = update->has_loss ? update->loss : NAN,
+                              .report = report,
                               .absent = client->absent};
     tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
@@ -487,8 +562,8 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, struct t
 {
     enum tally_status status = move(job, TALLY_EVENT_START, err);
     if (status == TALLY_OK) {
-        job->progress.f_star = f_star;
-        job->progress.has_f_star = true;
+        job->progress.f_star = has_regret(job) ? f_star : NAN;
+        job->progress.has_f_star = has_regret(job);
         open_round(job, NULL);
     }
     return status;
@@ -693,6 +768,14 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     return TALLY_OK;
 }
 
+/* Takes over the estimates of a stored progress, if its opening round has closed; false if they
+ * cannot be of this job. */
+static bool adopt_estimates(struct tally_job *job, const struct tally_progress *progress)
+{
+    return !is_opening(job) || progress->stage == 0 ||
+           job->algorithm->opening->adopt(&progress->estimates, &job->params);
+}
+
 /* Whether a stored progress can be one of this job. */
 static bool progress_fits(const struct tally_job *job, const struct tally_progress *progress,
                           bool has_state)
@@ -700,7 +783,8 @@ static bool progress_fits(const struct tally_job *job, const struct tally_progre
     bool open = is_open(job);
     bool complete = job->status == TALLY_JOB_COMPLETED;
     return progress->round >= 0 && progress->time_step >= 0 &&
-           progress->time_step <= job->spec.horizon && (!open || progress->has_f_star) &&
+           progress->time_step <= job->spec.horizon &&
+           (!open || progress->has_f_star == has_regret(job)) &&
            (!complete || progress->time_step == job->spec.horizon) &&
            (has_state ? progress->iterate >= 1 : progress->round == 0);
 }
@@ -726,7 +810,7 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
         return result;
     }
     job->status = status;
-    if (!progress_fits(job, progress, n > 0)) {
+    if (!progress_fits(job, progress, n > 0) || !adopt_estimates(job, progress)) {
         result = tally_fail(err, TALLY_DATA_LOSS, NULL,
                             "stored progress (round %lld, time step %lld) does not fit the job",
                             (long long)progress->round, (long long)progress->time_step);

@@ -20,6 +20,13 @@
  * the host's to know; it tells by events, and nothing of it is saved: after a restore everybody is
  * present and the open round's time begins anew.
  *
+ * A job with parameters to be estimated ("auto") begins with an opening round of stage 0: reports
+ * instead of gradients, combined in client order when it closes, and from then on part of progress.
+ *
+ * With reference `none` there is no f(x*) and so no regret: both are NaN throughout. Such a job
+ * also takes answers without a loss, of clients that have gradients alone; then f at that point is
+ * NaN.
+ *
  * Invariants, checked at every move: 0 <= time_step <= horizon; received <= clients; a message is
  * counted once per (round, client); ledger = sum of the records; x_checksum is that of x. */
 #ifndef TALLY_SERVICES_JOB_JOB_H
@@ -54,7 +61,8 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
 
 /* Events. */
 
-/* f(x*) is known and the clients are there: the first round opens. Errors: FAILED_PRECONDITION. */
+/* f(x*) is known, or not meant to be (reference none: f_star is not looked at), and the clients are
+ * there: the first round opens. Errors: FAILED_PRECONDITION. */
 enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);

@@ -1,13 +1,15 @@
 #include "services/job/local.h"
 
+#include <math.h>
+
 #include "services/job/replica.h"
 
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,
                                         const struct tally_objective *objective, double *ret_f_star,
                                         struct tally_error *err)
 {
-    if (spec->reference.type == TALLY_REFERENCE_VALUE) {
-        *ret_f_star = spec->reference.value;
+    if (spec->reference.type != TALLY_REFERENCE_SOLVE) {
+        *ret_f_star = spec->reference.type == TALLY_REFERENCE_VALUE ? spec->reference.value : NAN;
         return TALLY_OK;
     }
     return tally_objective_minimum(objective, NULL, ret_f_star, NULL, err);

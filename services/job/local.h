@@ -32,7 +32,8 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err);
 
-/* f(x*) as the spec's reference says. Errors: as tally_objective_minimum(). */
+/* f(x*) as the spec's reference says, NaN if it is none. `objective` is looked at only to solve it.
+ * Errors: as tally_objective_minimum(). */
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,
                                         const struct tally_objective *objective, double *ret_f_star,
                                         struct tally_error *err);

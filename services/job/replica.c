@@ -111,9 +111,10 @@ enum tally_status tally_replica_compute(struct tally_replica *replica,
         return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [1, %lld]",
                           (long long)round->plan.samples, (long long)replica->spec.horizon);
     }
+    const bool evaluate = round->evaluate && tally_objective_has_loss(replica->objective);
     enum tally_status status = replica->algorithm->client_step(
         &replica->setting, &round->plan, replica->objective, client, (uint32_t)round->round,
-        replica->x, round->evaluate, &replica->scratch, &replica->answer, err);
+        replica->x, evaluate, &replica->scratch, &replica->answer, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -126,7 +127,7 @@ enum tally_status tally_replica_compute(struct tally_replica *replica,
         update.payload_bits = bits.payload_bits;
         update.clipped = (uint32_t)bits.clipped;
     }
-    if (round->evaluate) {
+    if (evaluate) {
         update.has_loss = true;
         update.loss = replica->answer.loss;
     }

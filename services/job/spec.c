@@ -96,7 +96,7 @@ const struct tally_field TALLY_INITIAL_POINT_FIELDS[] = {
 const size_t TALLY_N_INITIAL_POINT_FIELDS =
     sizeof TALLY_INITIAL_POINT_FIELDS / sizeof TALLY_INITIAL_POINT_FIELDS[0];
 
-const char *const TALLY_REFERENCE_NAMES[] = {"solve", "value", NULL};
+const char *const TALLY_REFERENCE_NAMES[] = {"solve", "value", "none", NULL};
 const struct tally_field TALLY_REFERENCE_FIELDS[] = {
     {.name = "type",
      .kind = TALLY_FIELD_CHOICE,
@@ -140,6 +140,7 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .dim = tally_objective_spec_dim(&spec->objective),
         .minibatch = spec->minibatch,
         .evaluate_every = spec->evaluate_every,
+        .domain = spec->domain,
         .key = tally_rng_key((uint64_t)spec->seed, (uint32_t)spec->run),
         .encoding = TALLY_ENCODINGS[spec->encoding],
     };
@@ -165,11 +166,17 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     if (spec->objective.type == TALLY_PLUGIN && spec->reference.type == TALLY_REFERENCE_SOLVE) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
                           "f(x*) of a plug-in's objective cannot be solved for; give a reference "
-                          "of type value");
+                          "of type value or none");
+    }
+    status = tally_domain_validate(&spec->domain, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "domain");
+        return status;
     }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     struct tally_setting setting = tally_job_spec_setting(spec);
     int64_t first = algorithm->first_stage(&spec->params);
+    const bool opens = algorithm->opening != NULL && algorithm->opening->opens(&spec->params);
     /* Stages grow one by one, so 64 of them see every grid that a job with a sane c can reach. */
     for (int64_t stage = first; stage < first + 64; stage++) {
         struct tally_round_plan plan;
@@ -178,8 +185,8 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
             tally_error_in_field(err, "algorithm");
             return status;
         }
-        if (plan.samples > spec->horizon) {
-            break;
+        if (plan.samples > spec->horizon || opens) {
+            break; /* what follows an opening round is not known before it */
         }
     }
     return TALLY_OK;
@@ -192,9 +199,10 @@ void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret
         for (size_t i = 0; i < setting.dim; i++) {
             ret_x[i] = 0;
         }
-        return;
+    } else {
+        struct tally_rng rng;
+        tally_rng_init(&rng, setting.key, TALLY_RNG_SERVER, 0, TALLY_RNG_INITIAL_POINT);
+        tally_rng_direction(&rng, spec->initial_point.radius, ret_x, setting.dim);
     }
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting.key, TALLY_RNG_SERVER, 0, TALLY_RNG_INITIAL_POINT);
-    tally_rng_direction(&rng, spec->initial_point.radius, ret_x, setting.dim);
+    tally_domain_project(&setting.domain, ret_x, setting.dim);
 }

@@ -9,6 +9,7 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "services/algorithms/algorithm.h"
+#include "services/objectives/domain.h"
 #include "services/objectives/objective.h"
 
 enum { TALLY_MAX_CLIENTS = 100000 };
@@ -19,7 +20,11 @@ struct tally_initial_point {
     double radius; /* of the sphere that the point is uniform on */
 };
 
-enum tally_reference_type { TALLY_REFERENCE_SOLVE, TALLY_REFERENCE_VALUE };
+enum tally_reference_type {
+    TALLY_REFERENCE_SOLVE,
+    TALLY_REFERENCE_VALUE,
+    TALLY_REFERENCE_NONE /* f(x*) is unknown: the job has no regret */
+};
 struct tally_reference {
     int type;     /* enum tally_reference_type */
     double value; /* f(x*), for VALUE */
@@ -46,6 +51,7 @@ struct tally_job_spec {
     int64_t run;  /* replication; 0 in the service */
     int encoding; /* index into TALLY_ENCODINGS */
     struct tally_initial_point initial_point;
+    struct tally_domain domain;
     struct tally_reference reference;
     int policy;                /* enum tally_policy */
     int64_t quorum;            /* answers that a round needs at least; 0 = all */
@@ -69,9 +75,9 @@ extern const size_t TALLY_N_REFERENCE_FIELDS;
 
 struct tally_job_spec tally_job_spec_default(void);
 
-/* Checks what single fields cannot tell: quorum, clients and deadline, data and clients, and that
- * the quantizer grid of every stage that the horizon allows exists. Errors: INVALID_ARGUMENT,
- * OUT_OF_RANGE, with the field's path. */
+/* Checks what single fields cannot tell: quorum, clients and deadline, data and clients, the
+ * domain's bounds, and that the quantizer grid of every stage that the horizon allows exists.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, with the field's path. */
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);
 
@@ -80,7 +86,7 @@ const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_sp
 /* What the algorithm needs to know; borrows from spec. */
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
 
-/* Writes x^(1), double[dim]. */
+/* Writes x^(1), double[dim], which is inside the domain: projected if it was not. */
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x);
 
 #endif

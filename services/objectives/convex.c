@@ -160,13 +160,18 @@ static double promise_of(const struct solver *solver, double slope)
     return (slope + solver->damping * damped) / 2;
 }
 
-/* Whether a step from here on would change nothing that counts. */
+/* Whether Newton's step is short, of the point or of what f is worth: on the way to an infimum that
+ * is never reached steps get no shorter, though the gradient vanishes there as well. */
 static bool is_at_rest(const struct solver *solver, double slope, double first_value)
 {
     const size_t dim = solver->f->dim;
-    return slope <= 1e-9 * fabs(solver->value) || slope <= 1e-16 * fabs(first_value) ||
-           norm_of(solver->step, dim) <= 1e-6 * norm_of(solver->x, dim);
+    return slope <= 1e-16 * fabs(first_value) ||
+           norm_of(solver->step, dim) <= 1e-3 * norm_of(solver->x, dim);
 }
+
+/* Steps below the tolerance that a minimum may take to come to rest: there they converge
+ * quadratically, and on the way to infinity the gradient shrinks by e in each. */
+enum { MAX_RESTLESS_STEPS = 6 };
 
 static enum tally_status not_reached(const struct solver *solver, int steps,
                                      struct tally_error *err)
@@ -175,6 +180,14 @@ static enum tally_status not_reached(const struct solver *solver, int steps,
                       "the gradient is still %.3g after %d steps, not below %.3g; give the "
                       "objective a larger l2, or the reference as a value",
                       solver->norm, steps, TOLERANCE * solver->f->scale);
+}
+
+static enum tally_status no_minimum(const struct solver *solver, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
+                      "f(x) has no minimum: it still falls at |x| = %.3g; give the objective an l2 "
+                      "above 0, the job a domain, or the reference as a value",
+                      norm_of(solver->x, solver->f->dim));
 }
 
 /* Tries the step. False if x stays, and then evaluate() was last at another point. */
@@ -213,6 +226,7 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
     solver->value = f->evaluate(f->context, solver->x, solver->gradient);
     solver->norm = norm_of(solver->gradient, f->dim);
     const double first_value = solver->value;
+    int n_restless = 0;
     for (int n = 0; n < MAX_NEWTON_STEPS && isfinite(solver->norm); n++) {
         if (solver->norm <= 0) {
             return TALLY_OK;
@@ -229,15 +243,13 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
             return stopped(err);
         }
         const double slope = -dot(solver->gradient, solver->step, f->dim);
-        if (solver->norm <= bound && is_at_rest(solver, slope, first_value)) {
-            return TALLY_OK;
-        }
-        if (solver->norm <= 1e-4 * bound) {
-            return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
-                              "f(x) has no minimum: it still falls at |x| = %.3g; give the "
-                              "objective an l2 above 0, the job a domain, or the reference as a "
-                              "value",
-                              norm_of(solver->x, f->dim));
+        if (solver->norm <= bound) {
+            if (is_at_rest(solver, slope, first_value)) {
+                return TALLY_OK;
+            }
+            if (n_restless++ == MAX_RESTLESS_STEPS) {
+                return no_minimum(solver, err);
+            }
         }
         if (!try_step(solver, promise_of(solver, slope))) {
             if (solver->damping > MOST_DAMPING) {

@@ -90,8 +90,7 @@ static double logistic_curvature(double z, double y, double threshold)
 static double huber_value(double z, double y, double threshold)
 {
     const double residual = fabs(z - y);
-    return residual <= threshold ? residual * residual
-                                 : threshold * (2 * residual - threshold);
+    return residual <= threshold ? residual * residual : threshold * (2 * residual - threshold);
 }
 
 static double huber_slope(double z, double y, double threshold)
@@ -166,8 +165,7 @@ static double ridge(const struct linear_model *self, const double *x)
     return self->l2 > 0 ? self->l2 * dot(x, x, self->base.dim) : 0;
 }
 
-static double shard_loss(const struct linear_model *self, struct tally_shard shard,
-                         const double *x)
+static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x)
 {
     double sum = 0;
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
@@ -455,8 +453,8 @@ static bool is_small(const struct linear_model *self)
 static double smoothness_of(struct problem *problem, const atomic_bool *stop)
 {
     const struct linear_model *self = problem->self;
-    const double largest = tally_eigenvalues_largest(self->base.dim, problem->trace,
-                                                     covariance_times, problem, stop);
+    const double largest =
+        tally_eigenvalues_largest(self->base.dim, problem->trace, covariance_times, problem, stop);
     return self->loss->most_curvature * largest + 2 * self->l2;
 }
 
@@ -623,8 +621,8 @@ enum tally_status tally_linear_model_new(const struct tally_objective_spec *spec
                                           err)
             : tally_dataset_load(&spec->data, TALLY_OBJECTIVE_KINDS[spec->type].labels, clients,
                                  key, source, &self->data, err);
-    self->base = (struct tally_objective){&LINEAR_MODEL_OPS, tally_objective_spec_dim(spec),
-                                          clients};
+    self->base =
+        (struct tally_objective){&LINEAR_MODEL_OPS, tally_objective_spec_dim(spec), clients};
     self->loss = &LOSSES[spec->type];
     self->threshold = spec->threshold;
     self->l2 = spec->l2;

@@ -10,6 +10,7 @@
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,7 +52,8 @@ struct tally_objective_kind {
     const char *name;
     const struct tally_field *fields; /* of struct tally_objective_spec */
     size_t n_fields;
-    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type */
+    unsigned data; /* the types of data that it takes: a set of 1 << enum tally_data_type;
+                    * 0 = none */
     enum tally_labels labels; /* that the points must have */
     double l2;                /* where the document has none */
 };
@@ -79,7 +81,8 @@ struct tally_curvature {
 };
 extern const struct tally_curvature TALLY_CURVATURE_UNKNOWN;
 
-/* What a kind of objective implements, as the functions below say. */
+/* What a kind of objective implements, as the functions below say; required, where not said
+ * otherwise. */
 struct tally_objective_ops {
     void (*free)(struct tally_objective *objective);
     enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
@@ -95,6 +98,7 @@ struct tally_objective_ops {
     /* NULL: unknown. */
     enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
                                    struct tally_curvature *ret_curvature, struct tally_error *err);
+    bool (*has_loss)(const struct tally_objective *objective); /* NULL: it has */
 };
 
 struct tally_objective {
@@ -105,7 +109,7 @@ struct tally_objective {
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
  * those of the source. Errors: NO_MEMORY, for files those of their loader (dataset.h), and
- * FAILED_PRECONDITION for a plug-in, which is made by services/plugins. The spec is valid. */
+ * FAILED_PRECONDITION for a plug-in, which services/plugins makes. The spec is valid. */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,
@@ -119,6 +123,9 @@ void tally_objective_free(struct tally_objective *objective);
 /* All of these may fail with NO_MEMORY, which passes, and with FAILED_PRECONDITION: this process
  * cannot answer, another one may (plugin_objective.h). A loss or a gradient that overflowed is no
  * error but infinite or NaN. x is double[dim]. */
+
+/* False if it has gradients alone: then nobody asks for a loss, and its clients report none. */
+bool tally_objective_has_loss(const struct tally_objective *objective);
 
 /* f_m(x), client in [0, M). */
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

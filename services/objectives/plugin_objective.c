@@ -51,8 +51,12 @@ static enum tally_status plugin_local_gradient(const struct tally_objective *obj
     if (status == TALLY_OK) {
         const size_t i = find_outside(ret_gradient, dim, FLT_MAX); /* what a message can carry */
         if (i < dim) {
-            status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "coordinate %zu is %g", i,
-                                ret_gradient[i]);
+            status =
+                isnan(ret_gradient[i])
+                    ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "coordinate %zu is NaN", i)
+                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                                 "coordinate %zu is %g, beyond what float can hold", i,
+                                 ret_gradient[i]);
         }
     }
     if (status == TALLY_FAILED_PRECONDITION) {
@@ -81,7 +85,8 @@ static enum tally_status plugin_local_loss(const struct tally_objective *objecti
             ? instance->ops->loss(instance, client, x, &loss, err)
             : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it has no function \"loss\"");
     if (status == TALLY_OK && !isfinite(loss)) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it is %g", loss);
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it is %s",
+                            isnan(loss) ? "NaN" : "infinite");
     }
     if (status == TALLY_FAILED_PRECONDITION) {
         tally_error_wrap(err, "plug-in %s: loss of client %u", instance->name, client);
@@ -112,6 +117,12 @@ static enum tally_status plugin_losses(const struct tally_objective *objective,
     return status;
 }
 
+static bool plugin_has_loss(const struct tally_objective *objective)
+{
+    const struct plugin_objective *self = of(objective);
+    return self->instance->has_loss || self->own != NULL;
+}
+
 static enum tally_status plugin_minimum(const struct tally_objective *objective,
                                         const struct tally_domain *domain, const atomic_bool *stop,
                                         double *ret_f_star, double *ret_x_star,
@@ -122,7 +133,7 @@ static enum tally_status plugin_minimum(const struct tally_objective *objective,
                ? tally_objective_minimum_in(self->own, domain, stop, ret_f_star, ret_x_star, err)
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "the minimum of a plug-in's objective is not known here; give the "
-                            "reference as a value");
+                            "reference as a value or none");
 }
 
 static const struct tally_objective_ops PLUGIN_OPS = {
@@ -131,6 +142,7 @@ static const struct tally_objective_ops PLUGIN_OPS = {
     .local_gradient = plugin_local_gradient,
     .losses = plugin_losses,
     .minimum = plugin_minimum,
+    .has_loss = plugin_has_loss,
 };
 
 enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,

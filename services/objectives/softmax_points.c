@@ -238,18 +238,17 @@ static enum tally_status problem_init(struct problem *problem, const struct soft
                                       struct tally_error *err)
 {
     const size_t points = self->data->points;
-    *problem = (struct problem){
-        .self = self,
-        .weights = calloc(points, sizeof *problem->weights),
-        .probabilities = malloc(points * self->classes * sizeof *problem->probabilities),
-        .diagonal = calloc(self->base.dim, sizeof *problem->diagonal),
-        .room = malloc(self->rows * sizeof *problem->room),
-        .z = malloc(self->classes * sizeof *problem->z)};
+    *problem = (struct problem){.self = self,
+                                .weights = calloc(points, sizeof *problem->weights),
+                                .probabilities =
+                                    malloc(points * self->classes * sizeof *problem->probabilities),
+                                .diagonal = calloc(self->base.dim, sizeof *problem->diagonal),
+                                .room = malloc(self->rows * sizeof *problem->room),
+                                .z = malloc(self->classes * sizeof *problem->z)};
     if (problem->weights == NULL || problem->probabilities == NULL || problem->diagonal == NULL ||
         problem->room == NULL || problem->z == NULL) {
         problem_fini(problem);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu",
-                          self->base.dim);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", self->base.dim);
     }
     for (uint32_t m = 0; m < self->base.clients; m++) {
         const struct tally_shard shard = self->data->shards[m];

@@ -107,7 +107,8 @@ static void add_range(const struct softmax *self, struct block *block, const dou
         block_multiply(block, self, x, self->classes);
         for (int i = 0; i < block->n_rows; i++) {
             double *z = block->logits + (size_t)i * self->classes;
-            *sum += tally_softmax_loss(z, self->classes, block->labels[i], gradient != NULL ? z : NULL);
+            *sum +=
+                tally_softmax_loss(z, self->classes, block->labels[i], gradient != NULL ? z : NULL);
         }
         if (gradient != NULL) {
             cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)self->features,
@@ -356,8 +357,8 @@ static enum tally_status softmax_minimum(const struct tally_objective *objective
     if (status != TALLY_OK) {
         return status;
     }
-    status = is_bounded ? search(&solver, domain, stop, &f_star, err)
-                        : nesterov(&solver, stop, err);
+    status =
+        is_bounded ? search(&solver, domain, stop, &f_star, err) : nesterov(&solver, stop, err);
     const double *x = is_bounded ? solver.x : solver.y;
     if (status == TALLY_OK) {
         *ret_f_star = is_bounded ? f_star : full_gradient(&solver, x);

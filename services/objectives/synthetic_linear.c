@@ -57,8 +57,7 @@ enum tally_status tally_synthetic_linear_make(const struct tally_synthetic_linea
     tally_rng_direction(&rng, 1, true_point, dim);
     tally_shard_permutation(key, points, order);
     for (uint32_t i = 0; i < points; i++) {
-        make_point(data, key, order[i], true_point, dataset->values + i * dim,
-                   &dataset->labels[i]);
+        make_point(data, key, order[i], true_point, dataset->values + i * dim, &dataset->labels[i]);
     }
     *ret = dataset;
     dataset = NULL;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,23 +11,53 @@
 
 #include "services/objectives/plugin_instance.h"
 
-/* What dlopen() says less well, or not at all: a folder and a device are opened too. */
+static bool read_at(int fd, void *ret_bytes, size_t n, uint64_t offset)
+{
+    return offset <= INT64_MAX && pread(fd, ret_bytes, n, (off_t)offset) == (ssize_t)n;
+}
+
+/* Whether the file holds all that its program headers map: what lies past the end of a file is a
+ * SIGBUS of who touches it. */
+static bool is_whole(int fd, const ElfW(Ehdr) * header, uint64_t size)
+{
+    for (uint64_t i = 0; i < header->e_phnum; i++) {
+        ElfW(Phdr) part;
+        if (!read_at(fd, &part, sizeof part, header->e_phoff + i * sizeof part) ||
+            part.p_offset > size || part.p_filesz > size - part.p_offset) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What dlopen() says less well, or not at all: it opens folders and devices, and a file that was
+ * cut short kills it. */
+static enum tally_status check_open_file(int fd, struct tally_error *err)
+{
+    ElfW(Ehdr) header;
+    struct stat about;
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) ||
+        !read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "it is no shared object (ELF), which a plug-in must be");
+    }
+    const bool is_ours =
+        header.e_ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32);
+    if (is_ours && !is_whole(fd, &header, (uint64_t)about.st_size)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "it is cut short");
+    }
+    return TALLY_OK;
+}
+
 static enum tally_status check_file(const char *path, struct tally_error *err)
 {
-    static const unsigned char MAGIC[4] = {0x7f, 'E', 'L', 'F'};
-    unsigned char start[sizeof MAGIC] = {0};
-    struct stat about;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%s", strerror(errno));
     }
-    const bool is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
-    const bool is_elf = is_file && read(fd, start, sizeof start) == (ssize_t)sizeof start &&
-                        memcmp(start, MAGIC, sizeof MAGIC) == 0;
+    const enum tally_status status = check_open_file(fd, err);
     close(fd);
-    return is_elf ? TALLY_OK
-                  : tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                               "it is no shared object (ELF), which a plug-in must be");
+    return status;
 }
 
 static enum tally_status fail_loader(struct tally_error *err)

@@ -81,6 +81,23 @@ enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
     return status;
 }
 
+enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    char *copy = strdup(paths != NULL ? paths : ""), *rest = copy, *path = NULL;
+    if (copy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a list of plug-ins");
+    }
+    while (status == TALLY_OK && (path = strtok_r(rest, ":", &rest)) != NULL) {
+        status = limits != NULL ? tally_plugin_set_isolate(set, path, limits, err)
+                                : tally_plugin_set_load(set, path, err);
+    }
+    free(copy);
+    return status;
+}
+
 static bool fits(const struct tally_plugin_source *source, uint64_t dim)
 {
     return source->dim == 0 || source->dim == dim;
@@ -165,6 +182,13 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
     }
     if (!is_plugin && !instance->has_loss) {
         status = make_own(spec, data_dir, &own, err);
+    }
+    if (status == TALLY_OK && !instance->has_loss && own == NULL &&
+        spec->reference.type != TALLY_REFERENCE_NONE) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference.type",
+                            "plug-in %s has no function \"loss\", so its jobs need a reference of "
+                            "type none",
+                            source->name);
     }
     if (status == TALLY_OK) {
         status = tally_plugin_objective_of(instance, &problem, own, ret_objective, err);

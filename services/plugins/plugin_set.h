@@ -60,6 +60,27 @@ enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
 enum tally_status tally_plugin_set_load(struct tally_plugin_set *set, const char *path,
                                         struct tally_error *err);
 
+/* What a plug-in in a child process may take. */
+struct tally_plugin_limits {
+    int64_t timeout_ms;   /* of each call, open() included; > 0 */
+    int64_t memory_bytes; /* address space of the child; 0 = no limit */
+    int cancel_fd;        /* readable: calls are given up at once (CANCELLED); -1 = none */
+    const char *program;  /* that calls tally_plugin_host() (plugin_host.h); NULL = this one */
+};
+
+/* Adds a shared object that runs in a child process of its own for every job (plugin_process.h); a
+ * first child, which ends at once, tells its name. `limits` are copied, their program borrowed.
+ * Errors: as tally_plugin_set_load(), FAILED_PRECONDITION, UNAVAILABLE. */
+enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const char *path,
+                                           const struct tally_plugin_limits *limits,
+                                           struct tally_error *err);
+
+/* Loads or, with limits, isolates each of a list of paths with ':' between them, as a list option
+ * holds them; NULL = none. Errors: likewise. */
+enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_error *err);
+
 /* The objective of a job, which may outlive neither the set (NULL = empty) nor the spec: that of a
  * plug-in if the job is one's by name or if one overrides it, else tally_objective_new(). A plug-in
  * that overrides leaves losses that it has no function for to the job's own objective, if its data

@@ -53,6 +53,9 @@ enum tally_status tally_options_new(const struct tally_options_spec *spec, int a
 void tally_options_free(struct tally_options *options)
 {
     if (options != NULL) {
+        for (int i = 0; i < options->n_values; i++) {
+            free(options->values[i].joined);
+        }
         free(options->values);
         free(options->positionals);
         free(options->config_text);

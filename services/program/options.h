@@ -25,7 +25,9 @@
 
 struct tally_option {
     const char *name;     /* "round-limit"; NULL ends a table */
-    const char *value;    /* placeholder "N" for --help; NULL = a switch, which is true or false */
+    const char *value;    /* placeholder "N" for --help; NULL = a switch, which is true or false;
+                           * one that ends in "..." = a list: on the command line the option may be
+                           * given several times, and its text is all of them with ':' in between */
     const char *fallback; /* text of the default; NULL = none, a switch is off */
     const char *help;     /* one clause; --help adds default and environment */
     const char *group;    /* heading in --help; NULL = "Options". Rows of a group stand together. */

@@ -21,7 +21,8 @@ struct tally_option_value {
     const struct tally_option *option;
     const char *text; /* borrowed; NULL = none */
     enum tally_option_source source;
-    int line; /* of the config file */
+    int line;     /* of the config file */
+    char *joined; /* heap: `text`, if that is a list from several flags; else NULL */
 };
 
 struct tally_options {

@@ -75,6 +75,25 @@ static bool parse_bool(const char *text, bool *ret_value)
     return false;
 }
 
+static bool is_list(const struct tally_option *option)
+{
+    const size_t n = option->value != NULL ? strlen(option->value) : 0;
+    return n >= 3 && strcmp(option->value + n - 3, "...") == 0;
+}
+
+/* Only the command line can name an option twice. */
+static enum tally_status append(struct tally_option_value *value, const char *text,
+                                struct tally_error *err)
+{
+    char *joined;
+    if (asprintf(&joined, "%s:%s", value->text, text) < 0) {
+        return tally_fail(err, TALLY_NO_MEMORY, value->option->name, "out of memory");
+    }
+    free(value->joined);
+    value->text = value->joined = joined;
+    return TALLY_OK;
+}
+
 enum tally_status tally_options_set(struct tally_options *options,
                                     const struct tally_option_value *new_value,
                                     struct tally_error *err)
@@ -86,6 +105,9 @@ enum tally_status tally_options_set(struct tally_options *options,
         return tally_options_fail(options, new_value, TALLY_INVALID_ARGUMENT, err, problem);
     }
     struct tally_option_value *value = tally_options_value_of(options, new_value->option);
+    if (new_value->source == value->source && is_list(value->option)) {
+        return append(value, new_value->text, err);
+    }
     if (new_value->source >= value->source) {
         *value = *new_value;
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/worker_messages.h"
+#include "services/plugins/plugin_host.h"
 #include "services/program/client_token.h"
 #include "services/program/log.h"
 #include "services/program/options.h"
@@ -31,19 +32,62 @@ static const struct tally_option OPTIONS[] = {
     {0},
 };
 
+#define PLUGINS "Plug-ins"
+static const struct tally_option PLUGIN_OPTIONS[] = {
+    {"plugin", "FILE...", NULL,
+     "shared object whose gradients serve jobs with an objective of type plugin and its name; may "
+     "be "
+     "given several times, elsewhere as FILE:FILE",
+     PLUGINS},
+    {"plugin-isolated", NULL, NULL,
+     "run each plug-in in a child process for every job: one that crashes or hangs there fails the "
+     "client that it computes for, and not this worker",
+     PLUGINS},
+    {"plugin-timeout-ms", "N", "600000",
+     "time that an isolated plug-in has for each call before it is killed", PLUGINS},
+    {"plugin-memory-mib", "N", "0", "address space that an isolated plug-in may have; 0 = no limit",
+     PLUGINS},
+    {0},
+};
+
 static const struct tally_options_spec SPEC = {
     .program = "tally-worker",
     .synopsis = "[OPTION]...",
     .description = "Plays clients of federated optimisation jobs: polls the coordinator for tasks, "
                    "computes gradients on its shards of the data and posts quantized messages.",
-    .tables = {OPTIONS, TALLY_LOG_OPTIONS},
+    .tables = {OPTIONS, PLUGIN_OPTIONS, TALLY_LOG_OPTIONS},
 };
 
 struct settings {
     struct worker_config config;
     char name[TALLY_WORKER_NAME_CAPACITY];
     struct tally_client_token token;
+    bool isolates;
+    struct tally_plugin_limits limits;
+    struct tally_plugin_set plugins;
 };
+
+static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
+                                     struct tally_error *err)
+{
+    static const char *const names[] = {"plugin-timeout-ms", "plugin-memory-mib"};
+    int64_t mib = 0;
+    settings->isolates = tally_options_bool(options, "plugin-isolated");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (tally_options_is_given(options, names[i]) && !settings->isolates) {
+            return tally_options_refuse(options, names[i], err,
+                                        "only a plug-in that is isolated can be limited; add "
+                                        "--plugin-isolated");
+        }
+    }
+    enum tally_status status =
+        tally_options_integer(options, names[0], 1, 86400000, &settings->limits.timeout_ms, err);
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, names[1], 0, 1 << 24, &mib, err);
+    }
+    settings->limits.memory_bytes = mib << 20;
+    return status;
+}
 
 static enum tally_status read_name(const struct tally_options *options, struct settings *settings,
                                    struct tally_error *err)
@@ -83,6 +127,9 @@ static enum tally_status read_settings(const struct tally_options *options,
         config->token_file = tally_options_text(options, "token-file");
         config->token = settings->token.text[0] != '\0' ? settings->token.text : NULL;
     }
+    if (status == TALLY_OK) {
+        status = read_limits(options, settings, err);
+    }
     config->data_dir = tally_options_text(options, "data-dir");
     config->coordinator_url = tally_options_text(options, "coordinator");
     config->tls_ca = tally_options_text(options, "tls-ca");
@@ -103,12 +150,35 @@ static bool wait_for_signal(void *context, int timeout_ms)
     return tally_signals_wait(timeout_ms);
 }
 
+/* Once signals are caught: a plug-in that takes long to load can be interrupted. */
+static enum tally_status load_plugins(const struct tally_options *options,
+                                      struct settings *settings, struct tally_error *err)
+{
+    settings->limits.cancel_fd = tally_signals_fd();
+    settings->config.plugins = &settings->plugins;
+    enum tally_status status =
+        tally_plugin_set_load_list(&settings->plugins, tally_options_text(options, "plugin"),
+                                   settings->isolates ? &settings->limits : NULL, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "--plugin");
+    }
+    for (const struct tally_plugin_source *s = settings->plugins.first; s != NULL; s = s->next) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("plug-in loaded"),
+                  tally_log_text("name", s->name),
+                  tally_log_text("isolated", settings->isolates ? "yes" : "no"));
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
     struct tally_options *options;
     struct tally_error err = TALLY_ERROR_INIT;
     int exit_code = EXIT_SUCCESS;
+    if (tally_plugin_host(argc, argv, &exit_code)) {
+        return exit_code;
+    }
     if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
         return exit_code;
     }
@@ -125,6 +195,9 @@ int main(int argc, char **argv)
     struct worker_totals totals = {0};
     enum tally_status status = tally_signals_install(&err);
     if (status == TALLY_OK) {
+        status = load_plugins(options, &settings, &err);
+    }
+    if (status == TALLY_OK) {
         settings.config.stop =
             (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = worker_run(&settings.config, &totals, &err);
@@ -140,6 +213,7 @@ int main(int argc, char **argv)
               tally_log_unsigned("uplink_clipped", totals.uplink.clipped),
               tally_log_unsigned("wire_out_bytes", totals.wire_out_bytes),
               tally_log_unsigned("wire_in_bytes", totals.wire_in_bytes));
+    tally_plugin_set_fini(&settings.plugins);
     tally_options_free(options);
     return status == TALLY_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

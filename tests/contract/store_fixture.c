@@ -148,6 +148,7 @@ struct tally_store_job sample_job(const char *id, int salt)
                 .loss = (double)base + 0.3,
                 .has_loss = salt % 2 == 0,
                 .x_checksum = (uint64_t)base + 205,
+                .estimates = {.sigma = (double)base + 0.4, .gradient_bound = (double)base + 0.5},
                 .bits = sample_ledger((uint64_t)base + 300),
             },
         .recovery_bits = (uint64_t)base + 401,
@@ -232,6 +233,8 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_real(a->loss, e->loss);
     CU_ASSERT_EQUAL(a->has_loss, e->has_loss);
     CU_ASSERT_EQUAL(a->x_checksum, e->x_checksum);
+    expect_same_real(a->estimates.sigma, e->estimates.sigma);
+    expect_same_real(a->estimates.gradient_bound, e->estimates.gradient_bound);
     expect_same_ledger(&a->bits, &e->bits);
     CU_ASSERT_EQUAL(actual->recovery_bits, expected->recovery_bits);
     CU_ASSERT_EQUAL(actual->wire_in_bytes, expected->wire_in_bytes);

@@ -20,6 +20,9 @@ export function real(value) {
   return size !== 0 && (size >= 1e9 || size < 1e-4) ? value.toExponential(4) : SIX.format(value);
 }
 
+// A job whose f(x*) nobody knows has no regret: null.
+export const regret = (value) => (isNumber(value) ? real(value) : "unknown");
+
 // Four digits, where room is short.
 export const short = (value) => (isNumber(value) && value !== 0 ? String(Number(value.toPrecision(4))) : integer(value));
 

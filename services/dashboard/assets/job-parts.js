@@ -3,7 +3,7 @@
 import {ApiError, ConnectionError, jobPath, post} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
-import {NOTHING, age, duration, integer, moment, plural, ranges, real, short, tenths} from "./format.js";
+import {NOTHING, age, duration, integer, moment, plural, ranges, real, regret, short, tenths} from "./format.js";
 
 export function statusBadge() {
   return h("span", {class: "badge"}, NOTHING);
@@ -144,7 +144,7 @@ const describe = (object, leaveOut = []) => Object.entries(object ?? {})
   .map(([key, value]) => (value !== null && typeof value === "object" ? describe(value) : `${key} ${value}`)).join(", ");
 
 export function facts() {
-  const names = ["Algorithm", "Parameters", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point",
+  const names = ["Algorithm", "Parameters", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point", "Domain",
     "f(x*)", "x checksum", "Created", "Started", "Ended", "Took"];
   const values = names.map(() => h("dd", {}, NOTHING));
   const element = h("dl", {class: "facts"}, names.map((name, i) => [h("dt", {}, name), values[i]]));
@@ -153,8 +153,8 @@ export function facts() {
     const texts = [
       job.algorithm.type, describe(job.algorithm, ["type"]),
       `${job.objective.type}: ${describe(job.objective, ["type"])}`,
-      integer(job.clients), integer(job.minibatch), job.encoding ?? NOTHING, String(job.seed), describe(job.initial_point),
-      real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
+      integer(job.clients), integer(job.minibatch), job.encoding ?? NOTHING, String(job.seed), describe(job.initial_point), describe(job.domain),
+      job.reference.type === "none" ? "unknown" : real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
       job.started_ms !== null && end !== null ? duration(Math.max(0, end - job.started_ms)) : NOTHING,
     ];
     texts.forEach((text, i) => setText(values[i], text, names[i] === "f(x*)" ? job.f_star ?? "" : undefined));
@@ -206,6 +206,6 @@ export function roundsTable() {
     {class: "scroll rounds"});
   const exact = (value) => ({text: short(value), title: value ?? ""});
   const update = (points) => view.set([...points].reverse().map((p) => ({key: p.round, cells: [integer(p.round), integer(p.timeStep),
-    integer(p.iterate), integer(p.stage), integer(p.samples), {text: real(p.regret), title: p.regret ?? ""}, exact(p.norm), exact(p.loss), flag(p.passed)]})));
+    integer(p.iterate), integer(p.stage), integer(p.samples), {text: regret(p.regret), title: p.regret ?? ""}, exact(p.norm), exact(p.loss), flag(p.passed)]})));
   return {element: view.element, update};
 }

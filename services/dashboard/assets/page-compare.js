@@ -3,7 +3,7 @@
 import {ChartCard, Legend} from "./cards.js";
 import {h, setText} from "./dom.js";
 import {JobFeed} from "./feed.js";
-import {integer, plural, real, tenths} from "./format.js";
+import {integer, plural, real, regret, tenths} from "./format.js";
 import {table} from "./job-parts.js";
 import {REFERENCES, referenceLines} from "./reference.js";
 
@@ -41,7 +41,7 @@ function drawCharts(cards, feeds, count, reference) {
     points: feed.job === null ? [] : feed.points.map((point) => pointOf(point, feed.job)),
   }));
   const up = (point, job) => point.uplink[count] / job.clients;
-  const best = feeds.filter((feed) => feed.points.length > 0).sort((a, b) => a.points.at(-1).regret - b.points.at(-1).regret)[0];
+  const best = feeds.filter((feed) => Number.isFinite(feed.points.at(-1)?.regret)).sort((a, b) => a.points.at(-1).regret - b.points.at(-1).regret)[0];
   cards.regret.set(lines((p) => ({x: p.timeStep, y: p.regret})),
     best === undefined ? "" : `Least regret now: ${best.job.name} (${best.id}), ${real(best.points.at(-1).regret)}.`);
   cards.tradeoff.set(lines((p, job) => ({x: up(p, job), y: p.regret})),
@@ -106,7 +106,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
 function rowsOf(feeds) {
   return feeds.map(({id, job}) => ({key: id, cells: job === null
     ? [id, "", "", "", "", "", "", "", ""]
-    : [job.name, job.algorithm.type, job.status, integer(job.time_step), {text: real(job.cumulative_regret), title: job.cumulative_regret ?? ""},
+    : [job.name, job.algorithm.type, job.status, integer(job.time_step), {text: regret(job.cumulative_regret), title: job.cumulative_regret ?? ""},
       tenths(job.bits.uplink_per_client.formula), tenths(job.bits.uplink_per_client.payload),
       integer(job.bits.downlink.formula), integer(job.bits.downlink.payload)]}));
 }

@@ -5,7 +5,7 @@ import {ChartCard} from "./cards.js";
 import {h, setAttribute, setHidden, setText} from "./dom.js";
 import {saveFrom} from "./download.js";
 import {JobFeed, isEnded} from "./feed.js";
-import {compact, integer, plural, real, tenths} from "./format.js";
+import {compact, integer, plural, regret as regretText, tenths} from "./format.js";
 import {actionButtons, bitsTable, clientsTable, facts, jobAge, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles, waitingLine} from "./job-parts.js";
 import {epochs} from "./series.js";
 
@@ -35,8 +35,8 @@ function drawCharts(cards, feed, count) {
   const down = (point) => point.downlink[count];
   const line = (key, label, color, list, more) => ({key, label, color, points: list, ...more});
   cards.regret.set(
-    [line("regret", "Regret", 0, origin(points.map((p) => ({x: p.timeStep, y: p.regret}))))],
-    last === undefined ? "No round has closed yet." : `Regret ${real(last.regret)} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`);
+    [line("regret", "Regret", 0, last?.regret === null ? [] : origin(points.map((p) => ({x: p.timeStep, y: p.regret}))))],
+    last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`);
   cards.bits.set(
     [line("uplink", "Uplink per client", 1, origin(points.map((p) => ({x: p.timeStep, y: up(p)}))), {stepped: true}),
       line("downlink", "Downlink", 2, origin(points.map((p) => ({x: p.timeStep, y: down(p)}))), {stepped: true, dash: 1})],
@@ -45,7 +45,7 @@ function drawCharts(cards, feed, count) {
   cards.tradeoff.set(
     [line("uplink", "Uplink per client", 1, points.map((p) => ({x: up(p), y: p.regret}))),
       line("downlink", "Downlink", 2, points.map((p) => ({x: down(p), y: p.regret})), {dash: 1})],
-    last === undefined ? "No round has closed yet." : `Regret ${real(last.regret)} for ${tenths(up(last))} bits up per client and ${integer(down(last))} down.`,
+    last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} for ${tenths(up(last))} bits up per client and ${integer(down(last))} down.`,
     {title: `Regret against bits (${count})`});
   const lengths = epochs(points);
   const longest = lengths.reduce((most, each) => (each.y > most.y ? each : most), {x: 0, y: 0});
@@ -165,7 +165,7 @@ function drawNumbers(numbers, job, last) {
   const up = isNewer ? last.uplink : job.bits.uplink;
   const downlink = isNewer ? last.downlink : job.bits.downlink;
   const each = {payload: up.payload / job.clients, formula: up.formula / job.clients};
-  numbers.set(0, real(regret), regret ?? "");
+  numbers.set(0, regretText(regret), regret ?? "");
   numbers.setLabel(1, `Time step of ${compact(job.horizon)}`, `of ${integer(job.horizon)}`);
   numbers.set(1, integer(isNewer ? last.timeStep : job.time_step));
   numbers.set(2, integer(isNewer ? last.round : job.round));

@@ -11,6 +11,7 @@ struct job {
     int64_t seed;
     double step_size;
     double sigma;
+    double bound;
     char name[9];
     int encoding;
 };
@@ -34,13 +35,21 @@ static const struct tally_field FIELDS[] = {
      .max = 1e6,
      .min_exclusive = true},
     {.name = "sigma", .kind = TALLY_FIELD_REAL, AT(sigma), .min = 0, .max = INFINITY},
+    {.name = "bound",
+     .kind = TALLY_FIELD_REAL,
+     AT(bound),
+     .min = 0,
+     .max = 10,
+     .min_exclusive = true,
+     .auto_allowed = true},
     {.name = "name", .kind = TALLY_FIELD_TEXT, AT(name), .capacity = 9},
     {.name = "encoding", .kind = TALLY_FIELD_CHOICE, AT(encoding), .choices = ENCODINGS},
 };
 static const size_t N_FIELDS = sizeof FIELDS / sizeof FIELDS[0];
 static const char *const OTHERS[] = {"algorithm", "objective", NULL};
 
-static const struct job DEFAULTS = {.horizon = 5, .seed = 1, .step_size = 2, .name = "default"};
+static const struct job DEFAULTS = {
+    .horizon = 5, .seed = 1, .step_size = 2, .bound = 1, .name = "default"};
 
 static enum tally_status read_job(const char *text, struct job *ret_job, struct tally_error *err)
 {
@@ -140,6 +149,23 @@ static void test_api_json_fields__real_limits(void)
                    "sigma must be a number, not a boolean");
 }
 
+static void test_api_json_fields__auto_is_nan_where_it_is_allowed(void)
+{
+    struct job job;
+    CU_ASSERT_EQUAL(read_job("{\"horizon\":1,\"bound\":\"auto\"}", &job, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(isnan(job.bound));
+    CU_ASSERT_EQUAL(read_job("{\"horizon\":1,\"bound\":3}", &job, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(job.bound, 3);
+    assert_refused("{\"horizon\":1,\"bound\":\"Auto\"}", TALLY_INVALID_ARGUMENT, "bound",
+                   "bound must be a number or \"auto\", not text");
+    assert_refused("{\"horizon\":1,\"bound\":null}", TALLY_INVALID_ARGUMENT, "bound",
+                   "bound must be a number or \"auto\", not null");
+    assert_refused("{\"horizon\":1,\"bound\":0}", TALLY_OUT_OF_RANGE, "bound",
+                   "bound 0 outside (0, 10]");
+    assert_refused("{\"horizon\":1,\"sigma\":\"auto\"}", TALLY_INVALID_ARGUMENT, "sigma",
+                   "sigma must be a number, not text");
+}
+
 static void test_api_json_fields__text_is_checked(void)
 {
     struct job job;
@@ -197,6 +223,7 @@ static void test_api_json_fields__written_object_reads_back(void)
                       .seed = INT64_MIN,
                       .step_size = 0.1,
                       .sigma = 3,
+                      .bound = NAN,
                       .name = "n",
                       .encoding = 1};
     struct tally_json *object = tally_json_object();
@@ -204,10 +231,11 @@ static void test_api_json_fields__written_object_reads_back(void)
     struct tally_buffer out = {.size = 0};
     CU_ASSERT_EQUAL(tally_json_dump(object, 0, &out), TALLY_OK);
     (void)tally_buffer_append(&out, "", 1);
-    TALLY_ASSERT_TEXT((const char *)out.data,
-                      "{\"log_factor\": true, \"horizon\": 12, \"seed\": -9223372036854775808, "
-                      "\"step_size\": 0.1, \"sigma\": 3.0, \"name\": \"n\", \"encoding\": "
-                      "\"fixed\"}");
+    TALLY_ASSERT_TEXT(
+        (const char *)out.data,
+        "{\"log_factor\": true, \"horizon\": 12, \"seed\": -9223372036854775808, "
+        "\"step_size\": 0.1, \"sigma\": 3.0, \"bound\": \"auto\", \"name\": \"n\", \"encoding\": "
+        "\"fixed\"}");
     struct job again;
     CU_ASSERT_EQUAL(read_job((const char *)out.data, &again, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(again.seed, job.seed);
@@ -224,6 +252,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json_fields__unlimited_integer_takes_all_of_int64),
     TALLY_TEST(test_api_json_fields__real_for_integer_is_refused),
     TALLY_TEST(test_api_json_fields__real_limits),
+    TALLY_TEST(test_api_json_fields__auto_is_nan_where_it_is_allowed),
     TALLY_TEST(test_api_json_fields__text_is_checked),
     TALLY_TEST(test_api_json_fields__choice_lists_the_choices),
     TALLY_TEST(test_api_json_fields__unknown_and_missing_keys_are_named),

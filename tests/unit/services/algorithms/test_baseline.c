@@ -114,6 +114,7 @@ static void walk(const struct world *world, uint32_t client, uint32_t round, dou
         for (size_t i = 0; i < DIM; i++) {
             x[i] -= world->params.baseline.step_size * gradient[i];
         }
+        tally_domain_project(&world->setting.domain, x, DIM);
     }
 }
 
@@ -347,6 +348,31 @@ static void test_algorithms_baseline__evaluation_leaves_the_message_alone(void)
 }
 
 /* A cut round makes its steps and tells the loss, no more. */
+/* The steps between two rounds too: message and loss are those of a walk that is projected. */
+static void test_algorithms_baseline__own_steps_stay_in_the_domain(void)
+{
+    struct world world;
+    init(&world);
+    double free_end[DIM], end[DIM], losses[6];
+    walk(&world, 1, 4, free_end, NULL);
+    world.setting.domain =
+        (struct tally_domain){.type = TALLY_DOMAIN_BOX, .lower = -0.4, .upper = 0.5};
+    tally_domain_project(&world.setting.domain, world.x, DIM);
+    walk(&world, 1, 4, end, losses);
+    CU_ASSERT_TRUE(tally_domain_is_inside(&world.setting.domain, end, DIM));
+    CU_ASSERT_NOT_EQUAL(memcmp(end, free_end, sizeof end), 0);
+    double sum = 0;
+    for (int k = 0; k < 6; k++) {
+        sum += losses[k];
+    }
+    for (size_t a = 1; a < N_BASELINES; a++) {
+        step_ok(&world, BASELINES[a], 1, 4, true);
+        CU_ASSERT_EQUAL(memcmp(world.scratch.local, end, sizeof end), 0);
+        CU_ASSERT_DOUBLE_EQUAL(world.answer.loss, sum / 6, 1e-12);
+    }
+    fini(&world);
+}
+
 static void test_algorithms_baseline__cut_rounds_send_nothing(void)
 {
     struct world world;
@@ -679,6 +705,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_baseline__loss_is_of_the_own_iterates),
     TALLY_TEST(test_algorithms_baseline__loss_is_linear_between_evaluations),
     TALLY_TEST(test_algorithms_baseline__evaluation_leaves_the_message_alone),
+    TALLY_TEST(test_algorithms_baseline__own_steps_stay_in_the_domain),
     TALLY_TEST(test_algorithms_baseline__cut_rounds_send_nothing),
     TALLY_TEST(test_algorithms_baseline__sums_do_not_depend_on_the_order),
     TALLY_TEST(test_algorithms_baseline__malformed_messages_add_nothing),

@@ -28,10 +28,14 @@ static void test_cli_job_watch__text_tells_progress_regret_and_bits(void)
                 "\"downlink\":{\"formula\":628}}}",
                 "time step 1200/2000  round 31  regret 412.3  up 598 bit  down 628 bit");
     expect_text("{\"status\":\"queued\",\"horizon\":10}",
-                "queued  time step 0/10  round 0  regret 0.0  up 0 bit  down 0 bit");
+                "queued  time step 0/10  round 0  regret unknown  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"running\",\"time_step\":1,\"horizon\":2,\"waiting\":null}",
-                "time step 1/2  round 0  regret 0.0  up 0 bit  down 0 bit");
-    expect_text("{}", "  time step 0/0  round 0  regret 0.0  up 0 bit  down 0 bit");
+                "time step 1/2  round 0  regret unknown  up 0 bit  down 0 bit");
+    expect_text("{}", "  time step 0/0  round 0  regret unknown  up 0 bit  down 0 bit");
+    expect_text("{\"cumulative_regret\":null}",
+                "  time step 0/0  round 0  regret unknown  up 0 bit  down 0 bit");
+    expect_text("{\"cumulative_regret\":0.0}",
+                "  time step 0/0  round 0  regret 0.0  up 0 bit  down 0 bit");
 }
 
 static void test_cli_job_watch__text_tells_what_a_job_waits_for(void)

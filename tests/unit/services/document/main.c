@@ -3,5 +3,6 @@
 const struct tally_suite *const TALLY_SUITES[] = {
     &document_detail_suite,
     &document_document_suite,
+    &document_plugin_suite,
     NULL,
 };

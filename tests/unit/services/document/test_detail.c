@@ -1,5 +1,6 @@
 #include "services/document/detail.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/unit/services/document/suites.h"
@@ -76,7 +77,7 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
                 "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"created_ms\":1000,"
                 "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
                 "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
-                "\"x_checksum\":\"00000000000000ab\",\"waiting\":null,\"bits\":{"
+                "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"waiting\":null,\"bits\":{"
                 "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
                 "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
                 "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
@@ -141,6 +142,59 @@ static void test_document_detail__unknown_things_are_null(void)
     CU_ASSERT_EQUAL(tally_json_get_real(object, "f_star", -7), -7);
     CU_ASSERT_EQUAL(tally_json_get_integer(object, "created_ms", -7), -7);
     tally_json_free(object);
+}
+
+static void test_document_detail__estimates_are_those_there_are(void)
+{
+    static const struct {
+        struct tally_estimates estimates;
+        const char *text;
+    } rows[] = {
+        {{0.5, 2}, "{\"sigma\":0.5,\"gradient_bound\":2.0}"},
+        {{0.5, 0}, "{\"sigma\":0.5,\"gradient_bound\":null}"},
+        {{0, 2}, "{\"sigma\":null,\"gradient_bound\":2.0}"},
+    };
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 1, .dim = 1};
+    for (size_t i = 0; i < 3; i++) {
+        struct tally_progress progress = PROGRESS;
+        progress.estimates = rows[i].estimates;
+        struct tally_json *object = tally_json_object();
+        CU_ASSERT_TRUE(tally_detail_add(object, &facts, &progress));
+        expect_json(tally_json_copy(tally_json_get(object, "estimates")), rows[i].text);
+        tally_json_free(object);
+    }
+}
+
+/* JSON has null for it, CSV nothing. */
+static void test_document_detail__an_unknown_regret_is_null_and_empty(void)
+{
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 1, .dim = 1};
+    struct tally_progress progress = PROGRESS;
+    progress.cumulative_regret = NAN;
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &progress));
+    expect_json(tally_json_copy(tally_json_get(object, "cumulative_regret")), "null");
+    tally_json_free(object);
+    struct tally_round_record record = RECORD;
+    record.cumulative_regret = NAN;
+    struct tally_buffer out = {0};
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, &out), TALLY_OK);
+    record.loss = NAN;
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, &out), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&out, "", 1), TALLY_OK);
+    TALLY_ASSERT_TEXT(
+        (const char *)out.data,
+        "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,,11,12,13,14,21,22,23,24,31,32,33,"
+        "3 17-20\n"
+        "2,21,1,3,13,10,0.10000000000000001,1,0,,,11,12,13,14,21,22,23,24,31,32,33,"
+        "3 17-20\n");
+    tally_buffer_fini(&out);
+    struct tally_json *round = tally_detail_round(&record);
+    expect_json(tally_json_copy(tally_json_get(round, "regret")), "null");
+    expect_json(tally_json_copy(tally_json_get(round, "loss")), "null");
+    tally_json_free(round);
 }
 
 static void test_document_detail__round_as_object(void)
@@ -219,6 +273,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__a_job_says_what_it_waits_for),
     TALLY_TEST(test_document_detail__waiting_is_compared_by_all_it_says),
     TALLY_TEST(test_document_detail__unknown_things_are_null),
+    TALLY_TEST(test_document_detail__estimates_are_those_there_are),
+    TALLY_TEST(test_document_detail__an_unknown_regret_is_null_and_empty),
     TALLY_TEST(test_document_detail__round_as_object),
     TALLY_TEST(test_document_detail__csv_header_and_row_have_the_same_columns),
     TALLY_TEST(test_document_detail__checksum_has_sixteen_digits),

@@ -1,5 +1,6 @@
 #include "services/document/document.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,14 @@ static void edit(const char *text, const char *find, const char *replace, char r
     CU_ASSERT_PTR_NULL_FATAL(strstr(at + 1, find));
     snprintf(ret_text, 4000, "%.*s%s%s", (int)(at - text), text, replace, at + strlen(find));
 }
+
+/* Also where both are NaN. */
+static bool same_real(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void expect_round_trip(const char *text);
 
 static enum tally_status parse(const char *text, struct tally_job_spec *spec,
                                struct tally_error *err)
@@ -99,9 +108,46 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.evaluate_every, 1);
     CU_ASSERT_EQUAL(spec.seed, 0);
     CU_ASSERT_EQUAL(spec.initial_point.type, TALLY_INITIAL_ZEROS);
+    CU_ASSERT_EQUAL(spec.domain.type, TALLY_DOMAIN_WHOLE);
     CU_ASSERT_EQUAL(spec.reference.type, TALLY_REFERENCE_SOLVE);
     CU_ASSERT_EQUAL(spec.quorum, 10); /* all clients */
     CU_ASSERT_EQUAL(spec.round_deadline_ms, 30000);
+}
+
+/* Who leaves sigma to the job needs a step size alone. */
+static void test_document_document__auto_has_defaults_of_its_own(void)
+{
+    static const struct {
+        const char *members;
+        double sigma, bound, scale, phi0; /* NaN: auto */
+        bool log_factor;
+        int64_t first_stage;
+    } rows[] = {
+        {"\"sigma\": \"auto\"", NAN, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.07, 2, false, 4},
+        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\", \"sample_scale\": 40, \"log_factor\": true, \"first_stage\": 1, "
+         "\"phi0\": 0.5",
+         NAN, NAN, 40, 0.5, true, 1},
+        {"\"sigma\": 4", 4, 1, 40, 1, true, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally_job_spec spec;
+        struct tally_error err;
+        char text[4000];
+        edit(SHORTEST, "\"sigma\": 4", rows[i].members, text);
+        TALLY_ASSERT_STATUS(parse(text, &spec, &err), TALLY_OK, &err);
+        const struct tally_ceal_params *params = &spec.params.ceal;
+        CU_ASSERT_TRUE(same_real(params->sigma, rows[i].sigma));
+        CU_ASSERT_TRUE(same_real(params->gradient_bound, rows[i].bound));
+        CU_ASSERT_EQUAL(params->sample_scale, rows[i].scale);
+        CU_ASSERT_EQUAL(params->phi0, rows[i].phi0);
+        CU_ASSERT_EQUAL(params->log_factor, rows[i].log_factor);
+        CU_ASSERT_EQUAL(params->first_stage, rows[i].first_stage);
+        CU_ASSERT_EQUAL(params->gamma0, 1);
+        CU_ASSERT_EQUAL(params->delta, 0.1);
+        expect_round_trip(text);
+    }
 }
 
 static void test_document_document__images_and_baselines_parse(void)
@@ -245,6 +291,10 @@ static void test_document_document__errors_name_the_field(void)
          "objective.data.frobenius_norm"},
         {"\"noise_std\": 1", "\"noise_std\": -1", TALLY_OUT_OF_RANGE, "objective.data.noise_std"},
         {"\"noise_std\"", "\"noise\"", TALLY_INVALID_ARGUMENT, "objective.data.noise"},
+        {"4.47", "\"automatic\"", TALLY_INVALID_ARGUMENT, "algorithm.sigma"},
+        {"2.0, \"sigma\"", "\"auto\", \"sigma\"", TALLY_INVALID_ARGUMENT, "algorithm.step_size"},
+        {"\"gradient_bound\": 1.0", "\"gradient_bound\": \"none\"", TALLY_INVALID_ARGUMENT,
+         "algorithm.gradient_bound"},
         /* Initial point and reference. */
         {"random_sphere", "anywhere", TALLY_INVALID_ARGUMENT, "initial_point.type"},
         {"\"type\": \"random_sphere\", ", "", TALLY_INVALID_ARGUMENT, "initial_point.type"},
@@ -252,6 +302,22 @@ static void test_document_document__errors_name_the_field(void)
         {"\"radius\": 1.0", "\"radius\": 1, \"x\": 0", TALLY_INVALID_ARGUMENT, "initial_point.x"},
         {"{\"type\": \"random_sphere\", \"radius\": 1.0}", "[0]", TALLY_INVALID_ARGUMENT,
          "initial_point"},
+        {"\"reference\"", "\"domain\": {\"type\": \"cone\"}, \"reference\"", TALLY_INVALID_ARGUMENT,
+         "domain.type"},
+        {"\"reference\"", "\"domain\": {\"type\": \"ball\"}, \"reference\"", TALLY_INVALID_ARGUMENT,
+         "domain.radius"},
+        {"\"reference\"", "\"domain\": {\"type\": \"ball\", \"radius\": 0}, \"reference\"",
+         TALLY_OUT_OF_RANGE, "domain.radius"},
+        {"\"reference\"",
+         "\"domain\": {\"type\": \"ball\", \"radius\": 1, \"lower\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.lower"},
+        {"\"reference\"", "\"domain\": {\"type\": \"box\", \"lower\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.upper"},
+        {"\"reference\"",
+         "\"domain\": {\"type\": \"box\", \"lower\": 1, \"upper\": 0}, \"reference\"",
+         TALLY_INVALID_ARGUMENT, "domain.upper"},
+        {"\"reference\"", "\"domain\": 1, \"reference\"", TALLY_INVALID_ARGUMENT, "domain"},
+        {"\"solve\"", "\"none\", \"value\": 1", TALLY_INVALID_ARGUMENT, "reference.value"},
         {"\"solve\"", "\"guess\"", TALLY_INVALID_ARGUMENT, "reference.type"},
         {"\"solve\"", "\"value\"", TALLY_INVALID_ARGUMENT, "reference.value"},
         {"\"solve\"", "\"solve\", \"value\": 1", TALLY_INVALID_ARGUMENT, "reference.value"},
@@ -507,10 +573,11 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    (r->step_size == s->step_size && r->local_steps == s->local_steps &&
                     r->levels == s->levels && r->server_step_size == s->server_step_size));
     CU_ASSERT_TRUE(a->algorithm != 0 ||
-                   (p->step_size == q->step_size && p->sigma == q->sigma && p->delta == q->delta &&
-                    p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
+                   (p->step_size == q->step_size && same_real(p->sigma, q->sigma) &&
+                    p->delta == q->delta && p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
                     p->sample_scale == q->sample_scale && p->log_factor == q->log_factor &&
-                    p->first_stage == q->first_stage && p->gradient_bound == q->gradient_bound));
+                    p->first_stage == q->first_stage &&
+                    same_real(p->gradient_bound, q->gradient_bound)));
     CU_ASSERT_TRUE(a->objective.type == b->objective.type &&
                    a->objective.data.type == b->objective.data.type);
     const struct tally_synthetic_linear *d = &a->objective.data.synthetic_linear,
@@ -530,6 +597,8 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    a->round_deadline_ms == b->round_deadline_ms);
     CU_ASSERT_TRUE(a->initial_point.type == b->initial_point.type &&
                    a->initial_point.radius == b->initial_point.radius &&
+                   a->domain.type == b->domain.type && a->domain.radius == b->domain.radius &&
+                   a->domain.lower == b->domain.lower && a->domain.upper == b->domain.upper &&
                    a->reference.type == b->reference.type &&
                    a->reference.value == b->reference.value);
 }
@@ -564,6 +633,14 @@ static void test_document_document__written_document_reads_back(void)
     expect_round_trip(EXAMPLE);
     expect_round_trip(SHORTEST);
     edit(EXAMPLE, "\"solve\"", "\"value\", \"value\": 0.1234567890123456789", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"solve\"", "\"none\"", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"reference\"",
+         "\"domain\": {\"type\": \"ball\", \"radius\": 0.3}, \"reference\"", text);
+    expect_round_trip(text);
+    edit(EXAMPLE, "\"reference\"",
+         "\"domain\": {\"type\": \"box\", \"lower\": -0.1, \"upper\": 1e100}, \"reference\"", text);
     expect_round_trip(text);
     edit(EXAMPLE, "4.47", "4.4699999999999997513", text);
     expect_round_trip(text);
@@ -601,6 +678,7 @@ static void test_document_document__written_document_reads_back(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__example_of_the_architecture_parses),
     TALLY_TEST(test_document_document__what_is_left_out_has_its_default),
+    TALLY_TEST(test_document_document__auto_has_defaults_of_its_own),
     TALLY_TEST(test_document_document__images_and_baselines_parse),
     TALLY_TEST(test_document_document__errors_name_the_field),
     TALLY_TEST(test_document_document__errors_of_images_name_the_field),

@@ -6,10 +6,12 @@
 
 extern const struct tally_suite job_baselines_suite;
 extern const struct tally_suite job_broadcasts_suite;
+extern const struct tally_suite job_domain_suite;
 extern const struct tally_suite job_engine_suite;
 extern const struct tally_suite job_horizon_suite;
 extern const struct tally_suite job_lifecycle_suite;
 extern const struct tally_suite job_local_suite;
+extern const struct tally_suite job_no_reference_suite;
 extern const struct tally_suite job_replica_suite;
 extern const struct tally_suite job_saving_suite;
 extern const struct tally_suite job_spec_suite;

@@ -3,6 +3,7 @@
 const struct tally_suite *const TALLY_SUITES[] = {
     &objectives_domain_suite,
     &objectives_idx_suite,
+    &objectives_kinds_suite,
     &objectives_least_squares_suite,
     &objectives_npy_suite,
     &objectives_objective_suite,

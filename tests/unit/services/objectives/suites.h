@@ -6,6 +6,7 @@
 
 extern const struct tally_suite objectives_domain_suite;
 extern const struct tally_suite objectives_idx_suite;
+extern const struct tally_suite objectives_kinds_suite;
 extern const struct tally_suite objectives_least_squares_suite;
 extern const struct tally_suite objectives_npy_suite;
 extern const struct tally_suite objectives_objective_suite;

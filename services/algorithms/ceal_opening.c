@@ -1,0 +1,193 @@
+#include "services/algorithms/ceal_opening.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "codec/float32.h"
+
+enum { LEAST_SAMPLES = 8, LEAST_QUERIES = 64, MAX_VALUES = 2, VALUE_BITS = 32 };
+
+/* Margins of the bound, see the header. */
+static const double BOUND_ERRORS = 2, BOUND_FACTOR = 2;
+
+/* A noise below this share of L is taken for as much: with none at all, gamma_j would be zero and
+ * the messages endless. Levels stay below some hundreds then. */
+static const double LEAST_NOISE = 1.0 / 64;
+
+bool tally_ceal_opens(const union tally_algorithm_params *params)
+{
+    return isnan(params->ceal.sigma) || isnan(params->ceal.gradient_bound);
+}
+
+int64_t tally_ceal_opening_samples(uint32_t clients)
+{
+    const int64_t samples = (LEAST_QUERIES + (int64_t)clients - 1) / clients;
+    return samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
+}
+
+static size_t n_values(const union tally_algorithm_params *params)
+{
+    return (size_t)isnan(params->ceal.sigma) + (size_t)isnan(params->ceal.gradient_bound);
+}
+
+/* Mean (into scratch->local) and variance of the gradients, by Welford's recurrence. */
+static enum tally_status sample(const struct tally_setting *setting,
+                                const struct tally_round_plan *plan,
+                                const struct tally_objective *objective, uint32_t client,
+                                uint32_t round, const double *x, struct tally_scratch *scratch,
+                                double *ret_variance, struct tally_error *err)
+{
+    const size_t dim = setting->dim;
+    struct tally_rng rng;
+    double squares = 0;
+    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
+    memset(scratch->local, 0, dim * sizeof *scratch->local);
+    for (int64_t n = 1; n <= plan->samples; n++) {
+        enum tally_status status = tally_objective_local_gradient(
+            objective, client, x, setting->minibatch, &rng, scratch->gradient, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        for (size_t i = 0; i < dim; i++) {
+            const double before = scratch->gradient[i] - scratch->local[i];
+            scratch->local[i] += before / (double)n;
+            squares += before * (scratch->gradient[i] - scratch->local[i]);
+        }
+    }
+    *ret_variance = plan->samples > 1 ? squares / (double)(plan->samples - 1) : 0;
+    return TALLY_OK;
+}
+
+static double norm_of(const double *vector, size_t dim)
+{
+    double square = 0;
+    for (size_t i = 0; i < dim; i++) {
+        square += vector[i] * vector[i];
+    }
+    return sqrt(square);
+}
+
+enum tally_status tally_ceal_report(const struct tally_setting *setting,
+                                    const struct tally_round_plan *plan,
+                                    const struct tally_objective *objective, uint32_t client,
+                                    uint32_t round, const double *x, struct tally_scratch *scratch,
+                                    struct tally_message *message, struct tally_error *err)
+{
+    double variance;
+    enum tally_status status =
+        sample(setting, plan, objective, client, round, x, scratch, &variance, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double norm = norm_of(scratch->local, setting->dim);
+    float values[MAX_VALUES];
+    size_t n = 0;
+    if (isnan(setting->params->ceal.sigma)) {
+        values[n++] = (float)variance;
+    }
+    if (isnan(setting->params->ceal.gradient_bound)) {
+        values[n++] = (float)norm;
+    }
+    if (!isfinite((float)variance) || !isfinite((float)norm)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                          "the gradients of client %u at the initial point have norm %g and "
+                          "variance %g",
+                          client, norm, variance);
+    }
+    message->payload.size = 0;
+    status = tally_buffer_reserve(&message->payload, tally_float32_bound(n));
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a message");
+    }
+    message->payload.size = tally_float32_bound(n);
+    message->grid = (struct tally_grid){0};
+    message->bits = (struct tally_bits){.formula_bits = VALUE_BITS * n, .messages = 1};
+    return tally_float32_encode(values, n, message->payload.data, message->payload.size,
+                                &message->bits.payload_bits, err);
+}
+
+static enum tally_status receive(const struct tally_setting *setting,
+                                 const struct tally_message_view *message,
+                                 struct tally_report *ret_report, struct tally_bits *ret_bits,
+                                 struct tally_error *err)
+{
+    float values[MAX_VALUES] = {0};
+    const size_t n = n_values(setting->params);
+    enum tally_status status = tally_float32_decode(message->payload, message->n_payload,
+                                                    message->payload_bits, n, values, err);
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        if (!(values[i] >= 0)) {
+            status = tally_fail(err, TALLY_MALFORMED, "payload", "value %g of a report is below 0",
+                                (double)values[i]);
+        }
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const bool has_variance = isnan(setting->params->ceal.sigma);
+    *ret_report = (struct tally_report){.variance = has_variance ? (double)values[0] : 0,
+                                        .norm = (double)values[has_variance]};
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+static double bound_of(const struct tally_setting *setting, double samples, double clients,
+                       double sigma_2, double norms_2)
+{
+    const double dim = (double)setting->dim;
+    const double square = fmax(0, norms_2 - sigma_2 / samples);
+    const double variance = 4 * square * sigma_2 / (dim * samples) +
+                            2 * sigma_2 * sigma_2 / (dim * samples * (samples - 1));
+    return BOUND_FACTOR * sqrt(square + BOUND_ERRORS * sqrt(variance / clients));
+}
+
+static enum tally_status conclude(const struct tally_setting *setting,
+                                  const struct tally_round_plan *plan,
+                                  const struct tally_report *reports, int64_t n,
+                                  struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
+                                  struct tally_error *err)
+{
+    const struct tally_ceal_params *params = &setting->params->ceal;
+    double variances = 0, norms_2 = 0;
+    for (int64_t m = 0; m < n; m++) {
+        variances += reports[m].variance;
+        norms_2 += reports[m].norm * reports[m].norm;
+    }
+    double sigma = isnan(params->sigma) ? sqrt(variances / (double)n) : params->sigma;
+    double bound = params->gradient_bound;
+    if (isnan(bound)) {
+        bound =
+            bound_of(setting, (double)plan->samples, (double)n, sigma * sigma, norms_2 / (double)n);
+        bound = (double)(float)bound;
+        bound = bound > 0 ? bound : 1; /* no gradient and no noise: nothing to measure by */
+    }
+    sigma = (double)(float)fmax(sigma, LEAST_NOISE * bound);
+    if (!isfinite(sigma) || !isfinite(bound)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                          "the clients' gradients are too large: sigma %g, gradient_bound %g",
+                          sigma, bound);
+    }
+    ret_estimates->sigma = isnan(params->sigma) ? sigma : 0;
+    ret_estimates->gradient_bound = isnan(params->gradient_bound) ? bound : 0;
+    *ret_control_bits = VALUE_BITS * n_values(setting->params);
+    return TALLY_OK;
+}
+
+static bool adopt(const struct tally_estimates *estimates, union tally_algorithm_params *params)
+{
+    struct tally_ceal_params *ceal = &params->ceal;
+    ceal->sigma = isnan(ceal->sigma) ? estimates->sigma : ceal->sigma;
+    ceal->gradient_bound =
+        isnan(ceal->gradient_bound) ? estimates->gradient_bound : ceal->gradient_bound;
+    return isfinite(ceal->sigma) && ceal->sigma > 0 && isfinite(ceal->gradient_bound) &&
+           ceal->gradient_bound > 0;
+}
+
+const struct tally_opening TALLY_CEAL_OPENING = {
+    .opens = tally_ceal_opens,
+    .receive = receive,
+    .conclude = conclude,
+    .adopt = adopt,
+};

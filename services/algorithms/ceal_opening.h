@@ -1,0 +1,44 @@
+/* ceal_opening: the first round of a CEAL job that does not know sigma or L ("auto").
+ *
+ * Every client queries x^(1) s_0 times and sends, as float32, the sample variance v_m of its
+ * gradients (if sigma is auto) and the norm n_m of their mean (if L is). From the messages of the N
+ * clients that answered the server concludes
+ *
+ *     sigma^2 = (1/N) sum v_m
+ *     u       = max(0, (1/N) sum n_m^2 - sigma^2 / s_0)
+ *     e^2     = ( 4 u sigma^2 / (d s_0) + 2 sigma^4 / (d s_0 (s_0 - 1)) ) / N
+ *     L       = 2 sqrt( u + 2 e )
+ *
+ * v_m is unbiased for E|G - grad f_m|^2, which is what sigma^2 bounds in [1] section II. The mean
+ * of s_0 noisy gradients is longer than the gradient by sigma^2 / s_0 in the square, which u takes
+ * out again; e is the standard error of u where the noise is as [1] has it, sigma^2 / d in every
+ * direction, and 2 e above u the gradient is within in 19 cases of 20. The factor 2 is for what
+ * comes later: gradients grow shorter along a descent, but noisy steps may lead up. (It is cheap:
+ * the stage whose threshold a gradient of norm L / 2 passes is one higher, the same samples.)
+ *
+ * s_0 = max(8, ceil(64 / M)): with 64 queries in all, each of the variances known to 1 / sqrt(56 d)
+ * under [1]'s noise, and to a quarter where all of it is in one direction.
+ *
+ * Both are rounded to float32 and cost the downlink 32 bits each, counted as control: a client
+ * cannot work out s_j and its quantizer without them. */
+#ifndef TALLY_SERVICES_ALGORITHMS_CEAL_OPENING_H
+#define TALLY_SERVICES_ALGORITHMS_CEAL_OPENING_H
+
+#include "services/algorithms/algorithm.h"
+
+/* Whether sigma or gradient_bound is to be estimated. */
+bool tally_ceal_opens(const union tally_algorithm_params *params);
+
+/* s_0. */
+int64_t tally_ceal_opening_samples(uint32_t clients);
+
+/* Client: queries x plan->samples times and makes its message. Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status tally_ceal_report(const struct tally_setting *setting,
+                                    const struct tally_round_plan *plan,
+                                    const struct tally_objective *objective, uint32_t client,
+                                    uint32_t round, const double *x, struct tally_scratch *scratch,
+                                    struct tally_message *message, struct tally_error *err);
+
+extern const struct tally_opening TALLY_CEAL_OPENING;
+
+#endif

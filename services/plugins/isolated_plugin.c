@@ -1,0 +1,166 @@
+/* isolated_plugin: a shared object that runs in a child process, as a source of a set
+ * (plugin_set.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/plugins/plugin_process.h"
+#include "services/plugins/plugin_set.h"
+
+struct isolated_source {
+    struct tally_plugin_source base;
+    struct tally_plugin_limits limits;
+    char *path;
+};
+
+struct isolated_instance {
+    struct tally_plugin_instance base;
+    struct tally_plugin_process *process;
+    size_t dim;
+};
+
+static enum tally_status isolated_gradient(struct tally_plugin_instance *instance, uint32_t client,
+                                           uint64_t samples, struct tally_rng *rng, const double *x,
+                                           double *ret_gradient, struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {
+        .operation = TALLY_PLUGIN_GRADIENT, .client = client, .samples = samples, .rng = *rng};
+    struct tally_plugin_reply reply;
+    memcpy(tally_plugin_process_x(self->process), x, self->dim * sizeof *x);
+    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    if (status == TALLY_OK) {
+        memcpy(ret_gradient, tally_plugin_process_gradient(self->process), self->dim * sizeof *x);
+        /* Where the stream stands; whose it is stays as it was. */
+        rng->counter[0] = reply.rng.counter[0];
+        rng->n_used = reply.rng.n_used;
+        memcpy(rng->block, reply.rng.block, sizeof rng->block);
+    }
+    return status;
+}
+
+static enum tally_status isolated_loss(struct tally_plugin_instance *instance, uint32_t client,
+                                       const double *x, double *ret_loss, struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_LOSS, .client = client};
+    struct tally_plugin_reply reply;
+    memcpy(tally_plugin_process_x(self->process), x, self->dim * sizeof *x);
+    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    if (status == TALLY_OK) {
+        *ret_loss = reply.loss;
+    }
+    return status;
+}
+
+static void isolated_instance_free(struct tally_plugin_instance *instance)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    tally_plugin_process_free(self->process);
+    free(self);
+}
+
+static const struct tally_plugin_instance_ops INSTANCE_OPS = {
+    .free = isolated_instance_free, .gradient = isolated_gradient, .loss = isolated_loss};
+
+/* Starts a child that has loaded the shared object; reply: what it found. */
+static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
+                               const struct tally_plugin_problem *problem,
+                               struct tally_plugin_process **ret_process,
+                               struct tally_plugin_reply *ret_reply, struct tally_error *err)
+{
+    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_LOAD};
+    struct tally_plugin_process *process = NULL;
+    enum tally_status status = tally_plugin_process_start(path, problem, limits, &process, err);
+    if (status == TALLY_OK) {
+        status = tally_plugin_process_call(process, &request, ret_reply, err);
+    }
+    if (status != TALLY_OK) {
+        tally_plugin_process_free(process);
+        return status;
+    }
+    *ret_process = process;
+    return TALLY_OK;
+}
+
+static enum tally_status isolated_open(const struct tally_plugin_source *source,
+                                       const struct tally_plugin_problem *problem,
+                                       struct tally_plugin_instance **ret_instance,
+                                       struct tally_error *err)
+{
+    const struct isolated_source *self = (const struct isolated_source *)source;
+    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_OPEN};
+    struct tally_plugin_reply reply;
+    struct isolated_instance *instance = calloc(1, sizeof *instance);
+    if (instance == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", source->name);
+    }
+    instance->base = (struct tally_plugin_instance){.ops = &INSTANCE_OPS};
+    memcpy(instance->base.name, source->name, sizeof instance->base.name);
+    instance->dim = (size_t)problem->dim;
+    enum tally_status status =
+        start(self->path, &self->limits, problem, &instance->process, &reply, err);
+    if (status == TALLY_OK && strcmp(reply.name, source->name) != 0) {
+        status =
+            tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                       "%s holds plug-in %s by now; start the worker anew", self->path, reply.name);
+    }
+    if (status == TALLY_OK) {
+        instance->base.has_loss = reply.has_loss != 0;
+        status = tally_plugin_process_call(instance->process, &request, &reply, err);
+    }
+    if (status != TALLY_OK) {
+        isolated_instance_free(&instance->base);
+        return status;
+    }
+    *ret_instance = &instance->base;
+    return TALLY_OK;
+}
+
+static void isolated_free(struct tally_plugin_source *source)
+{
+    struct isolated_source *self = (struct isolated_source *)source;
+    free(self->path);
+    free(self);
+}
+
+static const struct tally_plugin_source_ops SOURCE_OPS = {.open = isolated_open,
+                                                          .free = isolated_free};
+
+/* Learns the plug-in's name from a child that then ends. */
+static enum tally_status look_at(struct isolated_source *self, struct tally_error *err)
+{
+    const struct tally_plugin_problem none = {.options = "", .data_dir = ""};
+    struct tally_plugin_process *process = NULL;
+    struct tally_plugin_reply reply;
+    enum tally_status status = start(self->path, &self->limits, &none, &process, &reply, err);
+    if (status == TALLY_OK) {
+        memcpy(self->base.name, reply.name, sizeof self->base.name);
+        tally_plugin_process_free(process);
+    }
+    return status;
+}
+
+enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const char *path,
+                                           const struct tally_plugin_limits *limits,
+                                           struct tally_error *err)
+{
+    struct isolated_source *self = calloc(1, sizeof *self);
+    char *copy = strdup(path);
+    if (self == NULL || copy == NULL) {
+        free(self);
+        free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", path);
+    }
+    self->base.ops = &SOURCE_OPS;
+    self->path = copy;
+    self->limits = *limits;
+    enum tally_status status = look_at(self, err);
+    if (status == TALLY_OK) {
+        status = tally_plugin_set_take(set, &self->base, err);
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "%s", path);
+        isolated_free(&self->base);
+    }
+    return status;
+}

@@ -1,0 +1,42 @@
+/* plugin_process: a child process that runs a plug-in, so that what becomes of it there is no more
+ * than an answer that failed.
+ *
+ * The child is this program again (plugin_host.h): it begins with memory of its own, without the
+ * parent's descriptors, secrets in its memory and TALLY_* variables. It runs as the same user: this
+ * is a fence against mistakes, not against malice. It ends with the thread
+ * that started it, however that ends, and leaves SIGINT and SIGTERM to the parent. */
+#ifndef TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
+#define TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
+
+#include <stdint.h>
+
+#include "services/plugins/plugin_set.h"
+#include "services/plugins/plugin_wire.h"
+
+struct tally_plugin_process;
+
+/* Starts a child for a shared object and its problem, which is copied. Errors: UNAVAILABLE (no
+ * process, no descriptor), NO_MEMORY, INVALID_ARGUMENT (a text is too long). */
+enum tally_status tally_plugin_process_start(const char *path,
+                                             const struct tally_plugin_problem *problem,
+                                             const struct tally_plugin_limits *limits,
+                                             struct tally_plugin_process **ret_process,
+                                             struct tally_error *err);
+
+/* The shared vectors, double[dim] each. */
+double *tally_plugin_process_x(struct tally_plugin_process *process);
+const double *tally_plugin_process_gradient(const struct tally_plugin_process *process);
+
+/* Sends a request, whose number it fills in, and waits for the reply; texts in the reply end and
+ * are clean. Errors: FAILED_PRECONDITION (the plug-in says that it failed, or the child crashed,
+ * ended, took too long or answered nonsense; except after the first of these the child has ended,
+ * and every later call fails alike), CANCELLED. */
+enum tally_status tally_plugin_process_call(struct tally_plugin_process *process,
+                                            struct tally_plugin_request *request,
+                                            struct tally_plugin_reply *ret_reply,
+                                            struct tally_error *err);
+
+/* Lets the child close the plug-in and end; one that has not after 2 s is killed. */
+void tally_plugin_process_free(struct tally_plugin_process *process);
+
+#endif

@@ -1,0 +1,57 @@
+/* plugin_wire: what a process and the child that runs a plug-in for it say to each other.
+ *
+ * Both are the same program, so structs travel as they are: one request and one reply at a time, as
+ * messages of a socket that keeps their borders (SOCK_SEQPACKET). Vectors lie in memory that both
+ * share and that neither can resize:
+ *
+ *     struct tally_plugin_memory | x: double[dim] | gradient: double[dim]
+ *
+ * The child may write anything anywhere: the parent takes its own problem and x from nowhere else
+ * than from itself, and of a reply believes what it has checked. */
+#ifndef TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
+#define TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/rng.h"
+#include "services/objectives/objective.h"
+#include "services/objectives/plugin_instance.h"
+
+/* The problem, for the child. */
+struct tally_plugin_memory {
+    uint64_t dim;
+    uint64_t seed;
+    uint32_t clients;
+    uint32_t run;
+    char options[sizeof((struct tally_plugin_spec *)0)->options];
+    char data_dir[4096];
+    double vectors[]; /* double[2 * dim] */
+};
+
+enum tally_plugin_operation {
+    TALLY_PLUGIN_LOAD = 1, /* the first request: loads the shared object, asks for its name */
+    TALLY_PLUGIN_OPEN,     /* the second one, if any: opens it for the problem */
+    TALLY_PLUGIN_GRADIENT,
+    TALLY_PLUGIN_LOSS
+};
+
+struct tally_plugin_request {
+    uint64_t number; /* from 1 */
+    uint32_t operation;
+    uint32_t client;
+    uint64_t samples;
+    struct tally_rng rng; /* draws go on from here */
+};
+
+struct tally_plugin_reply {
+    uint64_t number;    /* of the request */
+    uint32_t is_failed; /* then only `why` counts */
+    uint32_t has_loss;  /* LOAD */
+    double loss;        /* LOSS */
+    struct tally_rng rng;
+    char name[TALLY_PLUGIN_NAME_CAPACITY]; /* LOAD */
+    char why[384];
+};
+
+#endif

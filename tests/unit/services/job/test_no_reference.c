@@ -1,0 +1,168 @@
+/* Jobs whose f(x*) nobody knows, and clients that have gradients alone. */
+#include <math.h>
+#include <string.h>
+
+#include "services/job/local.h"
+#include "tests/unit/services/job/job_host.h"
+#include "tests/unit/services/job/suites.h"
+
+static struct tally_job_spec unknown(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    spec.reference.type = TALLY_REFERENCE_NONE;
+    return spec;
+}
+
+static bool has_no_regret(const struct tally_progress *progress)
+{
+    return !progress->has_f_star && isnan(progress->f_star) && isnan(progress->cumulative_regret);
+}
+
+/* All but the regret is what it is with a reference. */
+static void test_job_no_reference__the_regret_is_unknown_and_nothing_else(void)
+{
+    const struct tally_job_spec spec = unknown(), solved = job_host_spec();
+    struct job_host host, other;
+    job_host_init(&host, &spec);
+    job_host_init(&other, &solved);
+    CU_ASSERT_TRUE(has_no_regret(tally_job_progress(host.job)));
+    job_host_run(&host);
+    job_host_run(&other);
+    const struct tally_progress *progress = tally_job_progress(host.job);
+    CU_ASSERT_TRUE(has_no_regret(progress));
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+    CU_ASSERT_EQUAL(progress->x_checksum, tally_job_progress(other.job)->x_checksum);
+    CU_ASSERT_EQUAL_FATAL(host.n_records, other.n_records);
+    for (int i = 0; i < host.n_records; i++) {
+        CU_ASSERT_TRUE(isnan(host.records[i].cumulative_regret));
+        host.records[i].cumulative_regret = other.records[i].cumulative_regret;
+        CU_ASSERT_TRUE(job_same_record(&host.records[i], &other.records[i])); /* the loss too */
+    }
+    job_host_fini(&host);
+    job_host_fini(&other);
+}
+
+static void test_job_no_reference__it_is_unknown_before_the_start_and_after_a_restore(void)
+{
+    const struct tally_job_spec spec = unknown();
+    struct tally_job *job, *again;
+    CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
+    CU_ASSERT_EQUAL(tally_job_start(job, 3, NULL),
+                    TALLY_OK); /* what the host says does not count */
+    CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
+    struct tally_buffer state = {0};
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(job, &state), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_job_restore(&spec, TALLY_JOB_RUNNING, tally_job_progress(job),
+                                            state.data, state.size, &again, NULL),
+                          TALLY_OK);
+    CU_ASSERT_TRUE(has_no_regret(tally_job_progress(again)));
+    tally_job_free(again);
+    struct tally_progress progress = *tally_job_progress(job);
+    progress.has_f_star = true; /* of another job */
+    CU_ASSERT_EQUAL(tally_job_restore(&spec, TALLY_JOB_RUNNING, &progress, state.data, state.size,
+                                      &again, NULL),
+                    TALLY_DATA_LOSS);
+    tally_buffer_fini(&state);
+    tally_job_free(job);
+}
+
+static bool no_loss(const struct tally_objective *objective)
+{
+    (void)objective;
+    return false;
+}
+
+/* The host with gradients alone; `ret_ops` lives as long. */
+static void take_away_the_loss(struct job_host *host, struct tally_objective_ops *ret_ops)
+{
+    *ret_ops = *host->objective->ops;
+    ret_ops->has_loss = no_loss;
+    host->objective->ops = ret_ops;
+}
+
+static void test_job_no_reference__clients_may_have_gradients_alone(void)
+{
+    for (int a = 0; a < 5; a++) {
+        struct tally_job_spec spec = unknown();
+        spec.algorithm = a;
+        if (a > 0) {
+            spec.params.baseline = (struct tally_baseline_params){
+                .step_size = 0.02, .local_steps = 7, .levels = 3, .server_step_size = 2};
+        }
+        struct tally_objective_ops ops;
+        struct job_host host, other;
+        job_host_init(&host, &spec);
+        job_host_init(&other, &spec);
+        take_away_the_loss(&host, &ops);
+        job_host_run(&host);
+        job_host_run(&other);
+        const struct tally_progress *progress = tally_job_progress(host.job);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        CU_ASSERT_EQUAL(progress->x_checksum, tally_job_progress(other.job)->x_checksum);
+        CU_ASSERT_EQUAL(progress->round, tally_job_progress(other.job)->round);
+        for (int i = 0; i < host.n_records; i++) {
+            CU_ASSERT_TRUE(isnan(host.records[i].loss));
+            CU_ASSERT_FALSE(isnan(other.records[i].loss));
+        }
+        /* No loss, no telemetry of one. */
+        CU_ASSERT_TRUE(progress->bits.telemetry_bits <
+                       tally_job_progress(other.job)->bits.telemetry_bits);
+        job_host_fini(&host);
+        job_host_fini(&other);
+    }
+}
+
+/* The mean over those that told would be another function. */
+static void test_job_no_reference__one_silent_client_makes_the_loss_unknown(void)
+{
+    const struct tally_job_spec spec = unknown();
+    struct job_host host;
+    job_host_init(&host, &spec);
+    job_host_compute(&host);
+    for (uint32_t m = 0; m < 5; m++) {
+        host.updates[m].has_loss = m != 3;
+        job_host_send(&host, m);
+    }
+    CU_ASSERT_TRUE(isnan(host.records[0].loss));
+    job_host_fini(&host);
+}
+
+static void test_job_no_reference__others_need_the_loss(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    for (int i = 0; i < 2; i++) {
+        spec.reference.type = i == 0 ? TALLY_REFERENCE_SOLVE : TALLY_REFERENCE_VALUE;
+        struct tally_objective_ops ops;
+        struct job_host host;
+        struct tally_job_outcome outcome;
+        struct tally_error err = TALLY_ERROR_INIT;
+        job_host_init(&host, &spec);
+        take_away_the_loss(&host, &ops);
+        job_host_compute(&host);
+        CU_ASSERT_EQUAL(tally_job_receive(host.job, &host.updates[0], &outcome, &err),
+                        TALLY_MALFORMED);
+        TALLY_ASSERT_TEXT(err.field, "loss");
+        TALLY_ASSERT_TEXT(err.message, "round 1 needs a loss; only a job whose reference is none "
+                                       "takes clients that have gradients alone");
+        CU_ASSERT_FALSE(tally_job_has_received(host.job, 0));
+        job_host_fini(&host);
+    }
+    spec.reference.type = TALLY_REFERENCE_NONE; /* a loss that is there must be a number */
+    struct job_host host;
+    struct tally_job_outcome outcome;
+    job_host_init(&host, &spec);
+    job_host_compute(&host);
+    host.updates[0].loss = NAN;
+    CU_ASSERT_EQUAL(tally_job_receive(host.job, &host.updates[0], &outcome, NULL), TALLY_MALFORMED);
+    job_host_fini(&host);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_job_no_reference__the_regret_is_unknown_and_nothing_else),
+    TALLY_TEST(test_job_no_reference__it_is_unknown_before_the_start_and_after_a_restore),
+    TALLY_TEST(test_job_no_reference__clients_may_have_gradients_alone),
+    TALLY_TEST(test_job_no_reference__one_silent_client_makes_the_loss_unknown),
+    TALLY_TEST(test_job_no_reference__others_need_the_loss),
+};
+TALLY_SUITE(job_no_reference_suite, "job_no_reference", TESTS);
