@@ -1,4 +1,4 @@
-"""Jobs over REST (api/openapi.yaml), with the standard library alone."""
+"""Jobs over REST (api/openapi.yaml)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ._library import Error, version
 
@@ -142,6 +145,11 @@ class Client:
         """The detail of a job: status, counters, where it stands."""
         return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
 
+    def model(self, job_id: str) -> NDArray[np.float64]:
+        """The point that a job has reached."""
+        answer = self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model")
+        return np.array(answer["x"], dtype=np.float64)
+
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """What happens to a job, until it has ended; the last event is its detail then.
 
@@ -206,6 +214,11 @@ def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **wher
 def show(job_id: str, **where: Any) -> dict[str, Any]:
     """The detail of a job. Further arguments: those of Client."""
     return Client(**where).show(job_id)
+
+
+def model(job_id: str, **where: Any) -> NDArray[np.float64]:
+    """The point that a job has reached. Further arguments: those of Client."""
+    return Client(**where).model(job_id)
 
 
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:
