@@ -4,7 +4,7 @@ from setuptools import Distribution, setup
 from wheel.bdist_wheel import bdist_wheel
 
 
-class WithLibrary(Distribution):
+class WithLibrary(Distribution):  # type: ignore[misc]
     def has_ext_modules(self) -> bool:
         return True
 

@@ -191,5 +191,69 @@ class TwoWorkers(LibraryCase, TallyTestCase):
         self.assertEqual(coordinator.client.get_json("/v1/workers")["workers"], [])
 
 
+def imports(module):
+    return run("/usr/bin/python3", "-c", f"import {module}").returncode == 0
+
+
+@unittest.skipIf(sanitizer(), "an interpreter cannot load a library with a sanitizer")
+class Wheel(TallyTestCase):
+    """Built without a network, installed into an environment of its own beside Debian's NumPy."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
+        # No index, no proxy that works: whoever asks for something gets an error.
+        closed = environment(PIP_INDEX_URL="http://127.0.0.1:1", https_proxy="http://127.0.0.1:1",
+                             http_proxy="http://127.0.0.1:1")
+        cls.python = pathlib.Path(cls.place.name) / "venv/bin/python3"
+        for words in (["cmake", "--build", BIN.parent, "--target", "wheel"],
+                      ["/usr/bin/python3", "-m", "venv", "--system-site-packages", cls.python.parents[1]]):
+            cls.expect(words, closed)
+        (cls.wheel,) = (BIN.parent / "python").glob("*.whl")
+        cls.expect([cls.python, "-m", "pip", "install", "--no-index", "--quiet", cls.wheel], closed)
+
+    @staticmethod
+    def expect(words, environment_):
+        done = run(*words, env=environment_)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
+        return done.stdout
+
+    def test_its_name_says_where_it_runs(self):
+        version = run(BIN / "tally", "--version").stdout.split()[1]
+        machine = os.uname().machine
+        self.assertEqual(self.wheel.name, f"tally-{version}-py3-none-linux_{machine}.whl")
+
+    def test_the_library_inside_is_the_one_that_is_loaded(self):
+        out = self.expect([self.python, "-c",
+                           "import tally, pathlib\n"
+                           "print(pathlib.Path(tally.__file__).parent)\n"
+                           "print([line.split()[-1] for line in open('/proc/self/maps') if 'libtally' in line][0])"],
+                          environment())
+        package, library = out.split()
+        self.assertTrue(package.startswith(str(self.python.parents[1])), package)
+        self.assertEqual(library, f"{package}/libtally.so.1")
+        self.assertTrue(pathlib.Path(package, "py.typed").exists())
+
+    def run_example(self, name):
+        coordinator = self.start_coordinator()
+        out = self.expect([self.python, REPO / "api/python/examples" / name, coordinator.url], environment())
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", out)]
+        self.assertLess(losses[-1], losses[0])
+        self.assertIn("completed: ", out)
+        return float(re.search(r"([0-9.]+)% of the points are right", out)[1])
+
+    def test_numpy_example(self):
+        self.assertGreater(self.run_example("numpy_logistic_regression.py"), 80)
+
+    def test_pytorch_example(self):
+        if not imports("torch"):
+            print("\n*** SKIPPED: the PyTorch example was not run, python3-torch (0.6 GB) is not installed")
+            self.skipTest("no torch")
+        self.assertGreater(self.run_example("pytorch_softmax_regression.py"), 75)
+
+
 if __name__ == "__main__":
     unittest.main()

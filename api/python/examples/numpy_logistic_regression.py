@@ -32,7 +32,7 @@ def gradient(x: NDArray[np.float64], query: tally.Query) -> NDArray[Any]:
     at = query.draws(POINTS)
     points, labels = X[query.client][at], Y[query.client][at]
     weights = -labels / (1 + np.exp(labels * (points @ x)))
-    return weights @ points / query.samples + 2 * L2 * x
+    return np.asarray(weights @ points / query.samples + 2 * L2 * x)
 
 
 def loss(x: NDArray[np.float64], client: int) -> float:

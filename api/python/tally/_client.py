@@ -19,7 +19,7 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ._library import Error, version
+from ._library import Error, coordinator_url, version
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between tries to reach a coordinator that is away
 _PASSING = (429, 502, 503, 504)
@@ -92,7 +92,7 @@ class Client:
         tls_ca: str | os.PathLike[str] | None = None,
         timeout_s: float = 60.0,
     ) -> None:
-        self.url = (url or os.environ.get("TALLY_COORDINATOR") or "http://127.0.0.1:8080").rstrip("/")
+        self.url = coordinator_url(url).rstrip("/")
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise ValueError("url is not http://HOST:PORT or https://HOST:PORT, without user and query")
