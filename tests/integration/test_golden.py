@@ -4,10 +4,12 @@ files and against the programs."""
 import importlib.util
 import json
 import random
+import subprocess
+from unittest import mock
 
 from test_codec import CodecCase, npy, values_of
 
-from common import REPO
+from common import BIN, REPO
 
 GOLDEN = REPO / "tests/golden"
 _spec = importlib.util.spec_from_file_location("decoder", GOLDEN / "decoder.py")
@@ -52,6 +54,19 @@ class Golden(CodecCase):
 
 
 class Random(CodecCase):
+    def test_messages_of_all_encodings_recount(self):
+        printed = subprocess.run([BIN / "tally-random-messages", "400", "61"], capture_output=True, check=True).stdout
+        forms = {}
+        for n, line in enumerate(printed.splitlines()):
+            vector = json.loads(line)
+            form = vector["encoding"], vector.get("form")
+            forms[form] = forms.get(form, 0) + 1
+            with self.subTest(n=n, form=form, dim=vector["dim"]), \
+                    mock.patch.object(decoder, "LONG", 0 if form[1] == "long" else decoder.LONG):
+                decoder.check(vector)
+        self.assertEqual(forms, dict.fromkeys([("unary", None), ("entropy", None), ("entropy", "long"),
+                                               ("float32", None), ("qsgd", None)], 400))
+
     def test_messages_read_alike(self):
         generator = random.Random(11)
         for n in range(120):
