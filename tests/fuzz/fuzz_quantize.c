@@ -2,8 +2,8 @@
  *
  *     byte 0     mod 22: p = 2^(1 + it), up to 2^8 for unary, whose messages would be large;
  *                div 22: fuzz_cpu(); div 66 mod 2: unary, entropy
- *     byte 1     step = 2^(byte 1 mod 64 - 32)
- *     byte 2     random numbers
+ *     byte 1, 2  step = (1 + byte 2 / 256) 2^(byte 1 mod 198 - 99)
+ *     byte 2     random numbers, too
  *     the rest   float32, little-endian */
 #include <math.h>
 #include <string.h>
@@ -33,6 +33,7 @@ static struct result quantize(const struct tally_vector *vector, enum tally_cpu 
 static void check_rounding(const struct tally_vector *vector, const struct result *plain)
 {
     const double top = vector->grid->intervals / 2;
+    const float radius = (float)(top * vector->grid->step);
     uint64_t clipped = 0;
     bool finite = true;
     for (size_t i = 0; i < vector->dim; i++) {
@@ -43,7 +44,7 @@ static void check_rounding(const struct tally_vector *vector, const struct resul
         const double exact = (double)vector->y[i] / vector->grid->step;
         const double level = plain->levels[i];
         FUZZ_CHECK(fabs(level) <= top);
-        if (fabs(exact) > top) {
+        if (fabsf(vector->y[i]) > radius) {
             clipped++;
             FUZZ_CHECK(level == copysign(top, exact));
         } else {
@@ -100,8 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const enum tally_cpu cpu = fuzz_cpu(data[0] / 22);
     const unsigned power = data[0] % 22;
     const struct tally_grid grid = {
-        .step = ldexp(1, data[1] % 64 - 32),
+        .step = ldexp(1 + data[2] / 256.0, data[1] % 198 - 99),
         .intervals = 2u << (encoding == &TALLY_ENCODING_UNARY && power > 7 ? 7 : power)};
+    FUZZ_CHECK(tally_grid_is_valid(&grid));
     struct tally_rng rng;
     tally_rng_init(&rng, tally_rng_key(data[2], 0), 3, 4, TALLY_RNG_UPLINK);
     const size_t dim = (size - 3) / 4;

@@ -54,6 +54,16 @@ def checksum(content):
     return h ^ h >> 33
 
 
+def message_of(content):
+    """(dim, intervals, payload_bits, payload) of an input with such a head; payload_bits is what it claims."""
+    first, second, third, fourth = content[:4]
+    dim = 1 + first + (32 * (second - 239) if second > 239 else 0)
+    if second == 255 and checksum(content) % 64 == 0:
+        dim += 4096
+    bits = (8 * (len(content) - 4) - fourth % 8) % 2**64
+    return dim, 2 << third % 22, bits ^ (1 << 4 * (fourth // 16) if fourth & 8 else 0), content[4:]
+
+
 def long_message(levels):
     """The form that messages of 2^18 coordinates have, whatever their number."""
     real, decoder.LONG = decoder.LONG, 0
@@ -109,8 +119,8 @@ def seeds():
     for dim in (1, 5, 64, 130):
         floats = struct.pack(f"<{dim}f", *(generator.gauss(0, 1) for _ in range(dim)))
         yield "float32", head(dim, 1, 32 * dim) + floats
-        yield "quantize", bytes([9, 30, dim]) + floats
-        yield "quantize", bytes([9 + 66, 30, dim]) + floats
+        yield "quantize", bytes([9, 97, dim]) + floats
+        yield "quantize", bytes([9 + 66, 97, dim]) + floats
     for s, dim in [(1, 1), (3, 5), (7, 40), (255, 9), (32767, 4)]:
         width = s.bit_length()
         string = "".join(f"{generator.randrange(s + 1) | 1 << width + 1:b}"[:1:-1] + "" for _ in range(dim))

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "codec/bits.h"
 #include "codec/cpu.h"
@@ -12,11 +14,32 @@
 
 enum { MESSAGES = 100000 };
 
-static void *allocate(size_t n, size_t n_bytes)
+/* Blocks for what a decoder reads and writes. */
+enum block { PAYLOAD, LEVELS, SUMS, N_BLOCKS };
+
+/* A block of n bytes with a page behind it that nothing may touch: vector code that reads or writes
+ * a register too much dies, in every build. The same memory at every call. */
+static void *fenced(enum block block, size_t n)
 {
-    void *block = malloc(n * n_bytes + (n == 0));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
-    return block;
+    enum { ROOM = 1 << 20 };
+    static uint8_t *begin[N_BLOCKS];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (begin[block] == NULL) {
+        uint8_t *room =
+            mmap(NULL, ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CU_ASSERT_TRUE_FATAL(room != MAP_FAILED && mprotect(room + ROOM, page, PROT_NONE) == 0);
+        begin[block] = room;
+    }
+    CU_ASSERT_TRUE_FATAL(n <= ROOM);
+    return begin[block] + ROOM - n;
+}
+
+/* The message's own bytes, fenced. */
+static const uint8_t *payload_of(const struct random_message *message)
+{
+    uint8_t *payload = fenced(PAYLOAD, message->n_payload);
+    memcpy(payload, message->payload, message->n_payload);
+    return payload;
 }
 
 static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
@@ -42,38 +65,36 @@ static bool is_counted(const struct random_message *message)
 
 static bool decodes(const struct random_message *message)
 {
-    int32_t *levels = allocate(message->dim, sizeof *levels);
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
     struct tally_level_stats stats;
     struct tally_error err = TALLY_ERROR_INIT;
     const bool good =
         random_encoding(message->kind)
-                ->decode(message->payload, message->n_payload, message->stats.payload_bits,
+                ->decode(payload_of(message), message->n_payload, message->stats.payload_bits,
                          message->dim, &message->grid, levels, &stats, &err) == TALLY_OK &&
         same_stats(&stats, &message->stats) &&
         memcmp(levels, message->levels, message->dim * sizeof *levels) == 0;
     if (!good) {
         printf("%s\n", err.message);
     }
-    free(levels);
     return good;
 }
 
 static bool accumulates(const struct random_message *message)
 {
-    int64_t *sums = allocate(message->dim, sizeof *sums);
+    int64_t *sums = fenced(SUMS, message->dim * sizeof *sums);
     for (size_t i = 0; i < message->dim; i++) {
         sums[i] = (int64_t)i * 1000003 - 500;
     }
     struct tally_level_stats stats;
     bool good =
         random_encoding(message->kind)
-                ->accumulate(message->payload, message->n_payload, message->stats.payload_bits,
+                ->accumulate(payload_of(message), message->n_payload, message->stats.payload_bits,
                              message->dim, &message->grid, sums, &stats, NULL) == TALLY_OK &&
         same_stats(&stats, &message->stats);
     for (size_t i = 0; i < message->dim; i++) {
         good = good && sums[i] == (int64_t)i * 1000003 - 500 + message->levels[i];
     }
-    free(sums);
     return good;
 }
 
@@ -84,8 +105,8 @@ static bool is_told_by_decoder(const struct random_message *message)
     const uint64_t longer =
         message->stats.payload_bits + (message->kind == RANDOM_ENTROPY_LONG ? 16 : 1);
     const size_t n = (size_t)((longer + 7) / 8);
-    uint8_t *payload = allocate(n, 1);
-    int32_t *levels = allocate(message->dim, sizeof *levels);
+    uint8_t *payload = fenced(PAYLOAD, n);
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
     memset(payload, 0, n);
     memcpy(payload, message->payload, message->n_payload);
     struct tally_level_stats stats;
@@ -102,8 +123,6 @@ static bool is_told_by_decoder(const struct random_message *message)
         printf("%llu bits, one more: %s\n", (unsigned long long)message->stats.payload_bits,
                err.message);
     }
-    free(levels);
-    free(payload);
     return good;
 }
 
@@ -116,14 +135,13 @@ static bool check_levels(const struct random_message *message)
 static bool check_float32(const struct random_message *message)
 {
     const uint64_t bits = message->stats.payload_bits;
-    float *values = allocate(message->dim, sizeof *values);
+    float *values = fenced(LEVELS, message->dim * sizeof *values);
     const bool good = bits == 32 * message->dim && message->n_payload == 4 * message->dim &&
-                      tally_float32_decode(message->payload, message->n_payload, bits, message->dim,
-                                           values, NULL) == TALLY_OK &&
+                      tally_float32_decode(payload_of(message), message->n_payload, bits,
+                                           message->dim, values, NULL) == TALLY_OK &&
                       memcmp(values, message->values, message->n_payload) == 0 &&
-                      tally_float32_decode(message->payload, message->n_payload, bits - 1,
+                      tally_float32_decode(payload_of(message), message->n_payload, bits - 1,
                                            message->dim, values, NULL) == TALLY_MALFORMED;
-    free(values);
     return good;
 }
 
@@ -135,17 +153,16 @@ static bool check_qsgd(const struct random_message *message)
     while (s >> width != 0) {
         width++;
     }
-    int32_t *levels = allocate(message->dim, sizeof *levels);
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
     struct tally_qsgd qsgd;
     const bool good = bits == 32 + message->dim * (1 + width) &&
                       tally_bits_are_framed(message->payload, message->n_payload, bits) &&
-                      tally_qsgd_decode(message->payload, message->n_payload, bits, s, message->dim,
-                                        &qsgd, levels, NULL) == TALLY_OK &&
+                      tally_qsgd_decode(payload_of(message), message->n_payload, bits, s,
+                                        message->dim, &qsgd, levels, NULL) == TALLY_OK &&
                       qsgd.norm == message->qsgd.norm && qsgd.levels == s &&
                       memcmp(levels, message->levels, message->dim * sizeof *levels) == 0 &&
-                      tally_qsgd_decode(message->payload, message->n_payload, bits - 1, s,
+                      tally_qsgd_decode(payload_of(message), message->n_payload, bits - 1, s,
                                         message->dim, &qsgd, levels, NULL) == TALLY_MALFORMED;
-    free(levels);
     return good;
 }
 
