@@ -59,7 +59,8 @@ int main(int argc, char **argv)
     struct tally_rng rng = random_stream(strtoull(argv[2], NULL, 10));
     for (unsigned long k = 0; k < n; k++) {
         for (int kind = 0; kind < N_RANDOM_KINDS; kind++) {
-            struct random_message message = random_message(&rng, (enum random_kind)kind);
+            struct random_message message;
+            random_message_init(&message, &rng, (enum random_kind)kind);
             print_message(&message);
             random_message_fini(&message);
         }

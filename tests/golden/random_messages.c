@@ -168,27 +168,32 @@ static void draw_qsgd(struct tally_rng *rng, struct random_message *message)
             "qsgd refuses levels");
 }
 
-struct random_message random_message(struct tally_rng *rng, enum random_kind kind)
+static void draw_encoded(struct tally_rng *rng, struct random_message *message)
+{
+    int32_t top = (int32_t)octave(rng, 0, MOST_TOP_BITS + 0.01);
+    top = top < 1 << MOST_TOP_BITS ? top : 1 << MOST_TOP_BITS;
+    message->grid = (struct tally_grid){.step = 1, .intervals = 2 * (uint32_t)top};
+    const int32_t most =
+        message->kind == RANDOM_UNARY ? 1 + UNARY_ONES / (int32_t)message->dim : 1 << MOST_TOP_BITS;
+    message->levels = draw_levels(rng, top < most ? top : most, message->dim);
+    encode_levels(message);
+}
+
+void random_message_init(struct random_message *message, struct tally_rng *rng,
+                         enum random_kind kind)
 {
     const bool is_small = tally_rng_below(rng, 4) != 0;
-    struct random_message message = {
+    *message = (struct random_message){
         .kind = kind,
         .dim = (size_t)octave(rng, 0, is_small ? 6 : MOST_DIM_BITS),
     };
     if (kind == RANDOM_FLOAT32) {
-        draw_float32(rng, &message);
+        draw_float32(rng, message);
     } else if (kind == RANDOM_QSGD) {
-        draw_qsgd(rng, &message);
+        draw_qsgd(rng, message);
     } else {
-        int32_t top = (int32_t)octave(rng, 0, MOST_TOP_BITS + 0.01);
-        top = top < 1 << MOST_TOP_BITS ? top : 1 << MOST_TOP_BITS;
-        message.grid = (struct tally_grid){.step = 1, .intervals = 2 * (uint32_t)top};
-        const int32_t most =
-            kind == RANDOM_UNARY ? 1 + UNARY_ONES / (int32_t)message.dim : 1 << MOST_TOP_BITS;
-        message.levels = draw_levels(rng, top < most ? top : most, message.dim);
-        encode_levels(&message);
+        draw_encoded(rng, message);
     }
-    return message;
 }
 
 void random_message_fini(struct random_message *message)

@@ -36,7 +36,8 @@ struct tally_rng random_stream(uint64_t seed);
 
 /* Draws a vector and encodes it. Everything is on the heap, the payload in a block of exactly its
  * bytes; ends the process where the encoder fails. */
-struct random_message random_message(struct tally_rng *rng, enum random_kind kind);
+void random_message_init(struct random_message *message, struct tally_rng *rng,
+                         enum random_kind kind);
 void random_message_fini(struct random_message *message);
 
 #endif

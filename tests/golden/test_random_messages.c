@@ -173,7 +173,8 @@ static void check_kind(enum random_kind kind, uint64_t seed,
     uint32_t n_good = 0;
     for (uint32_t k = 0; k < MESSAGES && n_good == k; k++) {
         tally_cpu_set_limit((enum tally_cpu)(k % TALLY_N_CPUS));
-        struct random_message message = random_message(&rng, kind);
+        struct random_message message;
+        random_message_init(&message, &rng, kind);
         /* Its reader is not its writer. */
         tally_cpu_set_limit((enum tally_cpu)(k / TALLY_N_CPUS % TALLY_N_CPUS));
         if (check(&message)) {
