@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/job/local.h"
 #include "services/program/load_watch.h"
 
 /* A job on its way through the thread: first in `waiting`, then in `done`. */

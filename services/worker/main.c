@@ -195,11 +195,11 @@ int main(int argc, char **argv)
     struct worker_totals totals = {0};
     enum tally_status status = tally_signals_install(&err);
     if (status == TALLY_OK) {
+        settings.config.stop =
+            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = load_plugins(options, &settings, &err);
     }
     if (status == TALLY_OK) {
-        settings.config.stop =
-            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = worker_run(&settings.config, &totals, &err);
     }
     if (status != TALLY_OK) {

@@ -164,10 +164,9 @@ static void test_document_data__errors_name_the_field(void)
         {"least_squares", NPY ", \"file\": \"y\"}", invalid, "objective.data.file"},
         {"least_squares", LIBSVM ", \"sharding\": \"random\"}", invalid, "objective.data.sharding"},
         {"least_squares", LIBSVM ", \"sharding\": 1}", invalid, "objective.data.sharding"},
-        /* Classes where labels are classes, and nowhere else. */
+        /* Labels that are classes. */
         {"softmax_regression", LIBSVM "}", invalid, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 1}", invalid, "objective.data.classes"},
-        {"least_squares", LIBSVM ", \"classes\": 2}", invalid, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 1000001}", range, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 100000}", invalid, "objective.data.features"},
         /* Names that lead out of the folder. */

@@ -20,14 +20,11 @@ static const struct tally_data_source SOURCE = {.dir = FILES.folder};
 
 static struct tally_data_spec spec_of(int type, int64_t features)
 {
-    return (struct tally_data_spec){.type = type,
-                                    .sharding = TALLY_SHARDING_CONTIGUOUS,
-                                    .table = {.file = "file",
-                                              .points = "X",
-                                              .labels = "y",
-                                              .label = "y",
-                                              .features = features,
-                                              .classes = 3}};
+    return (struct tally_data_spec){
+        .type = type,
+        .sharding = TALLY_SHARDING_CONTIGUOUS,
+        .table = {
+            .file = "file", .points = "X", .labels = "y", .label = "y", .features = features}};
 }
 
 static enum tally_status try_load(const struct tally_data_spec *spec, enum tally_labels labels,
@@ -61,9 +58,10 @@ struct text_row {
 static void expect_texts_refused(int type, const struct text_row *rows, size_t n)
 {
     idx_files_init(&FILES);
-    const struct tally_data_spec spec = spec_of(type, 2);
+    struct tally_data_spec spec = spec_of(type, 2);
     for (size_t i = 0; i < n; i++) {
         data_files_text(&FILES, "file", rows[i].text);
+        spec.table.classes = rows[i].labels == CLASSES ? 3 : 0;
         expect_refused(&spec, (enum tally_labels)rows[i].labels, rows[i].message);
     }
     idx_files_fini(&FILES);
@@ -234,7 +232,7 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
         {NPY("(1, 2)"), NUMBERS, 16, NPY("(1,)"), "y: goes on after its 1 values"},
     };
     idx_files_init(&FILES);
-    const struct tally_data_spec spec = spec_of(TALLY_DATA_NPY, 2);
+    struct tally_data_spec spec = spec_of(TALLY_DATA_NPY, 2);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         data_files_npy(&FILES, "X", rows[i].points, rows[i].values, rows[i].n);
         data_files_npy(&FILES, "y", rows[i].labels, NUMBERS, 24);
@@ -243,7 +241,10 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
     data_files_npy(&FILES, "X", NPY("(3, 2)"), NUMBERS, 48);
     data_files_npy(&FILES, "y", NPY("(3,)"), NUMBERS, 24);
     CU_ASSERT_EQUAL(try_load(&spec, TALLY_LABELS_REAL, NULL), TALLY_OK);
+    spec.table.classes = 3;
+    expect_refused(&spec, TALLY_LABELS_REAL, "y: row 2: label 3 is no class: they are 0 to 2");
     expect_refused(&spec, TALLY_LABELS_CLASSES, "y: row 2: label 3 is no class: they are 0 to 2");
+    spec.table.classes = 0;
     data_files_text(&FILES, "X", "no array");
     expect_refused(&spec, TALLY_LABELS_REAL, "X: not a .npy file");
     static const uint8_t huge[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
