@@ -153,6 +153,7 @@ static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
     case TALLY_LEAST_SQUARES:
     case TALLY_LOGISTIC_REGRESSION:
     case TALLY_HUBER_REGRESSION:
+    case TALLY_PLUGIN: /* of services/plugins */
         break;
     }
     return tally_linear_model_new;
@@ -163,6 +164,10 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
                                        const struct tally_data_source *source,
                                        struct tally_objective **ret, struct tally_error *err)
 {
+    if (spec->type == TALLY_PLUGIN) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+                          "plug-in %s is not loaded here", spec->plugin.name);
+    }
     return maker_of(spec)(spec, clients, key, source, ret, err);
 }
 
