@@ -68,7 +68,7 @@ static enum tally_status read_labels(struct tally_data_file *file, uint8_t **lab
 {
     size_t size = 0, capacity = TALLY_DATA_WINDOW;
     enum tally_status status = read_header(file, 1, n);
-    *labels = malloc(capacity);
+    *labels = calloc(1, capacity);
     if (*labels == NULL) {
         return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for labels");
     }
