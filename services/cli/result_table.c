@@ -73,11 +73,12 @@ static void add_waiting(struct tally_text_table *table, const struct tally_json 
     add_fact(table, "  since", since);
 }
 
-/* What is known of the curvature, next to the step size that has to fit it, and what does not. */
+/* The curvature, if it is known, next to the step size that has to fit it; and what does not fit.
+ */
 static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
 {
-    add_member(table, "step size", tally_json_get(detail, "algorithm"), "step_size");
     if (tally_json_get_real(detail, "smoothness", 0) > 0) {
+        add_member(table, "step size", tally_json_get(detail, "algorithm"), "step_size");
         add_member(table, "smoothness", detail, "smoothness");
         add_member(table, "convexity", detail, "strong_convexity");
     }

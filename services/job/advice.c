@@ -16,7 +16,7 @@ struct tally_advice tally_advise(const struct tally_job_spec *spec,
                      step.limit, step.formula);
         }
     }
-    if (algorithm == &TALLY_CEAL && curvature->strong_convexity <= 0) {
+    if (algorithm == &TALLY_CEAL && curvature->smoothness > 0 && curvature->strong_convexity <= 0) {
         snprintf(advice.texts[advice.n++], TALLY_ADVICE_CAPACITY,
                  "the objective is not known to be strongly convex, which the guarantees of ceal "
                  "need; an l2 above 0 makes it so");

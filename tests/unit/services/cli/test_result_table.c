@@ -20,7 +20,9 @@ static void expect(const char *json, const char *expected)
 static void test_cli_result_table__shows_all_of_a_finished_job(void)
 {
     expect(
-        "{\"id\":\"ab12\",\"name\":\"synthetic-ceal\",\"algorithm\":{\"type\":\"ceal\"},"
+        "{\"id\":\"ab12\",\"name\":\"synthetic-ceal\",\"algorithm\":{\"type\":\"ceal\",\"step_"
+        "size\":2.5},"
+        "\"smoothness\":0.3125,\"strong_convexity\":0.25,\"warnings\":[\"beware of a\",\"b\"],"
         "\"encoding\":\"unary\",\"clients\":10,\"horizon\":2000,\"status\":\"completed\","
         "\"reason\":null,\"waiting\":null,\"time_step\":2000,\"round\":40,\"iterate\":4,\"stage\":"
         "3,"
@@ -36,6 +38,11 @@ static void test_cli_result_table__shows_all_of_a_finished_job(void)
         "status      completed\n"
         "algorithm   ceal, encoding unary, 10 clients\n"
         "  sigma     4.5\n"
+        "step size   2.5\n"
+        "smoothness  0.3125\n"
+        "convexity   0.25\n"
+        "warning     beware of a\n"
+        "warning     b\n"
         "time step   2000 / 2000\n"
         "round       40\n"
         "iterate     4\n"

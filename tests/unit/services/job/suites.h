@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite job_advice_suite;
 extern const struct tally_suite job_baselines_suite;
 extern const struct tally_suite job_broadcasts_suite;
 extern const struct tally_suite job_domain_suite;
