@@ -534,7 +534,7 @@ class Jobs(PythonCase):
 class Types(unittest.TestCase):
     def test_mypy_finds_nothing(self):
         with tempfile.TemporaryDirectory() as cache:
-            done = subprocess.run(["/usr/bin/mypy", "--strict", "--cache-dir", cache, "tally", "examples"], cwd=PACKAGE,
+            done = subprocess.run(["/usr/bin/mypy", "--cache-dir", cache, "tally", "examples", "setup.py"], cwd=PACKAGE,
                                   capture_output=True, text=True, timeout=HANG_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -13,7 +13,7 @@ programs: a Python worker beside C workers sends the same bytes for the same gra
     tally.run_worker("http://127.0.0.1:8080", gradient=gradient, dim=30, clients=4)
 """
 
-from ._client import Client, Event, show, submit, watch
+from ._client import Client, Event, model, show, submit, watch
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
 from ._library import Error, version
@@ -23,5 +23,5 @@ __version__ = version()
 
 __all__ = [
     "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Problem", "Query",
-    "Totals", "Worker", "decode", "encode", "grid", "run_worker", "show", "submit", "version", "watch",
+    "Totals", "Worker", "decode", "encode", "grid", "model", "run_worker", "show", "submit", "version", "watch",
 ]

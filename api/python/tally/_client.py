@@ -1,4 +1,4 @@
-"""Jobs over REST (api/openapi.yaml), with the standard library alone."""
+"""Jobs over REST (api/openapi.yaml)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from ._library import Error, version
+import numpy as np
+from numpy.typing import NDArray
+
+from ._library import Error, coordinator_url, version
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between tries to reach a coordinator that is away
 _PASSING = (429, 502, 503, 504)
@@ -89,7 +92,7 @@ class Client:
         tls_ca: str | os.PathLike[str] | None = None,
         timeout_s: float = 60.0,
     ) -> None:
-        self.url = (url or os.environ.get("TALLY_COORDINATOR") or "http://127.0.0.1:8080").rstrip("/")
+        self.url = coordinator_url(url).rstrip("/")
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise ValueError("url is not http://HOST:PORT or https://HOST:PORT, without user and query")
@@ -141,6 +144,11 @@ class Client:
     def show(self, job_id: str) -> dict[str, Any]:
         """The detail of a job: status, counters, where it stands."""
         return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
+
+    def model(self, job_id: str) -> NDArray[np.float64]:
+        """The point that a job has reached."""
+        answer = self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model")
+        return np.array(answer["x"], dtype=np.float64)
 
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """What happens to a job, until it has ended; the last event is its detail then.
@@ -206,6 +214,11 @@ def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **wher
 def show(job_id: str, **where: Any) -> dict[str, Any]:
     """The detail of a job. Further arguments: those of Client."""
     return Client(**where).show(job_id)
+
+
+def model(job_id: str, **where: Any) -> NDArray[np.float64]:
+    """The point that a job has reached. Further arguments: those of Client."""
+    return Client(**where).model(job_id)
 
 
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:

@@ -148,6 +148,11 @@ def error_of(code: int, failure: Failure) -> Error:
                  failure.field.decode("utf-8", "replace"))
 
 
+def coordinator_url(url: str | None) -> str:
+    """As the programs find it: what is given, TALLY_COORDINATOR, or this machine."""
+    return url or os.environ.get("TALLY_COORDINATOR") or "http://127.0.0.1:8080"
+
+
 def text(value: str | os.PathLike[str] | None) -> bytes | None:
     """As C takes it. Errors: ValueError for a NUL, at which C would cut it."""
     if value is None:

@@ -159,7 +159,7 @@ class Worker:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         gradient: Optional[Gradient] = None,
         dim: int = 0,
         *,
@@ -185,8 +185,10 @@ class Worker:
         self._log = c.LOG(self._say)  # as long as this object, like all that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
-        config.coordinator = c.text(url)
+        config.coordinator = c.text(c.coordinator_url(url))
         config.name = c.text(name)
+        if token is None and token_file is None:
+            token = os.environ.get("TALLY_TOKEN") or None
         config.token = c.text(token)
         config.token_file = c.text(token_file)
         config.tls_ca = c.text(tls_ca)
@@ -249,10 +251,10 @@ class Worker:
             c.library.tally_worker_free(self._worker)
 
 
-def run_worker(url: str, gradient: Optional[Gradient] = None, dim: int = 0, **options: Any) -> Totals:
-    """Plays clients of the jobs of the coordinator at url; returns what it did, in the end.
+def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim: int = 0, **options: Any) -> Totals:
+    """Plays clients of a coordinator's jobs; returns what it did, in the end.
 
-    url       "http://127.0.0.1:8080", or https://
+    url       "https://tally.example:8080". TALLY_COORDINATOR, or http://127.0.0.1:8080
     gradient  f(x, query) -> dim numbers: serves jobs whose objective is {"type": "plugin", "name": "python",
               "dim": dim}. What it raises makes its clients fail, for that reason. Without it: the objectives
               that tally-worker has.
@@ -263,7 +265,7 @@ def run_worker(url: str, gradient: Optional[Gradient] = None, dim: int = 0, **op
     name      unique at the coordinator: who comes back under it gets its clients back. HOST-PID-NUMBER
     clients   played at once. 1
     job       serve this job only
-    token, token_file   bearer token of the workers, or the file that holds it
+    token, token_file   bearer token of the workers, or the file that holds it. TALLY_TOKEN
     tls_ca    certificates to trust for https://, PEM, and no others. The system's
     data_dir  where the files of job documents are. "data"
     wait_ms   how long a poll for work may wait. 10000
