@@ -109,7 +109,7 @@ struct tally_objective {
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
  * those of the source. Errors: NO_MEMORY, for files those of their loader (dataset.h), and
- * FAILED_PRECONDITION for a plug-in, which services/plugins makes. The spec is valid. */
+ * FAILED_PRECONDITION for a plug-in, which is made by services/plugins. The spec is valid. */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

@@ -144,12 +144,6 @@ static enum tally_status read_settings(const struct tally_options *options,
     return status;
 }
 
-static bool wait_for_signal(void *context, int timeout_ms)
-{
-    (void)context;
-    return tally_signals_wait(timeout_ms);
-}
-
 /* Once signals are caught: a plug-in that takes long to load can be interrupted. */
 static enum tally_status load_plugins(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
@@ -168,6 +162,12 @@ static enum tally_status load_plugins(const struct tally_options *options,
                   tally_log_text("isolated", settings->isolates ? "yes" : "no"));
     }
     return status;
+}
+
+static bool wait_for_signal(void *context, int timeout_ms)
+{
+    (void)context;
+    return tally_signals_wait(timeout_ms);
 }
 
 int main(int argc, char **argv)
@@ -195,11 +195,11 @@ int main(int argc, char **argv)
     struct worker_totals totals = {0};
     enum tally_status status = tally_signals_install(&err);
     if (status == TALLY_OK) {
+        settings.config.stop =
+            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = load_plugins(options, &settings, &err);
     }
     if (status == TALLY_OK) {
-        settings.config.stop =
-            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = worker_run(&settings.config, &totals, &err);
     }
     if (status != TALLY_OK) {

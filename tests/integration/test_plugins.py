@@ -163,7 +163,7 @@ class Plugins(TallyTestCase):
         self.assertEqual(len([line for line in bad.log().splitlines() if "job refused" in line]), 2,
                          "it is asked for the next job anew")
         self.wait_for_no_child(bad)
-        self.assertEqual(descriptors(bad.pid), fds)
+        wait_until(lambda: descriptors(bad.pid) <= fds, "descriptors to be closed")
         self.assert_ends_well(bad)
 
     def test_a_plug_in_that_answers_wrongly_costs_its_worker_the_job(self):
@@ -396,12 +396,12 @@ class Plugins(TallyTestCase):
         coordinator = self.start_coordinator()
         client = coordinator.client
         worker = self.start_moody(coordinator, "w", 4, options=ISOLATED)
-        counts = []
+        counts = []  # connections to the coordinator come and go, too
         for seed in range(12):
             self.wait_completed(client, client.submit(moody_job(seed=seed, horizon=30)))
             self.wait_for_no_child(worker)
             counts.append(descriptors(worker.pid))
-        self.assertEqual(counts[-1], counts[2])
+        self.assertLessEqual(min(counts[-3:]), max(counts[:3]), counts)
 
     # ---- at the start ----
 
