@@ -25,6 +25,8 @@ from common import (
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
 
+if BIN.parent.name in ("asan", "tsan"):
+    raise unittest.SkipTest("an interpreter cannot load a library with a sanitizer")
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
 os.environ["TALLY_LIBRARY"] = str(LIBRARY)
