@@ -25,6 +25,8 @@ from common import (
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
 
+if BIN.parent.name in ("asan", "tsan"):
+    raise unittest.SkipTest("an interpreter cannot load a library with a sanitizer")
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
 os.environ["TALLY_LIBRARY"] = str(LIBRARY)
@@ -313,7 +315,7 @@ class Gradients(PythonCase):
             self.assertIn("shape", self.fails_with(lambda x, query, answer=answer: answer))
 
     def test_a_gradient_that_is_no_number(self):
-        self.assertRegex(self.fails_with(lambda x, query: np.array([0, np.nan, 0, 0])), "nan")
+        self.assertRegex(self.fails_with(lambda x, query: np.array([0, np.nan, 0, 0])), "coordinate 1 is NaN")
         self.assertIn("ValueError", self.fails_with(lambda x, query: ["a", "b", "c", "d"]))
 
     def test_a_query_that_is_over(self):
