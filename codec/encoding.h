@@ -1,6 +1,7 @@
 /* encoding: how the integer levels of a quantized vector become bits, behind one vtable.
  *
- * FORMAT.md is the specification; both sides know dim and the grid before a message comes. */
+ * FORMAT.md is the specification; both sides know dim, at least 1, and the grid before a message
+ * comes. */
 #ifndef TALLY_CODEC_ENCODING_H
 #define TALLY_CODEC_ENCODING_H
 
@@ -69,6 +70,13 @@ enum tally_status tally_quantize_encode(const struct tally_encoding *encoding,
                                         struct tally_buffer *payload,
                                         struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
                                         struct tally_error *err);
+
+/* Checks levels[dim] and encodes them into `payload`, whose old content is replaced. Errors:
+ * OUT_OF_RANGE (names a level outside the grid), TOO_LARGE, NO_MEMORY (the payload). */
+enum tally_status tally_levels_encode(const struct tally_encoding *encoding,
+                                      const struct tally_grid *grid, const int32_t *levels,
+                                      size_t dim, struct tally_buffer *payload,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err);
 
 extern const struct tally_encoding TALLY_ENCODING_UNARY;
 extern const struct tally_encoding TALLY_ENCODING_ENTROPY;

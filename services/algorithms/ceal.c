@@ -80,9 +80,9 @@ static union tally_algorithm_params ceal_defaults(void)
 
 /* Who leaves sigma or L to the job has no constants of the theory in mind, with which a job of some
  * thousand steps ends in its first stage. These are short and steady instead: the server's estimate
- * has noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0, and from 4 on it
- * would pass the norm test by itself and never reach a stage that is fine enough. So a sigma that
- * came out a quarter too small is survived. services/algorithms/README.md has the figures. */
+ * has noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0, and from 4 on
+ * it would pass the norm test by itself and never reach a stage that is fine enough. So a sigma
+ * that came out a quarter too small is survived. services/algorithms/README.md has the figures. */
 static union tally_algorithm_params ceal_defaults_beside(const union tally_algorithm_params *read)
 {
     union tally_algorithm_params params = ceal_defaults();

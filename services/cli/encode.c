@@ -25,46 +25,20 @@ struct encoder {
     struct tally_buffer payload;
 };
 
-static enum tally_status read_levels(const struct tally_npy *npy, const struct tally_grid *grid,
-                                     int32_t *levels, struct tally_error *err)
-{
-    const int64_t top = grid->intervals / 2;
-    for (size_t i = 0; i < npy->dim; i++) {
-        int32_t level;
-        if (npy->type == TALLY_NPY_INT8) {
-            const uint8_t byte = npy->data[i];
-            level = byte < 128 ? byte : byte - 256;
-        } else {
-            memcpy(&level, npy->data + 4 * i, sizeof level);
-        }
-        if (level > top || level < -top) {
-            return tally_fail(err, TALLY_OUT_OF_RANGE, NULL,
-                              "level %d of coordinate %zu outside [-%lld, %lld]", level, i,
-                              (long long)top, (long long)top);
-        }
-        levels[i] = level;
-    }
-    return TALLY_OK;
-}
-
 static enum tally_status encode_levels(struct encoder *encoder, const struct tally_npy *npy,
                                        int32_t *levels, struct tally_error *err)
 {
     struct tally_codec_facts *facts = &encoder->facts;
-    enum tally_status status = read_levels(npy, &facts->grid, levels, err);
-    if (status != TALLY_OK) {
-        return status;
+    for (size_t i = 0; i < npy->dim; i++) {
+        if (npy->type == TALLY_NPY_INT8) {
+            const uint8_t byte = npy->data[i];
+            levels[i] = byte < 128 ? byte : byte - 256;
+        } else {
+            memcpy(&levels[i], npy->data + 4 * i, sizeof levels[i]);
+        }
     }
-    const size_t n = facts->encoding->bound(levels, npy->dim);
-    status = tally_buffer_reserve(&encoder->payload, n);
-    if (status == TALLY_OK) {
-        status = facts->encoding->encode(levels, npy->dim, &facts->grid, encoder->payload.data, n,
-                                         &facts->stats);
-    }
-    encoder->payload.size = (size_t)((facts->stats.payload_bits + 7) / 8);
-    return status == TALLY_OK ? status
-                              : tally_fail(err, status, NULL, "a message of %zu bytes: %s", n,
-                                           tally_status_info(status)->title);
+    return tally_levels_encode(facts->encoding, &facts->grid, levels, npy->dim, &encoder->payload,
+                               &facts->stats, err);
 }
 
 static enum tally_status encode_vector(struct encoder *encoder, const struct tally_npy *npy,

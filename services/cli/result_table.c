@@ -73,6 +73,17 @@ static void add_waiting(struct tally_text_table *table, const struct tally_json 
     add_fact(table, "  since", since);
 }
 
+/* A row for each parameter that the job found out itself. */
+static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
+{
+    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
+            add_member(table, rows[i][1], estimates, rows[i][0]);
+        }
+    }
+}
+
 /* The curvature, if it is known, next to the step size that has to fit it; and what does not fit.
  */
 static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
@@ -86,17 +97,6 @@ static void add_curvature(struct tally_text_table *table, const struct tally_jso
     for (size_t i = 0; warnings != NULL && i < tally_json_size(warnings); i++) {
         const char *text = tally_json_as_text(tally_json_at(warnings, i));
         add_fact(table, "warning", text != NULL ? text : "-");
-    }
-}
-
-/* A row for each parameter that the job found out itself. */
-static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
-{
-    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
-            add_member(table, rows[i][1], estimates, rows[i][0]);
-        }
     }
 }
 

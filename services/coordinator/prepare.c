@@ -52,17 +52,6 @@ static struct work *pop(struct queue *queue)
     return work;
 }
 
-struct loading {
-    struct tally_load_watch watch;
-    const atomic_bool *stop;
-};
-
-static bool on_load(void *context, const struct tally_load_progress *progress)
-{
-    struct loading *loading = context;
-    return !atomic_load(loading->stop) && tally_load_watch_tell(&loading->watch, progress);
-}
-
 static void solve(struct work *work, const char *data_dir, const atomic_bool *stop)
 {
     struct prepared *result = &work->result;
@@ -70,8 +59,8 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     const struct tally_job_spec *spec = &work->spec;
     result->status = TALLY_OK;
     if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
-        struct loading loading = {{.job = result->job_id}, stop};
-        const struct tally_data_source files = {data_dir, on_load, &loading};
+        struct tally_load_watch watch = {.job = result->job_id};
+        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
         result->status = tally_objective_load(&spec->objective, (uint32_t)spec->clients,
                                               tally_job_spec_setting(spec).key, &files, &objective,
                                               &result->err);
@@ -142,7 +131,7 @@ void preparer_free(struct preparer *preparer)
     atomic_store(&preparer->stop, true);
     pthread_cond_signal(&preparer->changed);
     pthread_mutex_unlock(&preparer->mutex);
-    if (solving) { /* a factor of a matrix is not stopped, and the process is about to end */
+    if (solving) { /* reading a file is not stopped, and the process is about to end */
         pthread_detach(preparer->thread);
         return;
     }

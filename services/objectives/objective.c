@@ -139,19 +139,6 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
                         : features);
 }
 
-static enum tally_status refuse_plugin(const struct tally_objective_spec *spec, uint32_t clients,
-                                       struct tally_rng_key key,
-                                       const struct tally_data_source *source,
-                                       struct tally_objective **ret, struct tally_error *err)
-{
-    (void)clients;
-    (void)key;
-    (void)source;
-    (void)ret;
-    return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
-                      "plug-in %s is not loaded here", spec->plugin.name);
-}
-
 static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
 {
     const struct tally_data_spec *data = &spec->data;
@@ -163,11 +150,10 @@ static tally_objective_new_fn *maker_of(const struct tally_objective_spec *spec)
                    : tally_softmax_points_new;
     case TALLY_QUADRATIC:
         return tally_quadratic_new;
-    case TALLY_PLUGIN:
-        return refuse_plugin;
     case TALLY_LEAST_SQUARES:
     case TALLY_LOGISTIC_REGRESSION:
     case TALLY_HUBER_REGRESSION:
+    case TALLY_PLUGIN: /* of services/plugins */
         break;
     }
     return tally_linear_model_new;
@@ -178,6 +164,10 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
                                        const struct tally_data_source *source,
                                        struct tally_objective **ret, struct tally_error *err)
 {
+    if (spec->type == TALLY_PLUGIN) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+                          "plug-in %s is not loaded here", spec->plugin.name);
+    }
     return maker_of(spec)(spec, clients, key, source, ret, err);
 }
 

@@ -69,8 +69,12 @@ struct tally_plugin {
                 size_t capacity);
 };
 
-/* The one symbol that a plug-in exports. */
-const struct tally_plugin *tally_plugin(void);
+/* The one symbol that a plug-in exports, also when the compiler is told to hide all others. */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const struct tally_plugin *
+tally_plugin(void);
 
 #ifdef __cplusplus
 }

@@ -54,9 +54,9 @@ static void tidy_descriptors(int socket, int memory)
 {
     const int null_fd = open("/dev/null", O_RDWR);
     if (null_fd >= 0 && null_fd != STDIN_FILENO) {
-        dup2(null_fd, STDIN_FILENO);
+        (void)dup2(null_fd, STDIN_FILENO);
     }
-    dup2(STDERR_FILENO, STDOUT_FILENO);
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     const unsigned low = (unsigned)(socket < memory ? socket : memory);
     const unsigned high = (unsigned)(socket < memory ? memory : socket);
     if (low > STDERR_FILENO + 1) {

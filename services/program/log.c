@@ -13,6 +13,9 @@
 
 static struct tally_log_settings settings_now = {TALLY_LOG_INFO, TALLY_LOG_TEXT, STDERR_FILENO};
 
+/* Of the thread: a process may be host to several workers. */
+static _Thread_local const struct tally_log_sink *sink_now;
+
 static const char *const LEVEL_NAMES[] = {"debug", "info", "warn", "error", NULL};
 static const char *const FORMAT_NAMES[] = {"text", "json", NULL};
 
@@ -207,11 +210,15 @@ size_t tally_log_render(enum tally_log_format format, int64_t realtime_ms,
 
 bool tally_log_is_on(enum tally_log_level level)
 {
-    return level >= settings_now.level;
+    return sink_now != NULL || level >= settings_now.level;
 }
 
 void tally_log_write(enum tally_log_level level, const struct tally_log_pair *pairs, size_t n_pairs)
 {
+    if (sink_now != NULL) {
+        sink_now->write(sink_now->context, level, pairs, n_pairs);
+        return;
+    }
     if (!tally_log_is_on(level)) {
         return;
     }
@@ -224,6 +231,11 @@ void tally_log_write(enum tally_log_level level, const struct tally_log_pair *pa
         written = write(settings_now.fd, bytes, n);
     } while (written < 0 && errno == EINTR);
     errno = saved_errno;
+}
+
+void tally_log_divert(const struct tally_log_sink *sink)
+{
+    sink_now = sink;
 }
 
 void tally_log_set(const struct tally_log_settings *settings)

@@ -102,6 +102,16 @@ extern const struct tally_option TALLY_LOG_OPTIONS[];
 /* Takes the settings from there. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_log_configure(const struct tally_options *options, struct tally_error *err);
 
+/* Takes the lines of one thread, of every level, in place of the descriptor. */
+struct tally_log_sink {
+    void (*write)(void *context, enum tally_log_level level, const struct tally_log_pair *pairs,
+                  size_t n_pairs);
+    void *context;
+};
+/* From now on the calling thread's lines go there and nowhere else; NULL puts it back. Borrowed.
+ * For a library, whose host decides what becomes of its log. */
+void tally_log_divert(const struct tally_log_sink *sink);
+
 struct tally_log_settings {
     enum tally_log_level level; /* lines below it are not written */
     enum tally_log_format format;

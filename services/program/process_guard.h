@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* Files that are made from now on are their user's alone. No program that this one starts gains
- * rights by it (no_new_privs; it starts none). With secrets, moreover no core dump is written, and
+ * rights by it (no_new_privs; a worker starts itself for isolated plug-ins, nothing else). With secrets, moreover no core dump is written, and
  * no other process of the same user reads its memory (PR_SET_DUMPABLE 0): not even a debugger,
  * other than root's.
  *

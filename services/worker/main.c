@@ -164,6 +164,12 @@ static enum tally_status load_plugins(const struct tally_options *options,
     return status;
 }
 
+static bool wait_for_signal(void *context, int timeout_ms)
+{
+    (void)context;
+    return tally_signals_wait(timeout_ms);
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
@@ -189,6 +195,8 @@ int main(int argc, char **argv)
     struct worker_totals totals = {0};
     enum tally_status status = tally_signals_install(&err);
     if (status == TALLY_OK) {
+        settings.config.stop =
+            (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_signal};
         status = load_plugins(options, &settings, &err);
     }
     if (status == TALLY_OK) {

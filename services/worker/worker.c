@@ -8,7 +8,6 @@
 #include "codec/encoding.h"
 #include "codec/rng.h"
 #include "services/program/log.h"
-#include "services/program/signals.h"
 #include "services/program/time.h"
 #include "services/program/token_file.h"
 #include "services/worker/calls.h"
@@ -35,9 +34,9 @@ struct worker {
     char token[TALLY_TOKEN_CAPACITY]; /* "" = none */
 };
 
-static bool is_stopping(void)
+static bool is_stopping(const struct worker *worker)
 {
-    return *tally_signals_stop() != 0;
+    return __atomic_load_n(worker->config->stop.flag, __ATOMIC_RELAXED) != 0;
 }
 
 /* Waits before the next try: twice as long as the last time, less a random part. */
@@ -50,7 +49,8 @@ static void pause_before_retry(struct worker *worker, const struct tally_error *
     int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;
     worker->pause_ms = pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS;
     const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
-    tally_signals_wait((int)(share * (double)worker->pause_ms));
+    const struct worker_stop *stop = &worker->config->stop;
+    stop->wait(stop->context, (int)(share * (double)worker->pause_ms));
 }
 
 static void reached(struct worker *worker)
@@ -76,7 +76,7 @@ static struct tally_http_client_config client_config(const struct worker *worker
                                                  worker->token[0] != '\0' ? worker->token : NULL,
                                              .tls_ca = worker->config->tls_ca,
                                              .user_agent = "tally-worker",
-                                             .cancel = tally_signals_stop()};
+                                             .cancel = worker->config->stop.flag};
 }
 
 static void add_wire_bytes(struct worker *worker)
@@ -178,7 +178,7 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
 /* Joins, trying again as long as that may help. CANCELLED when asked to stop. */
 static enum tally_status join(struct worker *worker, struct tally_error *err)
 {
-    while (!is_stopping()) {
+    while (!is_stopping(worker)) {
         struct tally_error why = TALLY_ERROR_INIT;
         enum tally_status status = join_once(worker, &why);
         if (status == TALLY_OK) {
@@ -249,7 +249,7 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
             }
         } else if (!is_passing(status)) {
             return after_refusal(worker, update, status, &why);
-        } else if (is_stopping()) {
+        } else if (is_stopping(worker)) {
             return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
         } else {
             pause_before_retry(worker, &why);
@@ -309,7 +309,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         message.loss = update.loss;
     } else if (is_passing(status)) { /* no memory: this machine's trouble, not the job's */
         return tally_fail(err, status, why.field, "%s", why.message);
-    } else if (is_stopping()) { /* who was interrupted has not failed */
+    } else if (is_stopping(worker)) { /* who was interrupted has not failed */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     } else if (status == TALLY_FAILED_PRECONDITION) { /* a plug-in's trouble, not the job's */
         *ret_refused = true;
@@ -362,7 +362,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = open_job(worker, task, &job, &why);
-    if (status != TALLY_OK && is_stopping()) { /* a plug-in that was interrupted, say */
+    if (status != TALLY_OK && is_stopping(worker)) { /* a plug-in that was interrupted, say */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK && !is_passing(status) && task->n_clients > 0) {
@@ -433,7 +433,7 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
 static enum tally_status work(struct worker *worker, struct tally_error *err)
 {
     bool idle = false;
-    while (!is_stopping() && !(idle && worker->config->exit_when_idle)) {
+    while (!is_stopping(worker) && !(idle && worker->config->exit_when_idle)) {
         struct tally_error why = TALLY_ERROR_INIT;
         idle = false;
         enum tally_status status = TALLY_OK;

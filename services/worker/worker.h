@@ -5,12 +5,21 @@
 #ifndef TALLY_SERVICES_WORKER_WORKER_H
 #define TALLY_SERVICES_WORKER_WORKER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "codec/base/error.h"
 #include "codec/base/ledger.h"
 #include "services/plugins/plugin_set.h"
+
+/* What may ask a worker to stop, and how it sleeps until then: a worker is a guest in its process,
+ * whose signals are none of its business. */
+struct worker_stop {
+    const volatile sig_atomic_t *flag; /* not 0: stop; looked at often, from the worker's thread */
+    bool (*wait)(void *context, int timeout_ms); /* sleeps; true, at once, when asked to stop */
+    void *context;
+};
 
 struct worker_config {
     const char *coordinator_url;
@@ -25,6 +34,7 @@ struct worker_config {
     const struct tally_plugin_set *plugins; /* NULL = none */
     uint32_t wait_ms;
     bool exit_when_idle;
+    struct worker_stop stop;
 };
 
 /* What it has done, by its own count; to be compared with the coordinator's. */
@@ -34,11 +44,10 @@ struct worker_totals {
     uint64_t wire_out_bytes, wire_in_bytes;
 };
 
-/* Works until SIGTERM or SIGINT (services/program/signals.h), then finishes what it is posting and
- * leaves; or until there is nothing to do, with exit_when_idle. Errors: those that trying again
- * cannot mend: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job),
- * NO_MEMORY.
- */
+/* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
+ * nothing to do, with exit_when_idle. Errors: those that trying again cannot mend:
+ * INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY.
+ * Several workers may run in one process, each in a thread of its own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
                              struct tally_error *err);
 

@@ -518,6 +518,10 @@ function trials(schema) {
   if (schema.const !== undefined || schema.enum) {
     return [...good(...(schema.enum ?? [])), ...bad("zzz", "", 5, null)];
   }
+  if (schema.oneOf && !schema.discriminator) { // a number or a word
+    const [number, word] = schema.oneOf;
+    return [...trials(number), ...good(word.const), ...bad(word.const.toUpperCase(), "")];
+  }
   switch (schema.type) {
   case "integer":
     return [...good(schema.minimum, schema.maximum), ...bad(schema.minimum - 1, schema.maximum + 1,

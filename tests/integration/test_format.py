@@ -3,6 +3,7 @@ Join with a clear word, and nothing is decoded as what it is not."""
 
 import http.server
 import json
+import socket
 import threading
 import unittest
 
@@ -71,7 +72,6 @@ class Coordinator(TallyTestCase):
         live = ForeignWorker(self.client, name="w")
         before = self.workers()
         for other, behind in (
-            ({}, "worker"),  # up to 0.5.0
             ({"format": 1}, "worker"),
             ({"format": FORMAT + 1}, "coordinator"),
             ({"format": 2**32 - 1}, "coordinator"),
@@ -79,15 +79,30 @@ class Coordinator(TallyTestCase):
             with self.subTest(other):
                 request = messages.JoinRequest(name="w", slots=1, **other)
                 refused = self.assert_connect_error("failed_precondition", self.join, request)
-                self.assertIn(f"format {other.get('format', 1)}", str(refused))
+                self.assertIn(f"format {other['format']}", str(refused))
                 self.assertIn(f"upgrade the {behind}", str(refused))
                 self.assertIn(f"upgrade the {behind}", self.coordinator.log().splitlines()[-1])
         self.assertEqual([worker["name"] for worker in self.workers()], ["w"])
         self.assertEqual(self.workers()[0]["joined_ms"], before[0]["joined_ms"])
         live.poll(wait_ms=1)  # nobody took the session's place
 
+    def test_silence(self):
+        """Tally's own worker says its format since 0.6.0; others may not have heard of it."""
+        body = messages.JoinRequest(name="w", slots=1).SerializeToString()
+        for agent, status in ((b"tally-worker", 400), (b"tally-worker-of-mine", 200), (b"node", 200)):
+            with self.subTest(agent):
+                with socket.create_connection(("127.0.0.1", self.coordinator.port)) as connection:
+                    connection.sendall(
+                        b"POST /tally.v1.WorkerService/Join HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                        b"Content-Type: application/proto\r\nConnect-Protocol-Version: 1\r\n"
+                        b"User-Agent: " + agent + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                    )
+                    answer = connection.makefile("rb").read()
+                self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), answer)
+                self.assertEqual(status == 400, b"upgrade the worker" in answer)
+
     def test_others_are_told_the_same_before_what_else_is_wrong(self):
-        request = messages.JoinRequest(name="", slots=0, job_id="nobody")
+        request = messages.JoinRequest(name="", slots=0, job_id="nobody", format=1)
         self.assert_connect_error("failed_precondition", self.join, request)
 
 

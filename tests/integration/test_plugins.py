@@ -163,7 +163,7 @@ class Plugins(TallyTestCase):
         self.assertEqual(len([line for line in bad.log().splitlines() if "job refused" in line]), 2,
                          "it is asked for the next job anew")
         self.wait_for_no_child(bad)
-        self.assertEqual(descriptors(bad.pid), fds)
+        wait_until(lambda: descriptors(bad.pid) <= fds, "descriptors to be closed")
         self.assert_ends_well(bad)
 
     def test_a_plug_in_that_answers_wrongly_costs_its_worker_the_job(self):
@@ -379,7 +379,8 @@ class Plugins(TallyTestCase):
         token_file.chmod(0o600)
         coordinator = self.start_coordinator(options=("--worker-token-file", token_file))
         worker = self.start_worker(coordinator, "w", clients=4,
-                                   launcher=("env", f"TALLY_TOKEN={token}", "MOODY=gradient hang 2"),
+                                   launcher=("env", f"TALLY_TOKEN={token}", "MOODY=gradient hang 2", "bash", "-c",
+                                             'exec 9</dev/zero 99</dev/zero; exec "$@"', "-"),
                                    options=("--plugin", MOODY, *ISOLATED))
         job_id = coordinator.client.submit(moody_job())
         wait_until(lambda: coordinator.client.job(job_id)["round"] == 1, "round 2")
@@ -396,12 +397,12 @@ class Plugins(TallyTestCase):
         coordinator = self.start_coordinator()
         client = coordinator.client
         worker = self.start_moody(coordinator, "w", 4, options=ISOLATED)
-        counts = []
+        counts = []  # connections to the coordinator come and go, too
         for seed in range(12):
             self.wait_completed(client, client.submit(moody_job(seed=seed, horizon=30)))
             self.wait_for_no_child(worker)
             counts.append(descriptors(worker.pid))
-        self.assertEqual(counts[-1], counts[2])
+        self.assertLessEqual(min(counts[-3:]), max(counts[:3]), counts)
 
     # ---- at the start ----
 

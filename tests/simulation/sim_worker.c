@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/program/signals.h"
 #include "services/worker/worker.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
@@ -28,9 +29,16 @@ static struct {
 
 static void start(void *context, int64_t argument);
 
+static bool wait_for_stop(void *context, int timeout_ms)
+{
+    (void)context;
+    return tally_signals_wait(timeout_ms);
+}
+
 static void run(void *context)
 {
     struct worker *worker = context;
+    worker->config.stop = (struct worker_stop){.flag = tally_signals_stop(), .wait = wait_for_stop};
     struct worker_totals totals;
     struct tally_error err = TALLY_ERROR_INIT;
     const enum tally_status status = worker_run(&worker->config, &totals, &err);

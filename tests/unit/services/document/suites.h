@@ -7,5 +7,6 @@
 extern const struct tally_suite document_data_suite;
 extern const struct tally_suite document_detail_suite;
 extern const struct tally_suite document_document_suite;
+extern const struct tally_suite document_plugin_suite;
 
 #endif

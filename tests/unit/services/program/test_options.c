@@ -13,6 +13,7 @@ static const struct tally_option OPTIONS[] = {
     {"token-file", "F", NULL, "token", NULL},
     {"json", NULL, NULL, "machine readable", NULL},
     {"level", "L", "info", "least level", NULL},
+    {"part", "F...", "none", "of several", NULL},
     {0},
 };
 static const struct tally_option MORE[] = {{"insecure", NULL, NULL, "no tokens", NULL}, {0}};
@@ -130,6 +131,31 @@ static void test_program_options__last_one_on_the_command_line_wins(void)
     parse(&p, "--clients 1 --clients 2", NULL);
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "clients"), "2");
     tally_options_free(p.options);
+}
+
+static void expect_parts(const char *command_line, char *const *environment, const char *parts)
+{
+    struct parsed p;
+    parse(&p, command_line, environment);
+    TALLY_ASSERT_STATUS(p.status, TALLY_OK, &p.err);
+    TALLY_ASSERT_TEXT(tally_options_text(p.options, "part"), parts);
+    tally_options_free(p.options);
+}
+
+static void test_program_options__lists_take_all_that_the_command_line_names(void)
+{
+    char *environment[] = {"TALLY_PART=e:f", NULL};
+    struct parsed p;
+    struct scratch_file file;
+    expect_parts("", NULL, "none");
+    expect_parts("--part a", NULL, "a");
+    expect_parts("--part a --json --part=b --part c:d", NULL, "a:b:c:d");
+    expect_parts("", environment, "e:f");
+    expect_parts("--part a --part b", environment, "a:b"); /* sources do not mix */
+    parse_config(&p, &file, "part = g:h\n", "", NULL);
+    TALLY_ASSERT_TEXT(tally_options_text(p.options, "part"), "g:h");
+    tally_options_free(p.options);
+    expect_config_refused("part = g\npart = h\n", ":2: part stands in line 1 already");
 }
 
 static void test_program_options__positionals_stand_anywhere(void)
@@ -456,6 +482,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_options__defaults_stand_alone),
     TALLY_TEST(test_program_options__both_spellings_of_a_value),
     TALLY_TEST(test_program_options__last_one_on_the_command_line_wins),
+    TALLY_TEST(test_program_options__lists_take_all_that_the_command_line_names),
     TALLY_TEST(test_program_options__positionals_stand_anywhere),
     TALLY_TEST(test_program_options__too_few_positionals_show_the_usage),
     TALLY_TEST(test_program_options__stronger_sources_win),

@@ -1,0 +1,19 @@
+"""Builds the wheel. CMake's target `wheel` lays the folder out first: VERSION, and libtally.so.1 beside the modules."""
+
+from setuptools import Distribution, setup
+from wheel.bdist_wheel import bdist_wheel
+
+
+class WithLibrary(Distribution):  # type: ignore[misc]
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class AnyPython(bdist_wheel):  # type: ignore[misc]
+    """The library is one machine's and has nothing of a Python version in it."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(distclass=WithLibrary, cmdclass={"bdist_wheel": AnyPython})

@@ -1,0 +1,226 @@
+"""Jobs over REST (api/openapi.yaml)."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._library import Error, coordinator_url, version
+
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between tries to reach a coordinator that is away
+_PASSING = (429, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened to a job."""
+
+    kind: str
+    """"job": the status or something else has changed, data is the detail. "round": one has closed, data is
+    its record."""
+    data: dict[str, Any]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A token is for the host that it was given for."""
+
+    def redirect_request(self, *arguments: Any, **named: Any) -> None:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_token(path: str | os.PathLike[str]) -> str:
+    """The first token of a file that has not expired: lines TOKEN [name=NAME] [until=TIME]."""
+    now = datetime.now(timezone.utc)
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        until = [word[6:] for word in words[1:] if word.startswith("until=")]
+        if not until or datetime.fromisoformat(until[0].replace("Z", "+00:00")) > now:
+            return words[0]
+    raise ValueError(f"{os.fspath(path)} holds no token that is valid")
+
+
+def _error_of(status: int, body: bytes, reason: str) -> Error:
+    """Of a problem document (RFC 9457), or of an answer that is none."""
+    try:
+        problem = json.loads(body)
+        return Error(problem.get("detail") or problem["title"], problem.get("code", "internal"),
+                     problem.get("field", ""), status)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Error(f"HTTP {status} {reason}", "unavailable" if status in _PASSING else "internal", "", status)
+
+
+class Client:
+    """A coordinator, as the operator of its jobs sees it.
+
+    url         TALLY_COORDINATOR, or http://127.0.0.1:8080
+    token, token_file   admin token, or the file that holds it. TALLY_TOKEN
+    tls_ca      certificates to trust for https://, PEM, and no others. The system's
+    timeout_s   longest silence that is waited through
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.url = coordinator_url(url).rstrip("/")
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+            raise ValueError("url is not http://HOST:PORT or https://HOST:PORT, without user and query")
+        if token is not None and token_file is not None:
+            raise ValueError("token and token_file: give one of them")
+        token = _read_token(token_file) if token_file is not None else token or os.environ.get("TALLY_TOKEN")
+        self._headers = {"User-Agent": f"tally-python/{version()}"}
+        if token:
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise ValueError("token contains a character other than visible ASCII")
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout_s = timeout_s
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if _is_loopback(parts.hostname):
+            handlers.append(urllib.request.ProxyHandler({}))  # no proxy can have business there
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=os.fspath(tls_ca) if tls_ca is not None else None)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def _open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        request = urllib.request.Request(self.url + path, body, {**self._headers, **(headers or {})})
+        try:
+            return self._opener.open(request, timeout=self._timeout_s)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _error_of(error.code, error.read(), error.reason) from None
+        except urllib.error.URLError as error:
+            raise Error(f"{self.url}: {error.reason}", "unavailable") from error
+
+    def _json(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        try:
+            with self._open(path, body, headers) as answer:
+                value = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Error(f"{self.url}{path}: {error}", "unavailable") from error
+        if not isinstance(value, dict):
+            raise Error(f"{self.url}{path}: the answer is no object", "malformed")
+        return value
+
+    def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> str:
+        """Submits a job document; returns the job's id. Raises Error; its field names what is wrong."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        return str(self._json("/v1/jobs", json.dumps(job, allow_nan=False).encode(), headers)["id"])
+
+    def show(self, job_id: str) -> dict[str, Any]:
+        """The detail of a job: status, counters, where it stands."""
+        return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
+
+    def model(self, job_id: str) -> NDArray[np.float64]:
+        """The point that a job has reached."""
+        answer = self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model")
+        return np.array(answer["x"], dtype=np.float64)
+
+    def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
+        """What happens to a job, until it has ended; the last event is its detail then.
+
+        after: the last round that is known; those after it come first. Without it, only what happens from
+        now on. A coordinator that is away is waited for.
+        """
+        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/events"
+        last = after
+        pause_s = _FIRST_PAUSE_S
+        has_ended = False  # the last event said so
+        while True:
+            headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
+            try:
+                with self._open(path, None, headers) as stream:
+                    if stream.status == 204:  # it has ended, and nothing is new
+                        if not has_ended:
+                            yield Event("job", self.show(job_id))
+                        return
+                    for event, event_id in _read_events(stream):
+                        pause_s = _FIRST_PAUSE_S
+                        if event_id is not None:
+                            last = event_id
+                        elif last is None and event.kind == "job":
+                            last = event.data["round"]  # "now", for connections to come
+                        yield event
+                        has_ended = event.kind == "job" and _has_ended(event.data)
+                    if has_ended:  # or the connection, before the last rounds: 204 tells
+                        continue
+            except Error as error:
+                if error.code != "unavailable" and error.status not in _PASSING:
+                    raise
+            except (OSError, http.client.HTTPException, ValueError):  # broken in the middle
+                pass
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+def _has_ended(detail: Mapping[str, Any]) -> bool:
+    return detail.get("status") in ("completed", "failed", "cancelled")
+
+
+def _read_events(stream: Any) -> Iterator[tuple[Event, int | None]]:
+    """Server-sent events, each with its id."""
+    fields: dict[str, str] = {}
+    for raw in stream:
+        line = raw.decode("utf-8").rstrip("\r\n")
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value[1:] if value.startswith(" ") else value
+            continue
+        if "data" in fields:
+            event_id = int(fields["id"]) if fields.get("id") else None
+            yield Event(fields.get("event", "message"), json.loads(fields["data"])), event_id
+        fields = {}
+
+
+def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **where: Any) -> str:
+    """Submits a job document; returns the job's id. Further arguments: those of Client."""
+    return Client(**where).submit(job, idempotency_key=idempotency_key)
+
+
+def show(job_id: str, **where: Any) -> dict[str, Any]:
+    """The detail of a job. Further arguments: those of Client."""
+    return Client(**where).show(job_id)
+
+
+def model(job_id: str, **where: Any) -> NDArray[np.float64]:
+    """The point that a job has reached. Further arguments: those of Client."""
+    return Client(**where).model(job_id)
+
+
+def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:
+    """What happens to a job, until it has ended. Further arguments: those of Client."""
+    return Client(**where).watch(job_id, after=after)

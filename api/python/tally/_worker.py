@@ -1,0 +1,279 @@
+"""Workers: a process, or a thread of one, that plays clients of a coordinator's jobs."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _library as c
+
+log = logging.getLogger("tally")
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The job that a query is of."""
+
+    dim: int
+    clients: int
+    """M, of the whole job."""
+    seed: int
+    options: str
+    """`objective.options` of the document: yours."""
+    data_dir: str
+
+
+class Query:
+    """What a gradient is asked for."""
+
+    def __init__(self, problem: Problem, query: Any) -> None:
+        self.problem = problem
+        self.client = int(query.client)
+        """Whose: 0 to M - 1."""
+        self.round = int(query.round)
+        """From 1."""
+        self.samples = int(query.samples)
+        """The gradient is the mean over as many data points."""
+        self._below: Callable[[Any, int], int] | None = query.below
+        self._stream = query.stream
+
+    def below(self, n: int) -> int:
+        """The job's own random numbers, the same on every machine: uniform in [0, n).
+
+        Whoever draws points with them, and with nothing else, makes a job that repeats bit for bit.
+        """
+        if self._below is None:
+            raise RuntimeError("the query has been answered: its random numbers are gone")
+        if not 1 <= n < 2**32:
+            raise ValueError(f"n {n} outside [1, {2**32 - 1}]")
+        return self._below(self._stream, n)
+
+    def draws(self, n: int) -> NDArray[np.int64]:
+        """`samples` of them at once: which of n data points the gradient is to be taken at."""
+        return np.array([self.below(n) for _ in range(self.samples)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a worker has done, by its own count."""
+
+    rounds: int
+    messages: int
+    formula_bits: int
+    payload_bits: int
+    clipped: int
+    wire_out_bytes: int
+    wire_in_bytes: int
+
+
+Gradient = Callable[[NDArray[np.float64], Query], ArrayLike]
+"""f(x, query): a stochastic gradient of f_m at x, m being query.client; dim numbers."""
+Loss = Callable[[NDArray[np.float64], int], float]
+"""f(x, client): f_m(x)."""
+
+
+def _reason(error: BaseException) -> str:
+    """One line: the exception, and where it was raised."""
+    text = " ".join("".join(traceback.format_exception_only(type(error), error)).split())
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
+    return f"{text} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+
+
+class _Plugin:
+    """The table of plugin.h whose functions are Python's. What they raise is the client's reason to fail."""
+
+    def __init__(self, name: str, gradient: Gradient, loss: Loss | None) -> None:
+        self.gradient_of = gradient
+        self.loss_of = loss
+        self.problems: dict[int, Problem] = {}
+        self.n_opened = 0
+        self.name = c.text(name)
+        # The table borrows its functions: they live as long as this object.
+        self.table = c.Plugin(c.PLUGIN_ABI, ctypes.sizeof(c.Plugin), self.name, c.OPEN(self.open),
+                              c.CLOSE(self.close), c.GRADIENT(self.gradient),
+                              ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss))
+
+    @staticmethod
+    def fail(error: BaseException, why: int, capacity: int) -> int:
+        cut = _reason(error).encode("utf-8", "replace")[:capacity - 1]
+        reason = cut.decode("utf-8", "ignore").encode() + b"\0"  # no half of a character
+        ctypes.memmove(why, reason, len(reason))
+        log.error("%s", _reason(error), exc_info=error)
+        return 1
+
+    def open(self, problem: Any, ret_state: Any, why: int, capacity: int) -> int:
+        try:
+            given = problem.contents
+            self.n_opened += 1
+            self.problems[self.n_opened] = Problem(
+                dim=given.dim, clients=given.clients, seed=given.seed,
+                options=given.options.decode("utf-8", "replace"), data_dir=os.fsdecode(given.data_dir))
+            ret_state[0] = self.n_opened
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
+    def close(self, state: int) -> None:
+        self.problems.pop(state, None)
+
+    def gradient(self, state: int, query: Any, x: Any, ret: Any, ret_dim: Any, why: int, capacity: int) -> int:
+        try:
+            problem = self.problems[state]
+            asked = Query(problem, query.contents)
+            point = np.ctypeslib.as_array(x, (problem.dim,)).copy()
+            try:
+                answer = np.asarray(self.gradient_of(point, asked), dtype=np.float64)
+            finally:
+                asked._below = None
+            if answer.shape != (problem.dim,):
+                raise ValueError(f"gradient of shape {answer.shape} in a job of dim {problem.dim}")
+            np.ctypeslib.as_array(ret, (problem.dim,))[:] = answer
+            ret_dim[0] = problem.dim
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
+    def loss(self, state: int, client: int, x: Any, ret: Any, why: int, capacity: int) -> int:
+        try:
+            assert self.loss_of is not None
+            point = np.ctypeslib.as_array(x, (self.problems[state].dim,)).copy()
+            ret[0] = float(self.loss_of(point, client))
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
+
+class Worker:
+    """A worker to be run, once, and stopped from elsewhere. Arguments: see run_worker()."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        gradient: Optional[Gradient] = None,
+        dim: int = 0,
+        *,
+        loss: Optional[Loss] = None,
+        plugin: str = "python",
+        override: bool = False,
+        name: str | None = None,
+        clients: int = 1,
+        job: str | None = None,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        data_dir: str | os.PathLike[str] = "data",
+        wait_ms: int = 10000,
+        exit_when_idle: bool = False,
+    ) -> None:
+        self._worker = ctypes.c_void_p()
+        if gradient is None and (loss is not None or override):
+            raise ValueError("loss and override say something about a gradient: give one")
+        if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
+            raise ValueError("clients, wait_ms and dim are not negative")
+        self._plugin = _Plugin(plugin, gradient, loss) if gradient is not None else None
+        self._log = c.LOG(self._say)  # as long as this object, like all that the configuration borrows
+        self._config = config = c.WorkerConfig()
+        c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
+        config.coordinator = c.text(c.coordinator_url(url))
+        config.name = c.text(name)
+        if token is None and token_file is None:
+            token = os.environ.get("TALLY_TOKEN") or None
+        config.token = c.text(token)
+        config.token_file = c.text(token_file)
+        config.tls_ca = c.text(tls_ca)
+        config.data_dir = c.text(data_dir)
+        config.job = c.text(job)
+        config.clients = clients
+        config.wait_ms = wait_ms
+        config.exit_when_idle = exit_when_idle
+        config.log = self._log
+        if self._plugin is not None:
+            config.plugin = ctypes.pointer(self._plugin.table)
+            config.dim = dim
+            config.override = override
+        self._has_run = self._is_running = False
+        c.call("tally_worker_new", ctypes.byref(config), ctypes.byref(self._worker))
+
+    @staticmethod
+    def _say(context: int, level: int, line: bytes) -> None:
+        log.log(_LEVELS[min(max(level, 0), 3)], "%s", line.decode("utf-8", "replace"))
+
+    def stop(self) -> None:
+        """Asks it to finish what it is posting and to leave. From any thread or signal handler."""
+        c.library.tally_worker_stop(self._worker)
+
+    def run(self) -> Totals:
+        """Works until stop(), Ctrl-C in the main thread, or, with exit_when_idle, until no job is left.
+
+        The gradient is called in a thread of its own, one call at a time.
+        """
+        if self._has_run:
+            raise RuntimeError("a worker runs once: make another one")
+        self._has_run = True
+        totals, failure = c.WorkerTotals(), c.Failure()
+        codes: list[int] = []
+        done = threading.Event()
+
+        def work() -> None:
+            codes.append(c.library.tally_worker_run(self._worker, ctypes.byref(totals), ctypes.byref(failure)))
+            self._is_running = False
+            done.set()
+
+        # Python runs its signal handlers between instructions of the main thread, which therefore waits here.
+        thread = threading.Thread(target=work, name="tally-worker", daemon=True)
+        self._is_running = True
+        try:
+            thread.start()
+            done.wait()
+        except BaseException as interruption:
+            self.stop()
+            while not done.wait(1.0):  # a second Ctrl-C ends this, too
+                if thread.ident is None:  # the first came before the thread did
+                    codes.append(0)
+                    break
+            if not isinstance(interruption, KeyboardInterrupt):
+                raise
+        if codes[0] != 0:
+            raise c.error_of(codes[0], failure)
+        return Totals(**{name: getattr(totals, name) for name, *_ in c.WorkerTotals._fields_})
+
+    def __del__(self) -> None:
+        if self._worker and not self._is_running:
+            c.library.tally_worker_free(self._worker)
+
+
+def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim: int = 0, **options: Any) -> Totals:
+    """Plays clients of a coordinator's jobs; returns what it did, in the end.
+
+    url       "https://tally.example:8080". TALLY_COORDINATOR, or http://127.0.0.1:8080
+    gradient  f(x, query) -> dim numbers: serves jobs whose objective is {"type": "plugin", "name": "python",
+              "dim": dim}. What it raises makes its clients fail, for that reason. Without it: the objectives
+              that tally-worker has.
+    dim       of the jobs that it serves; 0 = any
+    loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
+    plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
+    override  serve the jobs of other objectives as well, if they are of this dim
+    name      unique at the coordinator: who comes back under it gets its clients back. HOST-PID-NUMBER
+    clients   played at once. 1
+    job       serve this job only
+    token, token_file   bearer token of the workers, or the file that holds it. TALLY_TOKEN
+    tls_ca    certificates to trust for https://, PEM, and no others. The system's
+    data_dir  where the files of job documents are. "data"
+    wait_ms   how long a poll for work may wait. 10000
+    exit_when_idle      return when the coordinator has no job left
+
+    Ctrl-C ends it, as it ends tally-worker: the coordinator is told, and the clients go to others. Lines of the
+    log go to logging.getLogger("tally").
+    """
+    return Worker(url, gradient, dim, **options).run()
