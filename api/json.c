@@ -163,6 +163,11 @@ const struct tally_json *tally_json_at(const struct tally_json *array, size_t in
     return outer(json_array_get(inner_const(array), index));
 }
 
+const char *tally_json_as_text(const struct tally_json *value)
+{
+    return json_string_value(inner_const(value));
+}
+
 const char *tally_json_get_text(const struct tally_json *object, const char *key)
 {
     return json_string_value(json_object_get(inner_const(object), key));

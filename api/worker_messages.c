@@ -452,12 +452,6 @@ void tally_join_request_fini(struct tally_join_request *message)
     }
 }
 
-/* Programs that do not know the field are of the first format. */
-static uint32_t format_of(uint32_t field)
-{
-    return field == 0 ? 1 : field;
-}
-
 enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_join_request *ret_message,
                                             struct tally_error *err)
@@ -473,7 +467,7 @@ enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
     memcpy(message.name, raw.name, sizeof message.name);
     memcpy(message.job_id, raw.job_id, sizeof message.job_id);
     message.slots = raw.slots;
-    message.format = format_of(raw.format);
+    message.format = raw.format;
     *ret_message = message;
     return TALLY_OK;
 }
@@ -486,9 +480,10 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
     enum tally_status status =
         decode((struct tally_bytes){bytes, n}, &JoinResponse_SCHEMA, &raw, NULL, NULL, err);
     if (status == TALLY_OK) {
+        /* A coordinator that does not know the field is of the first format. */
         *ret_message = (struct tally_join_response){.session = raw.session,
                                                     .session_timeout_ms = raw.session_timeout_ms,
-                                                    .format = format_of(raw.format)};
+                                                    .format = raw.format == 0 ? 1 : raw.format};
     }
     return status;
 }

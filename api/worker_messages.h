@@ -46,14 +46,14 @@ struct tally_join_request {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = any */
     struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
     size_t n_held;                              /* at most TALLY_MAX_SLOTS */
-    uint32_t format;                            /* of payloads: version of codec/FORMAT.md, >= 1 */
+    uint32_t format; /* of payloads: version of codec/FORMAT.md; 0 = the client does not say */
 };
 void tally_join_request_fini(struct tally_join_request *message);
 
 struct tally_join_response {
     uint64_t session;
     uint32_t session_timeout_ms;
-    uint32_t format; /* likewise */
+    uint32_t format; /* likewise, >= 1 */
 };
 
 /* Whether a worker's payloads and a coordinator's are of the same format. Errors:

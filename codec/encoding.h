@@ -1,6 +1,7 @@
 /* encoding: how the integer levels of a quantized vector become bits, behind one vtable.
  *
- * FORMAT.md is the specification; both sides know dim and the grid before a message comes. */
+ * FORMAT.md is the specification; both sides know dim, at least 1, and the grid before a message
+ * comes. */
 #ifndef TALLY_CODEC_ENCODING_H
 #define TALLY_CODEC_ENCODING_H
 

@@ -2,7 +2,7 @@
  * section 6.
  *
  * One model (entropy_model.h), two coders: short messages go through one that ends on a bit
- * (arith.h), long ones through one that runs in vector registers (rans.h). Nothing is looked up,
+ * (arith.h), long ones through one that runs in vector registers (entropy_kernels.h). Nothing is looked up,
  * guessed or tuned that the decoder does not repeat: what decodes encodes to the same bytes again.
  */
 #include <string.h>
@@ -291,11 +291,9 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
     return n_bytes;
 }
 
-static enum tally_status entropy_encode(const int32_t *levels, size_t dim,
-                                        const struct tally_grid *grid, uint8_t *data,
-                                        size_t capacity, struct tally_level_stats *ret_stats)
+static enum tally_status encode(const int32_t *levels, size_t dim, bool has_states, uint8_t *data,
+                                size_t capacity, struct tally_level_stats *ret_stats)
 {
-    (void)grid;
     if (capacity < entropy_bound(levels, dim)) {
         return TALLY_OUT_OF_RANGE;
     }
@@ -303,7 +301,7 @@ static enum tally_status entropy_encode(const int32_t *levels, size_t dim,
     tally_entropy_sample_add(&sample, 0, levels, dim);
     const unsigned scale = tally_entropy_sample_scale(&sample);
     struct tally_level_stats stats = {0};
-    if (is_long(dim)) {
+    if (has_states) {
         encode_long(levels, dim, scale, data, capacity, &stats);
     } else {
         struct tally_bit_writer writer;
@@ -319,6 +317,7 @@ static enum tally_status entropy_encode(const int32_t *levels, size_t dim,
 /* A message as it is read, block after block. */
 struct message {
     size_t dim, start; /* coordinates in all, and before the next block */
+    bool has_states;   /* it is in the form of a long message */
     uint64_t payload_bits;
     uint32_t top; /* largest magnitude that the grid has */
     unsigned scale, shift;
@@ -391,7 +390,7 @@ static enum tally_status open_long(struct message *message, const uint8_t *data,
 }
 
 static enum tally_status message_open(struct message *message, const uint8_t *data, size_t n_bytes,
-                                      uint64_t payload_bits, size_t dim,
+                                      uint64_t payload_bits, size_t dim, bool has_states,
                                       const struct tally_grid *grid, struct tally_error *err)
 {
     if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
@@ -401,13 +400,14 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     }
     message->dim = dim;
     message->start = 0;
+    message->has_states = has_states;
     message->scale = 0;
     message->payload_bits = payload_bits;
     message->top = grid->intervals / 2;
     message->stats = (struct tally_level_stats){.payload_bits = payload_bits};
     message->sample = tally_entropy_sample(dim);
     enum tally_status status =
-        is_long(dim) ? open_long(message, data, n_bytes, err) : open_short(message, data, err);
+        has_states ? open_long(message, data, n_bytes, err) : open_short(message, data, err);
     if (status == TALLY_OK && message->scale >= TALLY_ENTROPY_SCALES) {
         status = tally_fail(err, TALLY_MALFORMED, "payload", "scale %u is above %d", message->scale,
                             TALLY_ENTROPY_SCALES - 1);
@@ -579,13 +579,13 @@ static enum tally_status check_magnitudes(const struct message *message, const i
 static enum tally_status message_read(struct message *message, int32_t *levels, size_t *ret_n,
                                       struct tally_error *err)
 {
-    const bool has_states = is_long(message->dim);
-    const size_t longest = has_states ? TALLY_ENTROPY_LONG_BLOCK : TALLY_ENTROPY_SHORT_BLOCK;
+    const size_t longest =
+        message->has_states ? TALLY_ENTROPY_LONG_BLOCK : TALLY_ENTROPY_SHORT_BLOCK;
     const size_t end = smaller(tally_entropy_block_end(message->start, longest), message->dim);
     const size_t n = end - message->start;
     struct tally_entropy_scan scan;
-    enum tally_status status = has_states ? read_long(message, levels, n, &scan, err)
-                                          : read_short(message, levels, n, &scan, err);
+    enum tally_status status = message->has_states ? read_long(message, levels, n, &scan, err)
+                                                   : read_short(message, levels, n, &scan, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -615,9 +615,10 @@ static enum tally_status close_short(const struct message *message, struct tally
 
 static enum tally_status close_long(const struct message *message, struct tally_error *err)
 {
-    if (message->data != message->end) {
-        return bad_length(
-            message, message->payload_bits - 8 * (uint64_t)(message->end - message->data), err);
+    const uint64_t left = 8 * (uint64_t)(message->end - message->data);
+    const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
+    if (bits != message->payload_bits) { /* the last byte counts as a whole, zeros or not */
+        return bad_length(message, bits, err);
     }
     for (int i = 0; i < TALLY_RANS_LANES; i++) {
         if (message->states.lane[i] != TALLY_RANS_LOWEST) {
@@ -632,7 +633,7 @@ static enum tally_status close_long(const struct message *message, struct tally_
 static enum tally_status message_close(const struct message *message, struct tally_error *err)
 {
     enum tally_status status =
-        is_long(message->dim) ? close_long(message, err) : close_short(message, err);
+        message->has_states ? close_long(message, err) : close_short(message, err);
     const unsigned scale = tally_entropy_sample_scale(&message->sample);
     if (status == TALLY_OK && scale != message->scale) {
         status = tally_fail(err, TALLY_MALFORMED, "payload",
@@ -641,13 +642,14 @@ static enum tally_status message_close(const struct message *message, struct tal
     return status;
 }
 
-static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
-                                        size_t dim, const struct tally_grid *grid, int32_t *levels,
-                                        struct tally_level_stats *ret_stats,
-                                        struct tally_error *err)
+static enum tally_status decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                size_t dim, bool has_states, const struct tally_grid *grid,
+                                int32_t *levels, struct tally_level_stats *ret_stats,
+                                struct tally_error *err)
 {
     struct message message;
-    enum tally_status status = message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
+    enum tally_status status =
+        message_open(&message, data, n_bytes, payload_bits, dim, has_states, grid, err);
     while (status == TALLY_OK && message.start < dim) {
         size_t n;
         status = message_read(&message, levels + message.start, &n, err);
@@ -669,7 +671,6 @@ static enum tally_status add_blocks(struct message *message, size_t end, int sig
     const struct tally_entropy_kernel *kernel = tally_entropy_kernel_for(tally_cpu_used());
     int32_t room[TALLY_ENTROPY_WINDOW + TALLY_ENTROPY_LONG_BLOCK];
     int32_t *block = room + TALLY_ENTROPY_WINDOW; /* right after its window */
-    memset(room, 0, TALLY_ENTROPY_WINDOW * sizeof room[0]);
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && message->start < end) {
         int64_t *at = sums + message->start;
@@ -682,19 +683,20 @@ static enum tally_status add_blocks(struct message *message, size_t end, int sig
                 at[i] -= block[i];
             }
         }
-        memmove(room, room + n, TALLY_ENTROPY_WINDOW * sizeof room[0]);
+        const size_t n_window = smaller(message->start, TALLY_ENTROPY_WINDOW);
+        memmove(block - n_window, block + n - n_window, n_window * sizeof room[0]);
     }
     return status;
 }
 
-static enum tally_status entropy_accumulate(const uint8_t *data, size_t n_bytes,
-                                            uint64_t payload_bits, size_t dim,
-                                            const struct tally_grid *grid, int64_t *sums,
-                                            struct tally_level_stats *ret_stats,
-                                            struct tally_error *err)
+static enum tally_status accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                    size_t dim, bool has_states, const struct tally_grid *grid,
+                                    int64_t *sums, struct tally_level_stats *ret_stats,
+                                    struct tally_error *err)
 {
     struct message message;
-    enum tally_status status = message_open(&message, data, n_bytes, payload_bits, dim, grid, err);
+    enum tally_status status =
+        message_open(&message, data, n_bytes, payload_bits, dim, has_states, grid, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -704,12 +706,39 @@ static enum tally_status entropy_accumulate(const uint8_t *data, size_t n_bytes,
     }
     if (status != TALLY_OK) { /* what has been added goes the way it came */
         const size_t added = message.start;
-        message_open(&message, data, n_bytes, payload_bits, dim, grid, NULL);
+        message_open(&message, data, n_bytes, payload_bits, dim, has_states, grid, NULL);
         add_blocks(&message, added, -1, sums, NULL);
         return status;
     }
     *ret_stats = message.stats;
     return TALLY_OK;
+}
+
+/* --- the vtables ----------------------------------------------------------------------------- */
+
+static enum tally_status entropy_encode(const int32_t *levels, size_t dim,
+                                        const struct tally_grid *grid, uint8_t *data,
+                                        size_t capacity, struct tally_level_stats *ret_stats)
+{
+    (void)grid;
+    return encode(levels, dim, is_long(dim), data, capacity, ret_stats);
+}
+
+static enum tally_status entropy_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                        size_t dim, const struct tally_grid *grid, int32_t *levels,
+                                        struct tally_level_stats *ret_stats,
+                                        struct tally_error *err)
+{
+    return decode(data, n_bytes, payload_bits, dim, is_long(dim), grid, levels, ret_stats, err);
+}
+
+static enum tally_status entropy_accumulate(const uint8_t *data, size_t n_bytes,
+                                            uint64_t payload_bits, size_t dim,
+                                            const struct tally_grid *grid, int64_t *sums,
+                                            struct tally_level_stats *ret_stats,
+                                            struct tally_error *err)
+{
+    return accumulate(data, n_bytes, payload_bits, dim, is_long(dim), grid, sums, ret_stats, err);
 }
 
 const struct tally_encoding TALLY_ENCODING_ENTROPY = {
@@ -718,4 +747,35 @@ const struct tally_encoding TALLY_ENCODING_ENTROPY = {
     .encode = entropy_encode,
     .decode = entropy_decode,
     .accumulate = entropy_accumulate,
+};
+
+static enum tally_status long_encode(const int32_t *levels, size_t dim,
+                                     const struct tally_grid *grid, uint8_t *data, size_t capacity,
+                                     struct tally_level_stats *ret_stats)
+{
+    (void)grid;
+    return encode(levels, dim, true, data, capacity, ret_stats);
+}
+
+static enum tally_status long_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                     size_t dim, const struct tally_grid *grid, int32_t *levels,
+                                     struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    return decode(data, n_bytes, payload_bits, dim, true, grid, levels, ret_stats, err);
+}
+
+static enum tally_status long_accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                         size_t dim, const struct tally_grid *grid, int64_t *sums,
+                                         struct tally_level_stats *ret_stats,
+                                         struct tally_error *err)
+{
+    return accumulate(data, n_bytes, payload_bits, dim, true, grid, sums, ret_stats, err);
+}
+
+const struct tally_encoding TALLY_ENTROPY_LONG_FORM = {
+    .name = "entropy in its long form",
+    .bound = entropy_bound,
+    .encode = long_encode,
+    .decode = long_decode,
+    .accumulate = long_accumulate,
 };

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "codec/cpu.h"
+#include "codec/encoding.h"
 #include "codec/entropy_model.h"
 
 enum {
@@ -105,5 +106,10 @@ extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_A
 /* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
  * Skylake's, gets the one of AVX2. */
 const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu);
+
+/* `entropy` with the form of a long message (FORMAT.md, section 6.2) at every dim. No encoding of
+ * the format, hence not in TALLY_ENCODINGS: for fuzzing and tests, which see more of the form in
+ * many small messages than in a few of 2^18 coordinates. */
+extern const struct tally_encoding TALLY_ENTROPY_LONG_FORM;
 
 #endif

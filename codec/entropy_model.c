@@ -51,6 +51,7 @@ static unsigned bit_length(unsigned value)
 
 struct tally_entropy_sample tally_entropy_sample(size_t dim)
 {
+    assert(dim > 0);
     return (struct tally_entropy_sample){.stride = (dim + TALLY_ENTROPY_SAMPLE - 1) /
                                                    TALLY_ENTROPY_SAMPLE};
 }

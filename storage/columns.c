@@ -8,6 +8,8 @@
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
 _Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_ledger),
                "column for every member of tally_progress");
+_Static_assert(sizeof(struct tally_curvature) == 2 * 8,
+               "column for every member of tally_curvature");
 _Static_assert(sizeof(struct tally_round_record) ==
                    10 * 8 + TALLY_MISSING_CAPACITY + sizeof(struct tally_ledger),
                "column for every member of tally_round_record");
@@ -37,6 +39,11 @@ _Static_assert(sizeof(struct tally_round_record) ==
     {                                                                                              \
         .name = "estimated_" #member, .kind = TALLY_COLUMN_REAL,                                   \
         .offset = offsetof(struct tally_store_job, progress.estimates.member)                      \
+    }
+#define CURVATURE(member)                                                                          \
+    {                                                                                              \
+        .name = #member, .kind = TALLY_COLUMN_REAL,                                                \
+        .offset = offsetof(struct tally_store_job, curvature.member)                               \
     }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
@@ -81,7 +88,8 @@ static const struct tally_column JOB_COLUMN[] = {
     PROGRESS(UINT64, x_checksum), LEDGER(tally_store_job, progress.bits),
     JOB(UINT64, recovery_bits),   JOB(UINT64, wire_in_bytes),
     JOB(UINT64, wire_out_bytes),  ESTIMATE(sigma),
-    ESTIMATE(gradient_bound),
+    ESTIMATE(gradient_bound),     CURVATURE(smoothness),
+    CURVATURE(strong_convexity),
 };
 
 static const struct tally_column ROUND_COLUMN[] = {

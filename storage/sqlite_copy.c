@@ -143,27 +143,36 @@ static enum tally_status publish(const char *made, const char *path, bool replac
     return sync_folder_of(path, err);
 }
 
-/* Makes the file `made`, copies `from` to it and looks through the copy. */
+static enum tally_status check_structure_of(const char *path, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = NULL;
+    int version = 0;
+    enum tally_status status = tally_sqlite_open_reader(path, &sqlite, &version, err);
+    if (status == TALLY_OK) {
+        status = tally_sqlite_check_structure(sqlite, NULL, err);
+    }
+    tally_sqlite_close_reader(sqlite);
+    return status;
+}
+
+/* Makes the file `made` and copies `from` to it. */
 static enum tally_status make_copy(sqlite3 *from, const char *made, const struct stat *like,
                                    bool same_owner, const struct tally_store_progress *progress,
                                    struct tally_error *err)
 {
-    struct tally_store_report report;
     enum tally_status status = make_empty(made, like, same_owner, err);
     if (status == TALLY_OK) {
         status = copy_to_file(from, made, progress, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_sqlite_verify(made, progress, &report, err);
     }
     return status;
 }
 
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
-                                    const struct tally_store_progress *progress,
+                                    bool as_it_is, const struct tally_store_progress *progress,
                                     struct tally_error *err)
 {
     struct stat source;
+    struct tally_store_report report;
     struct tally_lock_file lock = TALLY_LOCK_FILE_INIT;
     char *made = path_with(path, ".tmp");
     char *lock_path = path_with(path, "-lock");
@@ -181,6 +190,10 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
     }
     if (status == TALLY_OK) {
         status = make_copy(from->db, made, &source, false, progress, err);
+        if (status == TALLY_OK) {
+            status = as_it_is ? check_structure_of(made, err)
+                              : tally_sqlite_verify(made, progress, &report, err);
+        }
         if (status == TALLY_OK) {
             status = publish(made, path, replace, err);
         }
@@ -209,7 +222,7 @@ enum tally_status tally_sqlite_backup(const char *from, const char *to, bool rep
         status = tally_sqlite_exec(sqlite, "BEGIN; SELECT count(*) FROM jobs;", err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_copy(sqlite, to, replace, progress, err);
+        status = tally_sqlite_copy(sqlite, to, replace, false, progress, err);
     }
     tally_sqlite_close_reader(sqlite);
     return status;
@@ -240,6 +253,7 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
                                         struct tally_error *err)
 {
     struct stat like;
+    struct tally_store_report report;
     char *folder = strdup(to);
     char *made = path_with(to, ".tmp");
     enum tally_status status = TALLY_OK;
@@ -254,6 +268,9 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
     }
     if (status == TALLY_OK) {
         status = make_copy(source->db, made, &like, true, progress, err);
+        if (status == TALLY_OK) {
+            status = tally_sqlite_verify(made, progress, &report, err);
+        }
         if (status == TALLY_OK) {
             status = replace_database(made, to, replace, err);
         }

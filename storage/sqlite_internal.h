@@ -105,8 +105,10 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *
                                         struct tally_error *err);
 /* The version that the migrations lead to. */
 int tally_sqlite_newest_version(void);
-/* Applies the migrations after `version`, each in a transaction of its own. What there was before
- * is kept in "PATH.v<version>.bak". */
+/* Whether the tables of a version are those that the statements are for, rows with checksums. */
+bool tally_sqlite_has_checksums(int version);
+/* Applies the migrations after `version`, all in one transaction. What there was before is kept in
+ * "PATH.v<version>.bak". */
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 /* Rewrites the version that is there: the smallest write that goes through to the medium. */
@@ -125,9 +127,10 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
                                            const struct tally_store_progress *progress,
                                            struct tally_store_report *ret_report,
                                            struct tally_error *err);
-/* The database that `from` reads, to the file `path`: whole and verified or not at all. */
+/* The database that `from` reads, to the file `path`: whole and verified or not at all. `as_it_is`:
+ * damaged rows are no reason not to. */
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
-                                    const struct tally_store_progress *progress,
+                                    bool as_it_is, const struct tally_store_progress *progress,
                                     struct tally_error *err);
 
 /* Statements (sqlite_statement.c). */

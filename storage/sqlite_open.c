@@ -163,7 +163,7 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret
     if (status == TALLY_OK) {
         status = tally_sqlite_identify(sqlite, ret_version, err);
     }
-    if (status == TALLY_OK && *ret_version == tally_sqlite_newest_version()) {
+    if (status == TALLY_OK && tally_sqlite_has_checksums(*ret_version)) {
         status = tally_sqlite_prepare(sqlite, err);
     }
     return status;

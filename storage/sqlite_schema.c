@@ -113,11 +113,16 @@ static const char *const MIGRATIONS[] = {
     " wire_out_bytes, estimated_sigma, estimated_gradient_bound, smoothness, strong_convexity);",
 };
 
-enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
+enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };
 
 int tally_sqlite_newest_version(void)
 {
     return NEWEST_VERSION;
+}
+
+bool tally_sqlite_has_checksums(int version)
+{
+    return version >= FIRST_WITH_CHECKSUMS;
 }
 
 enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
@@ -193,7 +198,9 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
 }
 
 /* A migration cannot be undone, and an older program refuses what it made. The checksums that it
- * computes would also make damage look sound, so the structure is checked whatever the size. */
+ * computes would also make damage look sound, so the structure is checked whatever the size. Those
+ * that rows have already stay as they are, and so does what they tell: one damaged row does not
+ * stop all jobs. */
 static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int version,
                                    struct tally_error *err)
 {
@@ -205,7 +212,7 @@ static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int versio
     if (path == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
     }
-    status = tally_sqlite_copy(sqlite, path, true, NULL, err);
+    status = tally_sqlite_copy(sqlite, path, true, true, NULL, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "cannot keep a copy of schema version %d", version);
     }

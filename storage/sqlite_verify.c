@@ -200,7 +200,7 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
     if (status == TALLY_OK) {
         status = count_rows(sqlite, ret_report, err);
     }
-    if (status == TALLY_OK && version == ret_report->newest_schema_version) {
+    if (status == TALLY_OK && tally_sqlite_has_checksums(version)) {
         status = verify_all_rows(sqlite, ret_report, progress, err);
     }
     tally_sqlite_exec(sqlite, "ROLLBACK", NULL);

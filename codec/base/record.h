@@ -57,6 +57,14 @@ struct tally_estimates {
     double gradient_bound;
 };
 
+/* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with
+ * `smoothness` (beta in [1]), and f lies above its tangents by strong_convexity |x - y|^2 / 2
+ * (alpha in [1]). NaN = unknown. */
+struct tally_curvature {
+    double smoothness;       /* an upper estimate, a few percent too large at worst */
+    double strong_convexity; /* a lower bound; 0 where f has none */
+};
+
 /* Where a job stands: the sum of its records, and the point that is queried next. */
 struct tally_progress {
     int64_t round;     /* rounds closed */

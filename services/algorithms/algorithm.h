@@ -133,6 +133,15 @@ struct tally_opening {
     bool (*adopt)(const struct tally_estimates *estimates, union tally_algorithm_params *params);
 };
 
+/* Up to which step the method's deterministic part can hold: beyond it even exact gradients may
+ * lead away from the minimum of a function of that smoothness. Noise and quantization may ask for
+ * less. */
+struct tally_step_limit {
+    double step_size;    /* of the job */
+    double limit;        /* > 0 */
+    const char *formula; /* of the limit, for people */
+};
+
 /* Slots are required where not said otherwise. Functions that fail leave their results unspecified
  * but releasable. */
 struct tally_algorithm {
@@ -150,6 +159,9 @@ struct tally_algorithm {
     /* The plan of a round of `stage`. Errors: OUT_OF_RANGE (the grid would be too fine). */
     enum tally_status (*plan)(const struct tally_setting *setting, int64_t stage,
                               struct tally_round_plan *ret_plan, struct tally_error *err);
+
+    struct tally_step_limit (*step_limit)(const union tally_algorithm_params *params,
+                                          double smoothness);
 
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;

@@ -53,6 +53,12 @@ int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
     return 0; /* there are no stages */
 }
 
+struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_params *params,
+                                                  double smoothness)
+{
+    return (struct tally_step_limit){params->baseline.step_size, 2 / smoothness, "2 / smoothness"};
+}
+
 enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
                                       struct tally_round_plan *ret_plan, struct tally_error *err)
 {

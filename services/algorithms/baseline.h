@@ -17,6 +17,11 @@ extern const struct tally_field TALLY_BASELINE_FIELDS[4]; /* step_size, local_st
                                                              server_step_size */
 union tally_algorithm_params tally_baseline_defaults(void);
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
+/* 2 / smoothness. A step multiplies the distance from x* by 1 - step_size lambda along an
+ * eigenvector of the Hessian, which shrinks it while step_size lambda < 2; local steps only repeat
+ * that. */
+struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_params *params,
+                                                  double smoothness);
 enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
                                       struct tally_round_plan *ret_plan, struct tally_error *err);
 

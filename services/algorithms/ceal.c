@@ -80,15 +80,15 @@ static union tally_algorithm_params ceal_defaults(void)
 
 /* Who leaves sigma or L to the job has no constants of the theory in mind, with which a job of some
  * thousand steps ends in its first stage. These are short and steady instead: the server's estimate
- * has noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 2.8, and from 4 on it
- * would pass the norm test by itself and never reach a stage that is fine enough. So a sigma that
- * came out 30 % too small is survived. services/algorithms/README.md has the figures. */
+ * has noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0, and from 4 on
+ * it would pass the norm test by itself and never reach a stage that is fine enough. So a sigma
+ * that came out a quarter too small is survived. services/algorithms/README.md has the figures. */
 static union tally_algorithm_params ceal_defaults_beside(const union tally_algorithm_params *read)
 {
     union tally_algorithm_params params = ceal_defaults();
     if (tally_ceal_opens(read)) {
         params.ceal.gradient_bound = isnan(read->ceal.sigma) ? NAN : 1;
-        params.ceal.sample_scale = 0.07;
+        params.ceal.sample_scale = 0.06;
         params.ceal.log_factor = false;
         params.ceal.first_stage = 4;
         params.ceal.phi0 = 2;
@@ -281,6 +281,14 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
+/* Algorithm 2 of [1] asks for eta < 1 / beta, its text for eta < 1 / (5 beta), which the proof
+ * needs for its constants. Up to the first the quantized step still leads downhill. */
+static struct tally_step_limit ceal_step_limit(const union tally_algorithm_params *params,
+                                               double smoothness)
+{
+    return (struct tally_step_limit){params->ceal.step_size, 1 / smoothness, "1 / smoothness"};
+}
+
 const struct tally_algorithm TALLY_CEAL = {
     .name = "ceal",
     .fields = CEAL_FIELDS,
@@ -289,6 +297,7 @@ const struct tally_algorithm TALLY_CEAL = {
     .defaults_beside = ceal_defaults_beside,
     .opening = &TALLY_CEAL_OPENING,
     .first_stage = ceal_first_stage,
+    .step_limit = ceal_step_limit,
     .plan = ceal_plan,
     .client_step = ceal_client_step,
     .receive = ceal_receive,

@@ -16,8 +16,8 @@
  * comes later: gradients grow shorter along a descent, but noisy steps may lead up. (It is cheap:
  * the stage whose threshold a gradient of norm L / 2 passes is one higher, the same samples.)
  *
- * s_0 = max(8, ceil(64 / M)): with 64 queries in all, each of the variances known to 1 / sqrt(56 d)
- * under [1]'s noise, and to a quarter where all of it is in one direction.
+ * s_0 = max(8, ceil(64 / M)): of 64 queries in all, sigma^2 has a relative error of 1 / sqrt(28 d)
+ * under Gaussian noise as [1] has it, and of a fifth where all of it is in one direction.
  *
  * Both are rounded to float32 and cost the downlink 32 bits each, counted as control: a client
  * cannot work out s_j and its quantizer without them. */

@@ -38,6 +38,7 @@ const struct tally_algorithm TALLY_FEDAVG = {
     .moves_locally = true,
     .defaults = tally_baseline_defaults,
     .first_stage = tally_baseline_first_stage,
+    .step_limit = tally_baseline_step_limit,
     .plan = tally_baseline_plan,
     .client_step = client_step,
     .receive = tally_baseline_receive_float32,

@@ -3,6 +3,8 @@
  *
  *     client   K local SGD steps from x; sends QSGD of (x - x_K) / eta, s levels
  *     server   x <- x - eta * server_step_size * mean Q, broadcast as float32 */
+#include <math.h>
+
 #include "services/algorithms/baseline.h"
 
 static enum tally_status client_step(const struct tally_setting *setting,
@@ -34,6 +36,28 @@ static enum tally_status decide(const struct tally_setting *setting,
                                  decision, err);
 }
 
+/* Along an eigenvector of the Hessian a round multiplies the distance from x* by
+ *
+ *     1 - S (1 - (1 - eta lambda)^K),     S = server_step_size
+ *
+ * which stays in [-1, 1] for every lambda up to smoothness if eta smoothness is at most 2 (S <= 1),
+ * 1 (S <= 2), or else what makes the bracket 2 / S. */
+static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
+                                          double smoothness)
+{
+    const struct tally_baseline_params *own = &params->baseline;
+    const double server = own->server_step_size;
+    if (server <= 1) {
+        return tally_baseline_step_limit(params, smoothness);
+    }
+    if (server <= 2) {
+        return (struct tally_step_limit){own->step_size, 1 / smoothness, "1 / smoothness"};
+    }
+    return (struct tally_step_limit){
+        own->step_size, -expm1(log1p(-2 / server) / (double)own->local_steps) / smoothness,
+        "(1 - (1 - 2 / server_step_size)^(1 / local_steps)) / smoothness"};
+}
+
 const struct tally_algorithm TALLY_FEDCOM = {
     .name = "fedcom",
     .fields = TALLY_BASELINE_FIELDS,
@@ -41,6 +65,7 @@ const struct tally_algorithm TALLY_FEDCOM = {
     .moves_locally = true,
     .defaults = tally_baseline_defaults,
     .first_stage = tally_baseline_first_stage,
+    .step_limit = step_limit,
     .plan = tally_baseline_plan,
     .client_step = client_step,
     .receive = tally_baseline_receive_qsgd,

@@ -49,6 +49,7 @@ const struct tally_algorithm TALLY_MINIBATCH_SGD = {
     .n_fields = 2, /* step_size, local_steps */
     .defaults = tally_baseline_defaults,
     .first_stage = tally_baseline_first_stage,
+    .step_limit = tally_baseline_step_limit,
     .plan = tally_baseline_plan,
     .client_step = client_step,
     .receive = tally_baseline_receive_float32,

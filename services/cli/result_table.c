@@ -73,6 +73,33 @@ static void add_waiting(struct tally_text_table *table, const struct tally_json 
     add_fact(table, "  since", since);
 }
 
+/* A row for each parameter that the job found out itself. */
+static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
+{
+    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
+            add_member(table, rows[i][1], estimates, rows[i][0]);
+        }
+    }
+}
+
+/* The curvature, if it is known, next to the step size that has to fit it; and what does not fit.
+ */
+static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
+{
+    if (tally_json_get_real(detail, "smoothness", 0) > 0) {
+        add_member(table, "step size", tally_json_get(detail, "algorithm"), "step_size");
+        add_member(table, "smoothness", detail, "smoothness");
+        add_member(table, "convexity", detail, "strong_convexity");
+    }
+    const struct tally_json *warnings = tally_json_get(detail, "warnings");
+    for (size_t i = 0; warnings != NULL && i < tally_json_size(warnings); i++) {
+        const char *text = tally_json_as_text(tally_json_at(warnings, i));
+        add_fact(table, "warning", text != NULL ? text : "-");
+    }
+}
+
 static void add_facts(struct tally_text_table *table, const struct tally_json *detail)
 {
     const char *id = tally_json_get_text(detail, "id");
@@ -88,6 +115,8 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     }
     add_waiting(table, tally_json_get(detail, "waiting"));
     add_algorithm(table, detail);
+    add_estimates(table, tally_json_get(detail, "estimates"));
+    add_curvature(table, detail);
     add_two(table, "time step", detail, "time_step", " / ", "horizon");
     add_member(table, "round", detail, "round");
     add_member(table, "iterate", detail, "iterate");

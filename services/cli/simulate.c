@@ -6,6 +6,7 @@
 #include "services/cli/whole_file.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
+#include "services/job/advice.h"
 #include "services/job/local.h"
 #include "services/plugins/plugin_set.h"
 #include "services/program/progress_bar.h"
@@ -58,16 +59,20 @@ static bool on_round(void *context, const struct tally_job *job,
 }
 
 /* The detail that the service would show, with no id and no wire. */
-static struct tally_json *detail_of(const struct tally_job *job)
+static struct tally_json *detail_of(const struct tally_job *job,
+                                    const struct tally_curvature *curvature)
 {
     const struct tally_job_spec *spec = tally_job_get_spec(job);
+    const struct tally_advice advice = tally_advise(spec, curvature);
     size_t dim;
     tally_job_point(job, &dim);
     const struct tally_job_facts facts = {.id = "",
                                           .status = tally_job_status(job),
                                           .reason = tally_job_reason(job),
                                           .clients = spec->clients,
-                                          .dim = (int64_t)dim};
+                                          .dim = (int64_t)dim,
+                                          .curvature = *curvature,
+                                          .advice = &advice};
     struct tally_json *detail = tally_document_of(spec);
     bool ok = detail != NULL && tally_detail_add(detail, &facts, tally_job_progress(job)) &&
               tally_json_set_integer(detail, "run", spec->run);
@@ -78,21 +83,39 @@ static struct tally_json *detail_of(const struct tally_job *job)
     return detail;
 }
 
+/* The progress line while the job's files are read. */
+static bool on_load(void *context, const struct tally_load_progress *progress)
+{
+    struct simulation *simulation = context;
+    char text[TALLY_DATA_NAME_CAPACITY + 64];
+    snprintf(text, sizeof text, "reading %s  %llu points", progress->file,
+             (unsigned long long)progress->points);
+    const int64_t now_ms = tally_monotonic_ms();
+    const struct tally_progress_bar bar = {.fraction = (double)progress->read_bytes /
+                                                       (double)progress->total_bytes,
+                                           .elapsed_ms = now_ms - simulation->started_ms,
+                                           .text = text};
+    tally_progress_paint(&simulation->painter, &bar, now_ms);
+    return *tally_signals_stop() == 0;
+}
+
 /* Runs the job on its objective, which may be a plug-in's. */
-static enum tally_status run_job(struct simulation *simulation, struct tally_job **ret_job,
-                                 struct tally_error *err)
+static enum tally_status run_job(struct simulation *simulation,
+                                 struct tally_local_preparation *ret_preparation,
+                                 struct tally_job **ret_job, struct tally_error *err)
 {
     const struct tally_job_spec *spec = &simulation->spec;
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
-    double f_star = 0;
-    enum tally_status status = tally_plugin_set_objective(&simulation->plugins, spec,
-                                                          simulation->data_dir, &objective, err);
+    const struct tally_data_source files = {simulation->data_dir, on_load, simulation};
+    enum tally_status status =
+        tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
     if (status == TALLY_OK) {
-        status = tally_local_reference(spec, objective, &f_star, err);
+        status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }
     if (status == TALLY_OK) {
-        status = tally_local_run_on(spec, objective, f_star, &observer, ret_job, err);
+        status =
+            tally_local_run_on(spec, objective, ret_preparation->f_star, &observer, ret_job, err);
     }
     tally_objective_free(objective);
     return status;
@@ -103,11 +126,12 @@ static enum tally_status run_once(struct simulation *simulation, struct tally_js
                                   bool *completed, struct tally_error *err)
 {
     struct tally_job *job = NULL;
-    enum tally_status status = run_job(simulation, &job, err);
+    struct tally_local_preparation preparation;
+    enum tally_status status = run_job(simulation, &preparation, &job, err);
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_json *detail = detail_of(job);
+    struct tally_json *detail = detail_of(job, &preparation.curvature);
     *completed = *completed && tally_job_status(job) == TALLY_JOB_COMPLETED;
     tally_job_free(job);
     bool ok = detail != NULL && tally_json_append(details, detail);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "services/coordinator/internal.h"
+#include "services/job/advice.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
 
@@ -183,6 +184,31 @@ static void fail_unprepared(struct tally_coordinator *coordinator)
     }
 }
 
+/* What is known about f now; the curvature is stored at once, for those who look at the job while
+ * it waits for workers. */
+static void take_preparation(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             const struct tally_local_preparation *preparation)
+{
+    job->prepared = true;
+    job->f_star = preparation->f_star;
+    job->curvature = preparation->curvature;
+    restart_clock(job);
+    if (!(job->curvature.smoothness > 0)) {
+        return;
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = begin_write(coordinator, &err);
+    if (status == TALLY_OK) { /* if it fails, the start writes it again */
+        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+        write_failed(coordinator, status, &err);
+    }
+    const struct tally_advice advice = tally_advise(&job->spec, &job->curvature);
+    for (int i = 0; i < advice.n; i++) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("job has questionable parameters"),
+                  tally_log_text("job", job->row.id), tally_log_text("warning", advice.texts[i]));
+    }
+}
+
 static void take_prepared(struct tally_coordinator *coordinator)
 {
     uint64_t count;
@@ -195,9 +221,7 @@ static void take_prepared(struct tally_coordinator *coordinator)
             continue; /* cancelled meanwhile */
         }
         if (result.status == TALLY_OK) {
-            job->prepared = true;
-            job->f_star = result.f_star;
-            restart_clock(job);
+            take_preparation(coordinator, job, &result.preparation);
             coordinator->assignment_changed = true;
         } else {
             job->prepare_error = result.err;

@@ -7,6 +7,7 @@
 #include "api/worker_messages.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
+#include "services/job/advice.h"
 
 void hosted_job_free(struct hosted_job *job)
 {
@@ -86,6 +87,7 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
     job->row = *row;
     job->prepared = row->progress.has_f_star;
     job->f_star = row->progress.f_star;
+    job->curvature = row->curvature;
     job->recovery_bits = row->recovery_bits;
     job->wire_in_bytes = row->wire_in_bytes;
     job->wire_out_bytes = row->wire_out_bytes;
@@ -151,6 +153,7 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     struct tally_store_job row = job->row;
     row.status = tally_job_status(job->engine);
     row.progress = *tally_job_progress(job->engine);
+    row.curvature = job->curvature;
     row.recovery_bits = job->recovery_bits;
     row.wire_in_bytes = job->wire_in_bytes;
     row.wire_out_bytes = job->wire_out_bytes;
@@ -200,6 +203,13 @@ struct tally_json *job_detail(const struct tally_store_job *row,
     if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
         return NULL;
     }
+    /* A document that an older version took, and this one would not, has a detail all the same. */
+    struct tally_advice advice = {.n = 0};
+    struct tally_job_spec spec;
+    if (tally_document_parse((const char *)document->data, document->size, &spec, NULL) ==
+        TALLY_OK) {
+        advice = tally_advise(&spec, &row->curvature);
+    }
     const struct tally_job_facts facts = {.id = row->id,
                                           .status = row->status,
                                           .reason = row->reason,
@@ -211,7 +221,9 @@ struct tally_json *job_detail(const struct tally_store_job *row,
                                           .recovery_bits = row->recovery_bits,
                                           .wire_in_bytes = row->wire_in_bytes,
                                           .wire_out_bytes = row->wire_out_bytes,
-                                          .waiting = waiting};
+                                          .waiting = waiting,
+                                          .curvature = row->curvature,
+                                          .advice = &advice};
     if (!tally_detail_add(detail, &facts, &row->progress)) {
         tally_json_free(detail);
         return NULL;

@@ -34,6 +34,7 @@ struct hosted_job {
     int64_t n_vacant;
     bool prepared; /* f_star below is known: the job may start */
     double f_star;
+    struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     bool touched;                     /* written to in the open transaction */
     bool needs_reload;                /* a commit failed: the engine is ahead of the store */

@@ -1,13 +1,14 @@
 #include "services/coordinator/prepare.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "services/job/local.h"
+#include "services/program/load_watch.h"
 
 /* A job on its way through the thread: first in `waiting`, then in `done`. */
 struct work {
@@ -26,7 +27,8 @@ struct preparer {
     pthread_cond_t changed;
     struct queue waiting, done;
     bool stopping;
-    bool solving; /* the thread is inside solve() */
+    struct work *solved; /* what the thread is inside solve() with, or NULL */
+    atomic_bool stop;    /* nobody waits for that any more; the one member without the mutex */
     int wake_fd;
     const char *data_dir;
 };
@@ -50,19 +52,22 @@ static struct work *pop(struct queue *queue)
     return work;
 }
 
-static void solve(struct work *work, const char *data_dir)
+static void solve(struct work *work, const char *data_dir, const atomic_bool *stop)
 {
     struct prepared *result = &work->result;
     struct tally_objective *objective = NULL;
     const struct tally_job_spec *spec = &work->spec;
     result->status = TALLY_OK;
     if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
-        result->status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                             tally_job_spec_setting(spec).key, data_dir, &objective,
-                                             &result->err);
+        struct tally_load_watch watch = {.job = result->job_id};
+        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
+        result->status = tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                                              tally_job_spec_setting(spec).key, &files, &objective,
+                                              &result->err);
     }
     if (result->status == TALLY_OK) {
-        result->status = tally_local_reference(spec, objective, &result->f_star, &result->err);
+        result->status =
+            tally_local_prepare(spec, objective, stop, &result->preparation, &result->err);
     }
     tally_objective_free(objective);
 }
@@ -77,11 +82,12 @@ static void *run(void *context)
             pthread_cond_wait(&preparer->changed, &preparer->mutex);
             continue;
         }
-        preparer->solving = true;
+        preparer->solved = work;
+        atomic_store(&preparer->stop, false);
         pthread_mutex_unlock(&preparer->mutex);
-        solve(work, preparer->data_dir);
+        solve(work, preparer->data_dir, &preparer->stop);
         pthread_mutex_lock(&preparer->mutex);
-        preparer->solving = false;
+        preparer->solved = NULL;
         push(&preparer->done, work);
         const uint64_t one = 1;
         ssize_t n = write(preparer->wake_fd, &one, sizeof one);
@@ -121,10 +127,11 @@ void preparer_free(struct preparer *preparer)
     }
     pthread_mutex_lock(&preparer->mutex);
     preparer->stopping = true;
-    const bool solving = preparer->solving;
+    const bool solving = preparer->solved != NULL;
+    atomic_store(&preparer->stop, true);
     pthread_cond_signal(&preparer->changed);
     pthread_mutex_unlock(&preparer->mutex);
-    if (solving) { /* may take minutes, and the process is about to end */
+    if (solving) { /* reading a file is not stopped, and the process is about to end */
         pthread_detach(preparer->thread);
         return;
     }
@@ -168,6 +175,9 @@ void preparer_forget(struct preparer *preparer, const char *job_id)
         }
     }
     preparer->waiting.last = at;
+    if (preparer->solved != NULL && strcmp(preparer->solved->result.job_id, job_id) == 0) {
+        atomic_store(&preparer->stop, true);
+    }
     pthread_mutex_unlock(&preparer->mutex);
 }
 

@@ -1,11 +1,11 @@
-/* prepare: solves f(x*) of queued jobs in a thread of its own, so that the loop never waits for it.
- */
+/* prepare: solves f(x*) of queued jobs and looks at the curvature of f, in a thread of its own, so
+ * that the loop never waits for it. */
 #ifndef TALLY_SERVICES_COORDINATOR_PREPARE_H
 #define TALLY_SERVICES_COORDINATOR_PREPARE_H
 
 #include <stdbool.h>
 
-#include "services/job/spec.h"
+#include "services/job/local.h"
 #include "storage/store.h"
 
 struct preparer;
@@ -22,14 +22,14 @@ void preparer_free(struct preparer *preparer);
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
                                   const struct tally_job_spec *spec, struct tally_error *err);
 
-/* The job is gone: a solve that has not begun never will. */
+/* The job is gone: a solve that has not begun never will, and one that is under way stops soon. */
 void preparer_forget(struct preparer *preparer, const char *job_id);
 
 struct prepared {
     char job_id[TALLY_JOB_ID_CAPACITY];
     enum tally_status status;
-    double f_star;          /* if status is OK */
-    struct tally_error err; /* otherwise */
+    struct tally_local_preparation preparation; /* if status is OK */
+    struct tally_error err;                     /* otherwise */
 };
 /* Takes one result; false if there is none. */
 bool preparer_take(struct preparer *preparer, struct prepared *ret_result);

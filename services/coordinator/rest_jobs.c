@@ -99,7 +99,8 @@ static enum tally_status create_job(struct tally_coordinator *coordinator,
                                   .created_ms = tally_realtime_ms(),
                                   .clients = spec->clients,
                                   .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
-                                  .horizon = spec->horizon};
+                                  .horizon = spec->horizon,
+                                  .curvature = TALLY_CURVATURE_UNKNOWN};
     snprintf(row.name, sizeof row.name, "%s", spec->name);
     snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
     struct tally_buffer document = {0};

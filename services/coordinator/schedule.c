@@ -149,8 +149,9 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
     mark_job_ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job started"), tally_log_text("job", job->row.id),
               tally_log_text("algorithm", job->row.algorithm),
-              tally_log_integer("clients", job->row.clients),
-              tally_log_real("f_star", job->f_star));
+              tally_log_integer("clients", job->row.clients), tally_log_real("f_star", job->f_star),
+              tally_log_real("smoothness", job->curvature.smoothness),
+              tally_log_real("strong_convexity", job->curvature.strong_convexity));
 }
 
 /* A start that was not stored has left slots to a job that may not be the next to start. */

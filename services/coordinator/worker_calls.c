@@ -67,10 +67,21 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
 
 /* Join. */
 
-static enum tally_status check_join(struct tally_coordinator *coordinator,
+/* A client that does not say its format is believed to have read the present FORMAT.md, but for
+ * our own worker: it has said it since there was a second one. */
+static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
+{
+    const char *agent = tally_http_header(call->request, "User-Agent");
+    if (join->format != 0) {
+        return join->format;
+    }
+    return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
+}
+
+static enum tally_status check_join(struct tally_coordinator *coordinator, const struct call *call,
                                     const struct tally_join_request *join, struct tally_error *err)
 {
-    if (tally_join_check_format(join->format, TALLY_FORMAT_VERSION, err) != TALLY_OK) {
+    if (tally_join_check_format(format_of(call, join), TALLY_FORMAT_VERSION, err) != TALLY_OK) {
         return TALLY_FAILED_PRECONDITION;
     }
     if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
@@ -138,7 +149,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status != TALLY_OK) {
         return status;
     }
-    status = check_join(coordinator, &join, err);
+    status = check_join(coordinator, call, &join, err);
     struct session *old = session_by_name(&coordinator->sessions, join.name);
     if (status == TALLY_OK && old != NULL && !same_identity(&old->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",

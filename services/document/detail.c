@@ -149,6 +149,30 @@ static bool set_estimates(struct tally_json *object, const struct tally_estimate
     return tally_json_set(object, "estimates", value);
 }
 
+/* Zero is what a spec without data gets: as unknown as NaN. */
+static bool set_curvature(struct tally_json *object, const struct tally_curvature *curvature)
+{
+    const bool is_known = curvature->smoothness > 0;
+    return (is_known ? tally_json_set_real(object, "smoothness", curvature->smoothness)
+                     : tally_json_set_null(object, "smoothness")) &&
+           (is_known ? tally_json_set_real(object, "strong_convexity", curvature->strong_convexity)
+                     : tally_json_set_null(object, "strong_convexity"));
+}
+
+static bool set_warnings(struct tally_json *object, const struct tally_advice *advice)
+{
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (int i = 0; ok && advice != NULL && i < advice->n; i++) {
+        ok = tally_json_append(list, tally_json_text(advice->texts[i]));
+    }
+    if (!ok) {
+        tally_json_free(list);
+        return false;
+    }
+    return tally_json_set(object, "warnings", list);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -171,6 +195,8 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
                                      : tally_json_set_null(object, "f_star"));
     ok = ok && tally_json_set_text(object, "x_checksum", checksum);
     ok = ok && set_estimates(object, &progress->estimates);
+    ok = ok && set_curvature(object, &facts->curvature);
+    ok = ok && set_warnings(object, facts->advice);
     ok = ok && set_waiting(object, facts->waiting);
     return ok && add_job_bits(object, facts, &progress->bits);
 }

@@ -111,8 +111,8 @@ static enum tally_status read_objective(const struct tally_json *document,
     status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
         const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
-        spec->l2 = kind->l2;
         has_data = kind->data != 0;
+        spec->l2 = kind->l2;
         status = tally_json_read_fields(object, kind->fields, kind->n_fields,
                                         has_data ? with_data : without_data, spec, err);
     }

@@ -4,15 +4,39 @@
 
 #include "services/job/replica.h"
 
-enum tally_status tally_local_reference(const struct tally_job_spec *spec,
-                                        const struct tally_objective *objective, double *ret_f_star,
-                                        struct tally_error *err)
+static enum tally_status reference(const struct tally_job_spec *spec,
+                                   const struct tally_objective *objective, const atomic_bool *stop,
+                                   double *ret_f_star, struct tally_error *err)
 {
     if (spec->reference.type != TALLY_REFERENCE_SOLVE) {
         *ret_f_star = spec->reference.type == TALLY_REFERENCE_VALUE ? spec->reference.value : NAN;
         return TALLY_OK;
     }
-    return tally_objective_minimum(objective, NULL, ret_f_star, NULL, err);
+    return tally_objective_minimum_in(objective, &spec->domain, stop, ret_f_star, NULL, err);
+}
+
+enum tally_status tally_local_reference(const struct tally_job_spec *spec,
+                                        const struct tally_objective *objective, double *ret_f_star,
+                                        struct tally_error *err)
+{
+    return reference(spec, objective, NULL, ret_f_star, err);
+}
+
+enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
+                                      const struct tally_objective *objective,
+                                      const atomic_bool *stop,
+                                      struct tally_local_preparation *ret_preparation,
+                                      struct tally_error *err)
+{
+    struct tally_local_preparation preparation = {.curvature = TALLY_CURVATURE_UNKNOWN};
+    enum tally_status status = reference(spec, objective, stop, &preparation.f_star, err);
+    if (status == TALLY_OK && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        status = tally_objective_curvature(objective, stop, &preparation.curvature, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_preparation = preparation;
+    }
+    return status;
 }
 
 /* Brings the replica to the engine's point. */

@@ -32,6 +32,19 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err);
 
+/* What a host finds out about f before a job starts. */
+struct tally_local_preparation {
+    double f_star;
+    struct tally_curvature curvature; /* unknown unless f(x*) is solved for */
+};
+/* Gives up once *stop is set, which may be NULL. `objective` is looked at only where f(x*) is
+ * solved for. Errors: as tally_objective_minimum_in(). */
+enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
+                                      const struct tally_objective *objective,
+                                      const atomic_bool *stop,
+                                      struct tally_local_preparation *ret_preparation,
+                                      struct tally_error *err);
+
 /* f(x*) as the spec's reference says, NaN if it is none. `objective` is looked at only to solve it.
  * Errors: as tally_objective_minimum(). */
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,

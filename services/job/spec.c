@@ -173,6 +173,13 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
         tally_error_in_field(err, "domain");
         return status;
     }
+    if (spec->reference.type == TALLY_REFERENCE_SOLVE &&
+        !tally_data_spec_is_shared(&spec->objective.data)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                          "every worker has data of its own, so that nobody can solve for f(x*): "
+                          "the reference must be none or a value, or the files' names "
+                          "have " TALLY_DATA_CLIENT_MARK);
+    }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     struct tally_setting setting = tally_job_spec_setting(spec);
     int64_t first = algorithm->first_stage(&spec->params);

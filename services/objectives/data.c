@@ -221,19 +221,10 @@ static enum tally_status check_names(const struct tally_data_spec *data, struct 
 static enum tally_status check_classes(const struct tally_data_spec *data, enum tally_labels labels,
                                        struct tally_error *err)
 {
-    const int64_t classes = tally_data_spec_classes(data);
-    if (data->type == TALLY_DATA_IDX) {
-        return TALLY_OK; /* required there, and of use to check the labels with */
-    }
-    if (labels == TALLY_LABELS_CLASSES && classes < 2) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
-                          "the number of classes, 2 or more, must be given");
-    }
-    if (labels != TALLY_LABELS_CLASSES && classes != 0) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
-                          "this objective's labels are no classes");
-    }
-    return TALLY_OK;
+    return labels != TALLY_LABELS_CLASSES || tally_data_spec_classes(data) >= 2
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                            "the number of classes, 2 or more, must be given");
 }
 
 /* Where the number of points stands in the document. */

@@ -114,7 +114,7 @@ extern const struct tally_data_kind TALLY_DATA_KINDS[];
 enum tally_labels {
     TALLY_LABELS_REAL,    /* any finite number */
     TALLY_LABELS_BINARY,  /* -1 and 1, or 0 and 1 */
-    TALLY_LABELS_CLASSES, /* 0 .. classes - 1 */
+    TALLY_LABELS_CLASSES, /* 0 .. classes - 1; the others are that too if there are classes */
 };
 
 /* Checks what the field tables cannot: names of files, that there are classes, that drawn points

@@ -59,10 +59,9 @@ const char *tally_builder_check_label(struct tally_dataset_builder *builder, dou
     if (!isfinite(label)) {
         return "is not finite";
     }
-    if (builder->rule == TALLY_LABELS_CLASSES) {
-        return label >= 0 && label < (double)builder->classes && label == floor(label)
-                   ? NULL
-                   : "is no class";
+    if (builder->classes > 0 &&
+        (label < 0 || label >= (double)builder->classes || label != floor(label))) {
+        return "is no class";
     }
     if (builder->rule == TALLY_LABELS_BINARY) {
         builder->has_zero |= label == 0;
@@ -80,7 +79,7 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
     struct tally_dataset *dataset = builder->dataset;
     const size_t n = dataset->points;
     const char *why = tally_builder_check_label(builder, label);
-    if (why != NULL && builder->rule == TALLY_LABELS_CLASSES) {
+    if (why != NULL && builder->classes > 0) {
         return tally_data_file_refuse(file, "label %g %s: they are 0 to %lld", label, why,
                                       (long long)builder->classes - 1);
     }

@@ -10,7 +10,7 @@
 struct tally_dataset_builder {
     struct tally_dataset *dataset;
     enum tally_labels rule;
-    int64_t classes; /* for CLASSES */
+    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
     bool is_sparse;
     size_t n_values, value_capacity, column_capacity;
     size_t label_capacity, row_capacity;

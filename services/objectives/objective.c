@@ -108,10 +108,10 @@ static enum tally_status validate_plugin(const struct tally_plugin_spec *plugin,
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err)
 {
+    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
     if (spec->type == TALLY_PLUGIN) {
         return validate_plugin(&spec->plugin, err);
     }
-    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
     const struct tally_data_spec *data = &spec->data;
     if ((kind->data & 1U << data->type) == 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.type",

@@ -16,6 +16,7 @@
 
 #include "codec/base/error.h"
 #include "codec/base/field.h"
+#include "codec/base/record.h"
 #include "codec/rng.h"
 #include "services/objectives/data.h"
 #include "services/objectives/data_source.h"
@@ -72,13 +73,6 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 
-/* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with
- * `smoothness` (beta in [1]), and f lies above its tangents by strong_convexity |x - y|^2 / 2.
- * NaN = unknown. */
-struct tally_curvature {
-    double smoothness;       /* an upper estimate, a few percent too large at worst */
-    double strong_convexity; /* a lower bound; 0 where f has none */
-};
 extern const struct tally_curvature TALLY_CURVATURE_UNKNOWN;
 
 /* What a kind of objective implements, as the functions below say; required, where not said
@@ -109,7 +103,7 @@ struct tally_objective {
 
 /* Makes or loads the data of all clients; random choices come from the key's streams. Files are
  * those of the source. Errors: NO_MEMORY, for files those of their loader (dataset.h), and
- * FAILED_PRECONDITION for a plug-in, which is made by services/plugins. The spec is valid. */
+ * FAILED_PRECONDITION for a plug-in, which services/plugins makes. The spec is valid. */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,
@@ -139,8 +133,8 @@ enum tally_status tally_objective_local_gradient(const struct tally_objective *o
                                                  struct tally_rng *rng, double *ret_gradient,
                                                  struct tally_error *err);
 
-/* f at n points (double[n][dim]) at once: ret_losses[n]. Over all clients' data, for evaluation
- * alone. */
+/* f at n points (double[n][dim]) at once: ret_losses[n]. For evaluation alone, over the data that
+ * are here: all clients', but with sharding `local` those of this worker. */
 enum tally_status tally_objective_losses(const struct tally_objective *objective,
                                          const double *points, size_t n, double *ret_losses,
                                          struct tally_error *err);

@@ -138,15 +138,16 @@ static enum tally_status fail_absent(const struct tally_plugin_set *set, const c
 
 /* What the losses of a job come from that a plug-in without a loss overrides; NULL if its data are
  * not here. */
-static enum tally_status make_own(const struct tally_job_spec *spec, const char *data_dir,
+static enum tally_status make_own(const struct tally_job_spec *spec,
+                                  const struct tally_data_source *files,
                                   struct tally_objective **ret_own, struct tally_error *err)
 {
     struct tally_objective *own = NULL;
     struct tally_error why = TALLY_ERROR_INIT;
     const enum tally_status status =
-        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                            tally_job_spec_setting(spec).key, data_dir, &own, &why);
-    if (status == TALLY_NO_MEMORY) {
+        tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                             tally_job_spec_setting(spec).key, files, &own, &why);
+    if (status == TALLY_NO_MEMORY || status == TALLY_CANCELLED) {
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     *ret_own = status == TALLY_OK ? own : NULL;
@@ -154,7 +155,8 @@ static enum tally_status make_own(const struct tally_job_spec *spec, const char 
 }
 
 static enum tally_status open_plugin(const struct tally_plugin_source *source,
-                                     const struct tally_job_spec *spec, const char *data_dir,
+                                     const struct tally_job_spec *spec,
+                                     const struct tally_data_source *files,
                                      struct tally_objective **ret_objective,
                                      struct tally_error *err)
 {
@@ -166,7 +168,7 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
         .seed = (uint64_t)spec->seed,
         .run = (uint32_t)spec->run,
         .options = is_plugin ? spec->objective.plugin.options : "",
-        .data_dir = data_dir,
+        .data_dir = files->dir,
     };
     struct tally_plugin_instance *instance = NULL;
     struct tally_objective *own = NULL;
@@ -181,7 +183,7 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
         return status;
     }
     if (!is_plugin && !instance->has_loss) {
-        status = make_own(spec, data_dir, &own, err);
+        status = make_own(spec, files, &own, err);
     }
     if (status == TALLY_OK && !instance->has_loss && own == NULL &&
         spec->reference.type != TALLY_REFERENCE_NONE) {
@@ -202,17 +204,17 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
 
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_job_spec *spec,
-                                             const char *data_dir,
+                                             const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err)
 {
     const struct tally_plugin_source *source = find(set, &spec->objective);
     if (source != NULL) {
-        return open_plugin(source, spec, data_dir, ret_objective, err);
+        return open_plugin(source, spec, files, ret_objective, err);
     }
     if (spec->objective.type == TALLY_PLUGIN) {
         return fail_absent(set, spec->objective.plugin.name, err);
     }
-    return tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                               tally_job_spec_setting(spec).key, data_dir, ret_objective, err);
+    return tally_objective_load(&spec->objective, (uint32_t)spec->clients,
+                                tally_job_spec_setting(spec).key, files, ret_objective, err);
 }

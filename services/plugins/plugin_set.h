@@ -82,13 +82,13 @@ enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const
                                              struct tally_error *err);
 
 /* The objective of a job, which may outlive neither the set (NULL = empty) nor the spec: that of a
- * plug-in if the job is one's by name or if one overrides it, else tally_objective_new(). A plug-in
- * that overrides leaves losses that it has no function for to the job's own objective, if its data
- * are here. Errors: those of tally_objective_new(), FAILED_PRECONDITION (no such plug-in, another
- * dim, or what its open() says). */
+ * plug-in if the job is one's by name or if one overrides it, else tally_objective_load() with
+ * `files`. A plug-in that overrides leaves losses that it has no function for to the job's own
+ * objective, if its data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no
+ * such plug-in, another dim, or what its open() says). */
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_job_spec *spec,
-                                             const char *data_dir,
+                                             const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "services/document/document.h"
+#include "services/program/load_watch.h"
+#include "services/program/signals.h"
 
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,
@@ -17,7 +19,9 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
     enum tally_status status =
         tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
     if (status == TALLY_OK) {
-        status = tally_plugin_set_objective(plugins, &copy->spec, data_dir, &copy->objective, err);
+        struct tally_load_watch watch = {.job = id, .stop = tally_signals_stop()};
+        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
+        status = tally_plugin_set_objective(plugins, &copy->spec, &files, &copy->objective, err);
     }
     if (status == TALLY_OK) {
         status = tally_replica_new(&copy->spec, copy->objective, &copy->replica, err);

@@ -151,6 +151,7 @@ struct tally_store_job sample_job(const char *id, int salt)
                 .estimates = {.sigma = (double)base + 0.4, .gradient_bound = (double)base + 0.5},
                 .bits = sample_ledger((uint64_t)base + 300),
             },
+        .curvature = {.smoothness = (double)base + 0.6, .strong_convexity = (double)base + 0.7},
         .recovery_bits = (uint64_t)base + 401,
         .wire_in_bytes = (uint64_t)base + 402,
         .wire_out_bytes = (uint64_t)base + 403,
@@ -236,6 +237,8 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_real(a->estimates.sigma, e->estimates.sigma);
     expect_same_real(a->estimates.gradient_bound, e->estimates.gradient_bound);
     expect_same_ledger(&a->bits, &e->bits);
+    expect_same_real(actual->curvature.smoothness, expected->curvature.smoothness);
+    expect_same_real(actual->curvature.strong_convexity, expected->curvature.strong_convexity);
     CU_ASSERT_EQUAL(actual->recovery_bits, expected->recovery_bits);
     CU_ASSERT_EQUAL(actual->wire_in_bytes, expected->wire_in_bytes);
     CU_ASSERT_EQUAL(actual->wire_out_bytes, expected->wire_out_bytes);

@@ -51,6 +51,7 @@ void test_store__extreme_values_of_a_job_are_exact(void)
         job.progress.loss = REALS[i];
         job.progress.estimates.sigma = REALS[i];
         job.progress.estimates.gradient_bound = REALS[i];
+        job.curvature.smoothness = job.curvature.strong_convexity = REALS[i];
         job.created_ms = job.dim = job.progress.time_step = INTEGERS[i % 4];
         job.progress.x_checksum = job.wire_out_bytes = COUNTERS[i % 4];
         job.progress.bits.uplink.formula_bits = COUNTERS[i % 4];

@@ -74,6 +74,7 @@
     X(test_store_sqlite_file__any_relative_name_is_a_file)                                         \
     X(test_store_sqlite_file__header_says_whose_it_is)                                             \
     X(test_store_sqlite_file__newer_schema_is_refused)                                             \
+    X(test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator)                       \
     X(test_store_sqlite_file__impossible_schema_version_is_refused)                                \
     X(test_store_sqlite_file__database_of_another_program_is_refused_untouched)                    \
     X(test_store_sqlite_file__missing_table_or_column_is_data_loss)                                \

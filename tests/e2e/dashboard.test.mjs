@@ -298,6 +298,29 @@ test("list and comparison", async () => {
   await until("one line less", () => page.evaluate(() => !Chart.getChart(document.querySelector("canvas")).isDatasetVisible(0)));
 });
 
+test("what a job does not know is said to be unknown, and what it found out is shown", async () => {
+  const {sigma, gradient_bound: bound, ...algorithm} = CEAL.algorithm;
+  assert.ok(sigma && bound);
+  const id = await stage.submit({...CEAL, name: "knows little", algorithm: {...algorithm, sigma: "auto"},
+    reference: {type: "none"}, domain: {type: "ball", radius: 0.5}});
+  await stage.ended(id);
+  const job = await stage.get(`/v1/jobs/${id}`);
+  assert.equal(job.cumulative_regret, null);
+  await window.go(`#/job/${id}`);
+  const fact = (name) => page.locator(`.facts dt:text-is("${name}") + dd`).textContent();
+  await until("the tile", async () => (await page.locator(".tiles dd").first().textContent()) === "unknown");
+  assert.equal(await fact("f(x*)"), "unknown");
+  assert.equal(await fact("Domain"), "type ball, radius 0.5");
+  assert.match(await fact("Estimates"), /^sigma [0-9.]+, gradient_bound [0-9.]+$/);
+  await until("the bits", async () => (await window.lines(1))[0]?.length > 1);
+  assert.deepEqual((await window.lines(0)).flat(), []); // no curve, where 0 would be one
+  assert.ok(!JSON.parse(await page.locator("details pre").textContent()).estimates, "no part of the document");
+  await window.go("#/");
+  const row = page.locator("tr", {hasText: "knows little"});
+  await row.waitFor();
+  assert.equal((await row.locator("td").allTextContents())[4], "unknown");
+});
+
 test("the list turns its pages", async () => {
   const {jobs} = await stage.get("/v1/jobs?limit=1000");
   for (let n = jobs.length; n < 27; n++) {

@@ -518,6 +518,10 @@ function trials(schema) {
   if (schema.const !== undefined || schema.enum) {
     return [...good(...(schema.enum ?? [])), ...bad("zzz", "", 5, null)];
   }
+  if (schema.oneOf && !schema.discriminator) { // a number or a word
+    const [number, word] = schema.oneOf;
+    return [...trials(number), ...good(word.const), ...bad(word.const.toUpperCase(), "")];
+  }
   switch (schema.type) {
   case "integer":
     return [...good(schema.minimum, schema.maximum), ...bad(schema.minimum - 1, schema.maximum + 1,
@@ -537,7 +541,8 @@ function trials(schema) {
     return all;
   }
   case "string":
-    return [...good("x".repeat(schema.maxLength), "", "\u00a0\u{1F600}<img src=x>"),
+    return [...good("x".repeat(schema.maxLength), "\u00a0\u{1F600}<img src=x>"),
+      ...(schema.minLength > 0 ? bad("", "/x", "..", "../x", "x/..", "x/../y") : good("")),
       ...bad("x".repeat(schema.maxLength + 1), "\u0001", "\u001f", "\u007f", "\u0080", "a\u009f", 5, null)];
   case "boolean":
     return [...good(true, false), ...bad(1, "true", null)];
@@ -597,6 +602,11 @@ const COMPANY = {
   "objective.data.points 100000000": {"objective.data.dim": 1},
   "objective.data.features 1000000": {"objective.data.classes": 2, "objective.data.points_per_class": 500},
   "objective.data.points_per_class 1": {clients: 1},
+  "objective.data.features 10000000": {"objective.data.classes": 0, "objective.bias": false,
+    "objective.type": "logistic_regression"},
+  "objective.data.classes 0": {"objective.type": "logistic_regression"},
+  "objective.data.classes 1000000": {"objective.data.features": 2, "objective.bias": false},
+  "objective.data.classes undefined": {"objective.type": "logistic_regression"},
   "objective.data.points_per_class 10000000": {"objective.data.classes": 2, "objective.data.features": 1},
   "algorithm.sigma 0.001": {"algorithm.gamma0": 1000},
   "algorithm.sigma 1000000000": {},
@@ -658,7 +668,7 @@ test("schema and server draw the same limits around a document", async (context)
 
 // What the description of submitJob and of the numbers says in words: the schema lets it pass.
 test("rules that no schema can say are the server's, and named", async () => {
-  const {ceal, images} = requestExamples();
+  const {ceal, images, libsvm, npy} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
     [{...ceal, quorum: 3}, "quorum"],
@@ -669,6 +679,10 @@ test("rules that no schema can say are the server's, and named", async () => {
     [inData(images, {points_per_class: 10000000}), "objective.data.points_per_class"],
     [inData(images, {points_per_class: 1, classes: 2}), "objective.data.points_per_class"],
     [inData(images, {features: 100000, classes: 256, points_per_class: 1}), "objective.data.features"],
+    [inData(libsvm, {file: "a-{client}"}), "objective.data.file"],
+    [inData(libsvm, {sharding: "local"}), "reference.type"],
+    [inData(npy, {labels: "y-{client}.npy", sharding: "local"}), "objective.data.labels"],
+    [inData(npy, {classes: 1}), "objective.data.classes"],
     [{...ceal, algorithm: {...ceal.algorithm, sigma: 1e-9}}, "algorithm"],
     [{...ceal, name: "\u00e9".repeat(65)}, "name"],
   ]) {
@@ -681,7 +695,7 @@ test("rules that no schema can say are the server's, and named", async () => {
   const answer = await post(`${open}/v1/jobs`, real);
   assert.equal(JSON.parse(answer.text).field, "clients");
   // Data of another kind: the schema finds more to say, the server the heart of it.
-  const mixed = {...ceal, objective: {...images.objective, type: "least_squares", l2: undefined}};
+  const mixed = {...ceal, objective: {...images.objective, type: "quadratic", l2: undefined}};
   const refused = JSON.parse((await post(`${open}/v1/jobs`, mixed)).text);
   assert.equal(refused.field, "objective.data.type");
   assert.ok(check.schema("JobDocument")(JSON.parse(JSON.stringify(mixed))).map(fieldOf).includes(refused.field));

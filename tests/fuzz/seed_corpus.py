@@ -6,6 +6,7 @@ makes FOLDER/TARGET/seed-N. The corpus in the repository is these and what libFu
 (tests/run fuzz, then -merge=1).
 """
 
+import io
 import json
 import pathlib
 import random
@@ -13,14 +14,18 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path.insert(0, str(HERE.parent / "golden"))
 from common import BIN, JOBS, messages  # noqa: E402
 from test_codec import npy  # noqa: E402
+import decoder  # noqa: E402
+import make_golden  # noqa: E402
 
 JOB = "0123456789abcdef0123456789abcdef"
-LONG = 1 << 18
+DRAWN = 40000  # coordinates more, of a long message that is drawn (fuzz_entropy_long.c)
 
 
 def encode(encoding, levels, intervals):
@@ -33,9 +38,56 @@ def encode(encoding, levels, intervals):
         return out.read_bytes(), facts["payload_bits"]
 
 
-def head(dim, power, bits):
-    """The head that fuzz.h describes; dim <= 256, p = 2^power."""
-    return bytes([dim - 1, 0, power - 1, -bits % 8])
+def head(dim, power, bits, choice=0):
+    """The head that fuzz.h describes; dim <= 256, p = 2^power, choice < 11 for fuzz_cpu() and `twice`."""
+    return bytes([dim - 1, 0, power - 1 + 22 * choice, -bits % 8])
+
+
+def checksum(content):
+    """FORMAT.md, section 8."""
+    most = 2**64 - 1
+    h = 0xcbf29ce484222325
+    for first in range(0, len(content), 8):
+        h = (h ^ int.from_bytes(content[first:first + 8], "little")) * 0x100000001b3 & most
+        h ^= h >> 32
+    h = (h ^ len(content)) * 0x100000001b3 & most
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd & most
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53 & most
+    return h ^ h >> 33
+
+
+def message_of(content):
+    """(dim, intervals, payload_bits, payload) of an input with such a head; payload_bits is what it claims."""
+    first, second, third, fourth = content[:4]
+    dim = 1 + first + (32 * (second - 239) if second > 239 else 0)
+    if second == 255 and checksum(content) % 64 == 0:
+        dim += 4096
+    bits = (8 * (len(content) - 4) - fourth % 8) % 2**64
+    return dim, 2 << third % 22, bits ^ (1 << 4 * (fourth // 16) if fourth & 8 else 0), content[4:]
+
+
+def long_message(levels):
+    """The form that messages of 2^18 coordinates have, whatever their number."""
+    real, decoder.LONG = decoder.LONG, 0
+    payload = make_golden.encode_long(levels)
+    decoder.LONG = real
+    return payload
+
+
+def drawn_message(generator, std, step):
+    """A long message that is drawn: a spare bit of the head and the instruction set are turned until it is."""
+    dim = 1 + generator.randrange(256)
+    levels = [0] * (dim + DRAWN)
+    for i in range(generator.randrange(step), len(levels), step):
+        levels[i] = round(generator.gauss(0, std)) or 1
+    payload = long_message(levels)
+    for choice in range(11):
+        for spare in range(16):
+            seed = bytearray(head(dim, 22, 0, choice) + payload)
+            seed[3] = 16 * spare
+            if checksum(seed) % 1024 == 0:
+                return bytes(seed)
+    return None
 
 
 def level_vectors(generator):
@@ -54,21 +106,23 @@ def seeds():
                 continue  # a large message, and slow
             payload, bits = encode(encoding, levels, 2**power)
             yield encoding, head(len(levels), power, bits) + payload
+        for choice in (0, 7):
+            yield "entropy_long", head(len(levels), power, 0, choice) + long_message(levels)
         wide = b"".join(struct.pack("<i", level)[:3] for level in levels)
-        yield "levels", bytes([power - 1]) + wide
+        for kind in (0, 1, 2):
+            yield "levels", bytes([power - 1, kind, 0]) + wide
         if max(map(abs, levels)) < 128:
-            yield "levels", bytes([power - 1 | 128]) + struct.pack(f"{len(levels)}b", *levels)
-    for step, std in [(10**9, 0), (50000, 0), (1000, 1), (200, 30), (2000, 1e5)]:
-        # The head's dim is 1: 2^18 coordinates.
-        levels = [0] * LONG
-        for i in range(0, LONG, step):
-            levels[i] = round(generator.gauss(0, std)) or 1
-        payload, bits = encode("entropy", levels, 2**22)
-        yield "entropy_long", head(1, 22, bits) + payload
+            yield "levels", bytes([power - 1 | 128, 2, 0]) + struct.pack(f"{len(levels)}b", *levels)
+    for std, step in [(0, 50000), (1, 900), (30, 400), (1e5, 3000)]:
+        seed = None
+        while seed is None:
+            seed = drawn_message(generator, std, step)
+        yield "entropy_long", seed
     for dim in (1, 5, 64, 130):
         floats = struct.pack(f"<{dim}f", *(generator.gauss(0, 1) for _ in range(dim)))
         yield "float32", head(dim, 1, 32 * dim) + floats
-        yield "quantize", bytes([9, 30, dim]) + floats
+        yield "quantize", bytes([9, 97, dim]) + floats
+        yield "quantize", bytes([9 + 66, 97, dim]) + floats
     for s, dim in [(1, 1), (3, 5), (7, 40), (255, 9), (32767, 4)]:
         width = s.bit_length()
         string = "".join(f"{generator.randrange(s + 1) | 1 << width + 1:b}"[:1:-1] + "" for _ in range(dim))
@@ -81,6 +135,28 @@ def seeds():
     for descr, values in [("|i1", [1, -2]), ("<i4", [70000]), ("<f4", [0.5] * 3), ("<f8", [])]:
         yield "npy", npy(descr, values)
     yield "npy", npy("<f8", [1.0] * 4, "(2, 2)")
+    yield from data_seeds()
+
+
+def data_seeds():
+    real, classes = b"\x01\x00", b"\x01\x32"  # of two features; of classes 0 to 2
+    yield "libsvm", real + b"# points\n1.5 1:0.5 2:-2e3 # one\r\n\n-2\t2:1\n0"
+    yield "libsvm", classes + b"0 1:1\n2 2:.5\n"
+    yield "libsvm", b"\x01\x01" + b"+1 1:1\n-1 2:2\n"
+    yield "libsvm", real + b"1 qid:3 1:2\n"
+    yield "csv", real + b"\xef\xbb\xbfa,\"b, or \"\"c\"\"\",y\r\n1,-2.5e3,3\r\n\r\n \"4\" ,5,.6"
+    yield "csv", real + b"\"two\nlines\", b , y \n1, 2 ,\"3\"\n"
+    yield "csv", classes + b"y,a,b\n0,1,2\n2,3,4\n"
+    for descr in ("|i1", "<i2", "<i8", "|u1", "<u4", "<f4", "<f8"):
+        yield "npy_data", real + npy(descr, [1] * 6, "(3, 2)")
+    yield "npy_data", real + npy("<f8", [1.0] * 6, "(3, 2)").replace(b"False", b"True ")
+    yield "npy_data", b"\x00\x00" + npy("<f4", [1.0] * 6, "(6,)")
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("X.npy"), npy("<f4", [1.0] * 4, "(2, 2)"), compression)
+            archive.writestr(zipfile.ZipInfo("y.npy"), npy("|i1", [1, -2]), compression)
+        yield "npz", b"\x01" + packed.getvalue()
 
 
 def message_seeds():

@@ -391,8 +391,12 @@ def entropy_long_malformed():
     says = "ends in the block of coordinate"
     yield "end-in-the-states", refused(good, "early-end", says, payload[:200])
     yield "end-too-early", refused(good, "early-end", says, payload[:-2])
+    says = "bits announced, 262144 coordinates take"
+    zeros = min(7, 8 - payload[-1].bit_length())  # at the end, which a shorter claim leaves out
+    assert zeros > 0
+    yield "last-byte-not-counted-whole", refused(good, "length", says, payload_bits=8 * len(payload) - zeros)
     yield "half-a-word", refused(good, "length", "bits announced", payload + b"\0")
-    yield "word-left-over", refused(good, "length", "bits announced, 262144 coordinates take", payload + b"\0\0")
+    yield "word-left-over", refused(good, "length", says, payload + b"\0\0")
     yield "state-below-2-to-15", refused(good, "state", "state 0 is 32767", payload[:2] + b"\xff\x7f\0\0" + payload[6:])
     yield "state-of-32-bits", refused(good, "state", "state 63 is", payload[:257] + b"\x80" + payload[258:])
     yield "states-that-end-elsewhere", refused(good, "final-state", "ends as 32769, not 32768",

@@ -3,6 +3,7 @@ Join with a clear word, and nothing is decoded as what it is not."""
 
 import http.server
 import json
+import socket
 import threading
 import unittest
 
@@ -13,13 +14,14 @@ REFUSED = {"code": "failed_precondition", "message": "format: upgrade the worker
 
 class OtherCoordinator(http.server.ThreadingHTTPServer):
     """Answers with what `script` has for a method, in turn: a message, or the object of an error.
-    `calls` has the methods that were called."""
+    `calls` has the methods that were called, `formats` what Join told."""
 
     daemon_threads = True
 
     def __init__(self, **script):
         self.script = {method: list(answers) for method, answers in script.items()}
         self.calls = []
+        self.formats = []
         super().__init__(("127.0.0.1", 0), Answering)
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -29,9 +31,11 @@ class Answering(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        request = self.rfile.read(int(self.headers["Content-Length"]))
         method = self.path.rsplit("/", 1)[-1]
         self.server.calls.append(method)
+        if method == "Join":
+            self.server.formats.append(messages.JoinRequest.FromString(request).format)
         answers = self.server.script.get(method, [])
         answer = answers.pop(0) if answers else {"code": "unimplemented", "message": "not in the script"}
         is_error = isinstance(answer, dict)
@@ -68,7 +72,6 @@ class Coordinator(TallyTestCase):
         live = ForeignWorker(self.client, name="w")
         before = self.workers()
         for other, behind in (
-            ({}, "worker"),  # up to 0.5.0
             ({"format": 1}, "worker"),
             ({"format": FORMAT + 1}, "coordinator"),
             ({"format": 2**32 - 1}, "coordinator"),
@@ -76,15 +79,30 @@ class Coordinator(TallyTestCase):
             with self.subTest(other):
                 request = messages.JoinRequest(name="w", slots=1, **other)
                 refused = self.assert_connect_error("failed_precondition", self.join, request)
-                self.assertIn(f"format {other.get('format', 1)}", str(refused))
+                self.assertIn(f"format {other['format']}", str(refused))
                 self.assertIn(f"upgrade the {behind}", str(refused))
                 self.assertIn(f"upgrade the {behind}", self.coordinator.log().splitlines()[-1])
         self.assertEqual([worker["name"] for worker in self.workers()], ["w"])
         self.assertEqual(self.workers()[0]["joined_ms"], before[0]["joined_ms"])
         live.poll(wait_ms=1)  # nobody took the session's place
 
+    def test_silence(self):
+        """Tally's own worker says its format since 0.6.0; others may not have heard of it."""
+        body = messages.JoinRequest(name="w", slots=1).SerializeToString()
+        for agent, status in ((b"tally-worker", 400), (b"tally-worker-of-mine", 200), (b"node", 200)):
+            with self.subTest(agent):
+                with socket.create_connection(("127.0.0.1", self.coordinator.port)) as connection:
+                    connection.sendall(
+                        b"POST /tally.v1.WorkerService/Join HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                        b"Content-Type: application/proto\r\nConnect-Protocol-Version: 1\r\n"
+                        b"User-Agent: " + agent + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                    )
+                    answer = connection.makefile("rb").read()
+                self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), answer)
+                self.assertEqual(status == 400, b"upgrade the worker" in answer)
+
     def test_others_are_told_the_same_before_what_else_is_wrong(self):
-        request = messages.JoinRequest(name="", slots=0, job_id="nobody")
+        request = messages.JoinRequest(name="", slots=0, job_id="nobody", format=1)
         self.assert_connect_error("failed_precondition", self.join, request)
 
 
@@ -98,6 +116,7 @@ class Worker(TallyTestCase):
         worker = self.start_worker(coordinator, "w", clients=2)
         self.assertEqual(worker.wait(), 1, worker.log())
         self.assertIn("cannot go on", worker.log())
+        self.assertEqual(set(coordinator.formats), {FORMAT})
         return coordinator.calls, worker.log()
 
     def joined(self, **other):

@@ -1,18 +1,20 @@
 """The second decoder (tests/golden/decoder.py, written from codec/FORMAT.md alone) on the golden
 files and against the programs."""
 
-import importlib.util
 import json
 import random
+import subprocess
+import sys
+from unittest import mock
 
 from test_codec import CodecCase, npy, values_of
 
-from common import REPO
+from common import BIN, REPO
 
 GOLDEN = REPO / "tests/golden"
-_spec = importlib.util.spec_from_file_location("decoder", GOLDEN / "decoder.py")
-decoder = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(decoder)
+sys.path += [str(GOLDEN), str(REPO / "tests/fuzz")]
+import decoder  # noqa: E402
+import seed_corpus  # noqa: E402
 
 
 class Golden(CodecCase):
@@ -51,7 +53,47 @@ class Golden(CodecCase):
         self.assertEqual(self.expect("encode", "-", *grid, stdin=npy("<i4", levels)), payload)
 
 
+class Corpus(CodecCase):
+    """What fuzzing found worth keeping: the second decoder takes and refuses the same of it."""
+
+    def test_the_corpus_reads_alike(self):
+        for encoding, decode in (("unary", decoder.decode_unary), ("entropy", decoder.decode_entropy)):
+            verdicts = [self.read_alike(encoding, decode, file) for file in
+                        sorted((REPO / "tests/fuzz/corpus" / encoding).iterdir()) if file.stat().st_size >= 4]
+            self.assertGreater(verdicts.count("accepted"), 20)
+            self.assertGreater(verdicts.count("refused"), 20)
+
+    def read_alike(self, encoding, decode, file):
+        dim, intervals, bits, payload = seed_corpus.message_of(file.read_bytes())
+        if bits >= 2**63:
+            return "no option"  # of the program
+        try:
+            meaning = decode(payload, bits, dim, intervals)
+        except decoder.Malformed:
+            meaning = None
+        done = self.tally("decode", "-", "--encoding", encoding, "--intervals", intervals, "--dim", dim,
+                          "--payload-bits", bits, "--out", "-", stdin=payload)
+        with self.subTest(file=f"{encoding}/{file.name}"):
+            self.assertEqual(done.returncode, 2 if meaning is None else 0, done.stderr)
+            if meaning is not None:
+                self.assertEqual(values_of(done.stdout), ("<i4", meaning))
+        return "refused" if meaning is None else "accepted"
+
+
 class Random(CodecCase):
+    def test_messages_of_all_encodings_recount(self):
+        printed = subprocess.run([BIN / "tally-random-messages", "400", "61"], capture_output=True, check=True).stdout
+        forms = {}
+        for n, line in enumerate(printed.splitlines()):
+            vector = json.loads(line)
+            form = vector["encoding"], vector.get("form")
+            forms[form] = forms.get(form, 0) + 1
+            with self.subTest(n=n, form=form, dim=vector["dim"]), \
+                    mock.patch.object(decoder, "LONG", 0 if form[1] == "long" else decoder.LONG):
+                decoder.check(vector)
+        self.assertEqual(forms, dict.fromkeys([("unary", None), ("entropy", None), ("entropy", "long"),
+                                               ("float32", None), ("qsgd", None)], 400))
+
     def test_messages_read_alike(self):
         generator = random.Random(11)
         for n in range(120):

@@ -19,7 +19,6 @@ from databases import (
     add_long_job, answer_in_part, document_of, make_version, make_version_1, query, schema_version,
 )
 from recording_proxy import RecordingProxy
-from test_messages import decode_unary
 
 
 class OperationsTestCase(TallyTestCase):
@@ -157,12 +156,13 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.assertEqual(detail["encoding"], "unary")
         self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
 
-    def test_old_messages_could_be_taken_for_others(self):
-        """What the database is for: they are not malformed."""
-        for (body,) in query(self.path, "SELECT body FROM updates WHERE job_key = 2"):
-            update = messages.PostUpdateRequest.FromString(body)
-            levels = decode_unary(update.payload, update.payload_bits, 30)
-            self.assertLess(max(map(abs, levels)), 10)
+    def test_without_the_step_the_result_would_be_another(self):
+        """What this database is for: the old messages are not malformed, and nothing would be said."""
+        query(self.path, f"PRAGMA user_version = {NEWEST_VERSION}")
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=11)
+        detail = coordinator.client.wait_status(RUNNING_2, "completed")
+        self.assertNotEqual(detail["x_checksum"], simulate(self.documents[RUNNING_2])["x_checksum"])
 
     def test_upgrade(self):
         coordinator = self.start_coordinator()
@@ -225,6 +225,14 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         """No checksum is made anew."""
         query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 7")
         query(self.path, "UPDATE updates SET body = x'00' WHERE job_key = 3 AND client = 1")
+        for program, *arguments in (("tally-coordinator", "--check", "--store", self.uri),
+                                    ("tally", "backup", "--store", self.uri, "copy.db"),
+                                    ("tally", "restore", "--store", "sqlite:other.db", self.path)):
+            refused = self.run_program(program, *arguments)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("(updates, job_key 3, round 4, client 1); damaged rows in all: 2",
+                          refused.stdout + refused.stderr)
+        self.assertEqual(schema_version(self.path), 2)
         coordinator = self.start_coordinator()
         self.assertIn("updates, job_key 3, round 4, client 1", coordinator.client.job(QSGD_2)["reason"])
         self.assert_ends_well(coordinator)

@@ -379,7 +379,8 @@ class Plugins(TallyTestCase):
         token_file.chmod(0o600)
         coordinator = self.start_coordinator(options=("--worker-token-file", token_file))
         worker = self.start_worker(coordinator, "w", clients=4,
-                                   launcher=("env", f"TALLY_TOKEN={token}", "MOODY=gradient hang 2"),
+                                   launcher=("env", f"TALLY_TOKEN={token}", "MOODY=gradient hang 2", "bash", "-c",
+                                             'exec 9</dev/zero 99</dev/zero; exec "$@"', "-"),
                                    options=("--plugin", MOODY, *ISOLATED))
         job_id = coordinator.client.submit(moody_job())
         wait_until(lambda: coordinator.client.job(job_id)["round"] == 1, "round 2")

@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,26 @@ static void draw_policy(struct tally_job_spec *spec)
     spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
 }
 
+/* Estimated parameters, a domain, no reference: by the digits of the job's seed, which is drawn
+ * already. */
+static void vary(struct tally_job_spec *spec)
+{
+    const bool is_ceal = strcmp(tally_job_spec_algorithm(spec)->name, "ceal") == 0;
+    if (is_ceal && spec->seed % 10 < 5) {
+        spec->params.ceal.sigma = spec->seed % 10 != 1 ? NAN : spec->params.ceal.sigma;
+        spec->params.ceal.gradient_bound = spec->seed % 10 != 2 ? NAN : 1;
+    }
+    if (spec->seed / 10 % 10 < 3) {
+        spec->domain =
+            spec->seed / 10 % 10 == 0
+                ? (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 0.4}
+                : (struct tally_domain){.type = TALLY_DOMAIN_BOX, .lower = -0.3, .upper = 0.2};
+    }
+    if (spec->seed / 100 % 10 < 2) {
+        spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_NONE};
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0;
@@ -84,6 +105,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     spec.reference.value = draw_real(0, 1);
     draw_policy(&spec);
     draw_algorithm(&spec);
+    vary(&spec);
     job->spec = spec;
 }
 
@@ -188,11 +210,17 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
         job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
         ok = write_document(job) && run_alone(job);
     }
-    sim_note("job", "%s: %s, %s, quorum %lld of %lld clients, dim %lld, horizon %lld, %lld rounds",
-             job->name, tally_job_spec_algorithm(&job->spec)->name,
-             TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
-             (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
-             (long long)job->spec.horizon, (long long)job->n_rounds);
+    const bool opens = job->records[0].stage == 0 &&
+                       job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
+    sim_note("job",
+             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %lld clients, dim %lld, "
+             "horizon %lld, %lld rounds",
+             job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
+             TALLY_DOMAIN_NAMES[job->spec.domain.type],
+             TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
+             (long long)job->spec.quorum, (long long)job->spec.clients,
+             (long long)job->spec.objective.data.synthetic_linear.dim, (long long)job->spec.horizon,
+             (long long)job->n_rounds);
 }
 
 void sim_job_fini(struct sim_job *job)

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "services/coordinator/prepare.h"
-#include "services/job/local.h"
 #include "tests/simulation/sim.h"
 
 struct work {
@@ -70,7 +69,8 @@ void preparer_forget(struct preparer *preparer, const char *job_id)
     }
 }
 
-static enum tally_status solve(const struct tally_job_spec *spec, double *ret_f_star,
+static enum tally_status solve(const struct tally_job_spec *spec,
+                               struct tally_local_preparation *ret_preparation,
                                struct tally_error *err)
 {
     struct tally_objective *objective = NULL;
@@ -78,7 +78,7 @@ static enum tally_status solve(const struct tally_job_spec *spec, double *ret_f_
         tally_objective_new(&spec->objective, (uint32_t)spec->clients,
                             tally_job_spec_setting(spec).key, NULL, &objective, err);
     if (status == TALLY_OK) {
-        status = tally_local_reference(spec, objective, ret_f_star, err);
+        status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }
     tally_objective_free(objective);
     return status;
@@ -93,7 +93,7 @@ bool preparer_take(struct preparer *preparer, struct prepared *ret_result)
     preparer->first = work->next;
     *ret_result = (struct prepared){.status = TALLY_OK};
     snprintf(ret_result->job_id, sizeof ret_result->job_id, "%s", work->job_id);
-    ret_result->status = solve(&work->spec, &ret_result->f_star, &ret_result->err);
+    ret_result->status = solve(&work->spec, &ret_result->preparation, &ret_result->err);
     free(work);
     return true;
 }

@@ -143,20 +143,26 @@ const describe = (object, leaveOut = []) => Object.entries(object ?? {})
   .filter(([key]) => !leaveOut.includes(key))
   .map(([key, value]) => (value !== null && typeof value === "object" ? describe(value) : `${key} ${value}`)).join(", ");
 
+// What the opening round found out of parameters that are "auto".
+const estimates = (found) => (found === null ? NOTHING
+  : Object.entries(found).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${real(value)}`).join(", "));
+
 export function facts() {
-  const names = ["Algorithm", "Parameters", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point", "Domain",
+  const names = ["Algorithm", "Parameters", "Estimates", "Smoothness", "Strong convexity", "Warnings", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point", "Domain",
     "f(x*)", "x checksum", "Created", "Started", "Ended", "Took"];
   const values = names.map(() => h("dd", {}, NOTHING));
   const element = h("dl", {class: "facts"}, names.map((name, i) => [h("dt", {}, name), values[i]]));
   const update = (job) => {
     const end = job.finished_ms ?? (job.status === "running" || job.status === "paused" ? Date.now() : null);
     const texts = [
-      job.algorithm.type, describe(job.algorithm, ["type"]),
+      job.algorithm.type, describe(job.algorithm, ["type"]), estimates(job.estimates),
+      real(job.smoothness), real(job.strong_convexity), job.warnings.length > 0 ? job.warnings.join("; ") : "none",
       `${job.objective.type}: ${describe(job.objective, ["type"])}`,
       integer(job.clients), integer(job.minibatch), job.encoding ?? NOTHING, String(job.seed), describe(job.initial_point), describe(job.domain),
       job.reference.type === "none" ? "unknown" : real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
       job.started_ms !== null && end !== null ? duration(Math.max(0, end - job.started_ms)) : NOTHING,
     ];
+    setAttribute(values[names.indexOf("Warnings")], "class", job.warnings.length > 0 ? "warning" : "");
     texts.forEach((text, i) => setText(values[i], text, names[i] === "f(x*)" ? job.f_star ?? "" : undefined));
   };
   return {element, update};

@@ -177,7 +177,8 @@ function drawNumbers(numbers, job, last) {
 }
 
 const NOT_IN_DOCUMENT = ["id", "status", "reason", "created_ms", "started_ms", "finished_ms", "dim", "time_step", "round",
-  "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "waiting", "bits"];
+  "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "estimates", "smoothness", "strong_convexity",
+  "warnings", "waiting", "bits"];
 
 // What was submitted: the detail without what the coordinator added.
 export function documentOf(job) {

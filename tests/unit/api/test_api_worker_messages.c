@@ -485,7 +485,7 @@ static void test_api_worker_messages__format_at_join(void)
     assert_bytes(bytes_of(wire.data, wire.size), request_bytes, sizeof request_bytes);
     CU_ASSERT_EQUAL(tally_join_request_decode(wire.data, wire.size - 2, &got_request, NULL),
                     TALLY_OK);
-    CU_ASSERT_EQUAL(got_request.format, 1);
+    CU_ASSERT_EQUAL(got_request.format, 0);
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_join_response_encode(&response, &wire), TALLY_OK);
     assert_bytes(bytes_of(wire.data, wire.size), response_bytes, sizeof response_bytes);

@@ -6,6 +6,7 @@
 
 extern const struct tally_suite algorithms_baseline_suite;
 extern const struct tally_suite algorithms_ceal_suite;
+extern const struct tally_suite algorithms_ceal_opening_suite;
 extern const struct tally_suite algorithms_message_suite;
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite document_data_suite;
 extern const struct tally_suite document_detail_suite;
 extern const struct tally_suite document_document_suite;
 extern const struct tally_suite document_plugin_suite;

@@ -77,7 +77,8 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
                 "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"created_ms\":1000,"
                 "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
                 "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
-                "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"waiting\":null,\"bits\":{"
+                "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"smoothness\":null,"
+                "\"strong_convexity\":null,\"warnings\":[],\"waiting\":null,\"bits\":{"
                 "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
                 "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
                 "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
@@ -141,6 +142,30 @@ static void test_document_detail__unknown_things_are_null(void)
     CU_ASSERT_PTR_NOT_NULL(tally_json_get(object, "f_star"));
     CU_ASSERT_EQUAL(tally_json_get_real(object, "f_star", -7), -7);
     CU_ASSERT_EQUAL(tally_json_get_integer(object, "created_ms", -7), -7);
+    tally_json_free(object);
+}
+
+static void test_document_detail__curvature_comes_with_what_it_warns_of(void)
+{
+    const struct tally_advice advice = {.n = 2, .texts = {"too large", "too small"}};
+    struct tally_job_facts facts = {.id = "",
+                                    .status = TALLY_JOB_RUNNING,
+                                    .reason = "",
+                                    .clients = 1,
+                                    .dim = 1,
+                                    .curvature = {.smoothness = 4, .strong_convexity = 0},
+                                    .advice = &advice};
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "smoothness", -7), 4);
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "strong_convexity", -7), 0);
+    expect_json(tally_json_copy(tally_json_get(object, "warnings")), "[\"toolarge\",\"toosmall\"]");
+    tally_json_free(object);
+    facts.curvature = (struct tally_curvature){4, NAN}; /* a large quadratic */
+    object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "smoothness", -7), 4);
+    CU_ASSERT_EQUAL(tally_json_get_real(object, "strong_convexity", -7), -7);
     tally_json_free(object);
 }
 
@@ -273,6 +298,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__a_job_says_what_it_waits_for),
     TALLY_TEST(test_document_detail__waiting_is_compared_by_all_it_says),
     TALLY_TEST(test_document_detail__unknown_things_are_null),
+    TALLY_TEST(test_document_detail__curvature_comes_with_what_it_warns_of),
     TALLY_TEST(test_document_detail__estimates_are_those_there_are),
     TALLY_TEST(test_document_detail__an_unknown_regret_is_null_and_empty),
     TALLY_TEST(test_document_detail__round_as_object),

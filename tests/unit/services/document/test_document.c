@@ -123,9 +123,9 @@ static void test_document_document__auto_has_defaults_of_its_own(void)
         bool log_factor;
         int64_t first_stage;
     } rows[] = {
-        {"\"sigma\": \"auto\"", NAN, NAN, 0.07, 2, false, 4},
-        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.07, 2, false, 4},
-        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.07, 2, false, 4},
+        {"\"sigma\": \"auto\"", NAN, NAN, 0.06, 2, false, 4},
+        {"\"sigma\": \"auto\", \"gradient_bound\": 1", NAN, 1, 0.06, 2, false, 4},
+        {"\"sigma\": 4, \"gradient_bound\": \"auto\"", 4, NAN, 0.06, 2, false, 4},
         {"\"sigma\": \"auto\", \"sample_scale\": 40, \"log_factor\": true, \"first_stage\": 1, "
          "\"phi0\": 0.5",
          NAN, NAN, 40, 0.5, true, 1},
@@ -347,23 +347,21 @@ static void test_document_document__errors_of_images_name_the_field(void)
         /* Objective and data: each kind has its own. */
         {"\"l2\": 0.25", "\"l2\": -0.25", range, "objective.l2"},
         {"\"l2\": 0.25", "\"mu\": 0.25", invalid, "objective.mu"},
-        {"\"softmax_regression\", \"l2\": 0.25", "\"least_squares\", \"l2\": 0.25", invalid,
+        {"\"softmax_regression\", \"l2\": 0.25", "\"quadratic\", \"l2\": 0.25", invalid,
          "objective.l2"},
-        {"\"softmax_regression\", \"l2\": 0.25", "\"least_squares\"", invalid,
-         "objective.data.type"},
+        {"\"softmax_regression\", \"l2\": 0.25", "\"quadratic\"", invalid, "objective.data.type"},
         {"\"type\": \"idx\"", "\"type\": \"synthetic_linear\"", invalid, "objective.data.images"},
         {"\"type\": \"idx\", ", "", invalid, "objective.data.type"},
         {"\"images\": \"train-images-idx3-ubyte\", ", "", invalid, "objective.data.images"},
         {"\"labels\": \"train-labels-idx1-ubyte\", ", "", invalid, "objective.data.labels"},
         {"\"features\": 784, ", "", invalid, "objective.data.features"},
         {"\"classes\": 10, ", "", invalid, "objective.data.classes"},
-        {", \"points_per_class\": 5000", "", invalid, "objective.data.points_per_class"},
         {"\"features\": 784", "\"features\": 0", range, "objective.data.features"},
         {"\"features\": 784", "\"features\": 1000001", range, "objective.data.features"},
         {"\"features\": 784", "\"dim\": 784", invalid, "objective.data.dim"},
         {"\"classes\": 10", "\"classes\": 1", range, "objective.data.classes"},
         {"\"classes\": 10", "\"classes\": 257", range, "objective.data.classes"},
-        {"\"points_per_class\": 5000", "\"points_per_class\": 0", range,
+        {"\"points_per_class\": 5000", "\"points_per_class\": -1", range,
          "objective.data.points_per_class"},
         {"\"points_per_class\": 5000", "\"points_per_class\": 10000001", range,
          "objective.data.points_per_class"},
@@ -383,7 +381,8 @@ static void test_document_document__errors_of_images_name_the_field(void)
     const struct refusal synthetic[] = {
         {"least_squares", "softmax_regression", invalid, "objective.data.type"},
         {"\"type\": \"synthetic_linear\"", "\"type\": \"idx\"", invalid, "objective.data.dim"},
-        {"\"least_squares\"", "\"least_squares\", \"l2\": 0.5", invalid, "objective.l2"},
+        {"\"least_squares\"", "\"least_squares\", \"threshold\": 1", invalid,
+         "objective.threshold"},
     };
     expect_refusals(EXAMPLE, synthetic, sizeof synthetic / sizeof synthetic[0]);
 }

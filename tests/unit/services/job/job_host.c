@@ -151,6 +151,8 @@ bool job_same_progress(const struct tally_progress *a, const struct tally_progre
            a->stage == b->stage && a->cumulative_regret == b->cumulative_regret &&
            a->f_star == b->f_star && a->has_f_star == b->has_f_star && a->has_loss == b->has_loss &&
            a->loss == b->loss && a->x_checksum == b->x_checksum &&
+           a->estimates.sigma == b->estimates.sigma &&
+           a->estimates.gradient_bound == b->estimates.gradient_bound &&
            memcmp(&a->bits, &b->bits, sizeof a->bits) == 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite job_advice_suite;
 extern const struct tally_suite job_baselines_suite;
 extern const struct tally_suite job_broadcasts_suite;
 extern const struct tally_suite job_domain_suite;
@@ -12,6 +13,7 @@ extern const struct tally_suite job_horizon_suite;
 extern const struct tally_suite job_lifecycle_suite;
 extern const struct tally_suite job_local_suite;
 extern const struct tally_suite job_no_reference_suite;
+extern const struct tally_suite job_opening_suite;
 extern const struct tally_suite job_replica_suite;
 extern const struct tally_suite job_saving_suite;
 extern const struct tally_suite job_spec_suite;

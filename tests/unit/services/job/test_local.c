@@ -1,5 +1,6 @@
 #include "services/job/local.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,16 +93,47 @@ static void test_job_local__reference_value_shifts_the_regret(void)
     tally_job_free(given);
 }
 
-static void test_job_local__data_without_a_unique_minimum_are_refused(void)
+static void test_job_local__what_cannot_be_solved_is_refused(void)
 {
     struct tally_job_spec spec = job_host_spec();
-    spec.objective.data.synthetic_linear.points = 5; /* of dim 6 */
+    spec.objective.data.synthetic_linear.frobenius_norm = 1e200; /* squares overflow */
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", NULL, NULL, &job, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.field, "reference");
     CU_ASSERT_PTR_NULL(job);
+}
+
+/* The curvature is looked at where f(x*) is solved for, and only there. */
+static void test_job_local__preparation_is_what_the_reference_asks_for(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    struct tally_objective *objective = NULL;
+    struct tally_local_preparation solved, given;
+    struct tally_error err = TALLY_ERROR_INIT;
+    double f_star;
+    CU_ASSERT_EQUAL_FATAL(tally_objective_new(&spec.objective, (uint32_t)spec.clients,
+                                              tally_job_spec_setting(&spec).key, ".", &objective,
+                                              &err),
+                          TALLY_OK);
+    TALLY_ASSERT_STATUS(tally_local_prepare(&spec, objective, NULL, &solved, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_local_reference(&spec, objective, &f_star, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(solved.f_star, f_star);
+    CU_ASSERT_TRUE(solved.curvature.smoothness > solved.curvature.strong_convexity);
+    CU_ASSERT_TRUE(solved.curvature.strong_convexity > 0);
+    /* In a domain f(x*) is the least value there. */
+    spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 1e-6};
+    TALLY_ASSERT_STATUS(tally_local_prepare(&spec, objective, NULL, &given, &err), TALLY_OK, &err);
+    CU_ASSERT_TRUE(given.f_star > solved.f_star);
+    const atomic_bool stop = true;
+    CU_ASSERT_EQUAL(tally_local_prepare(&spec, objective, &stop, &given, NULL), TALLY_CANCELLED);
+    tally_objective_free(objective);
+    spec.reference = (struct tally_reference){.type = TALLY_REFERENCE_VALUE, .value = -3};
+    TALLY_ASSERT_STATUS(tally_local_prepare(&spec, NULL, NULL, &given, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(given.f_star, -3);
+    CU_ASSERT_TRUE(isnan(given.curvature.smoothness));
+    CU_ASSERT_TRUE(isnan(given.curvature.strong_convexity));
 }
 
 static void test_job_local__divergence_fails_the_job(void)
@@ -149,7 +181,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_local__callback_can_stop_it),
     TALLY_TEST(test_job_local__seed_and_run_decide_everything),
     TALLY_TEST(test_job_local__reference_value_shifts_the_regret),
-    TALLY_TEST(test_job_local__data_without_a_unique_minimum_are_refused),
+    TALLY_TEST(test_job_local__what_cannot_be_solved_is_refused),
+    TALLY_TEST(test_job_local__preparation_is_what_the_reference_asks_for),
     TALLY_TEST(test_job_local__divergence_fails_the_job),
     TALLY_TEST(test_job_local__golden),
 };

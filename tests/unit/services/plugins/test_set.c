@@ -36,7 +36,9 @@ static void expect_refused(const struct tally_plugin_set *set, const struct tall
 {
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, spec, ".", &objective, &err),
+    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, spec,
+                                                   &(const struct tally_data_source){.dir = "."},
+                                                   &objective, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.field, field);
     TALLY_ASSERT_TEXT(err.message, message);
@@ -49,8 +51,10 @@ static struct tally_objective *expect_opened(const struct tally_plugin_set *set,
 {
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, spec, "folder", &objective, &err), TALLY_OK,
-                        &err);
+    TALLY_ASSERT_STATUS(
+        tally_plugin_set_objective(set, spec, &(const struct tally_data_source){.dir = "folder"},
+                                   &objective, &err),
+        TALLY_OK, &err);
     CU_ASSERT_EQUAL(stub.n_opened, n_opened);
     return objective;
 }
@@ -107,10 +111,14 @@ static void test_plugins_set__an_override_serves_any_job_of_its_dim(void)
     tally_objective_free(expect_opened(&set, &spec, 1));
     spec = stub_job(); /* of a plug-in that is not here */
     tally_objective_free(expect_opened(&set, &spec, 2));
-    add(&set, &other, false, 0);
-    stub = (struct stub){.code = 1, .why = "asked"};
-    expect_refused(&set, &spec, "", "plug-in stub: asked"); /* a name goes first */
     tally_plugin_set_fini(&set);
+    for (int other_first = 0; other_first < 2; other_first++) { /* a name goes first */
+        add(&set, other_first ? &other : &plugin, !other_first, 0);
+        add(&set, other_first ? &plugin : &other, other_first, 0);
+        stub = (struct stub){.code = 1, .why = "asked"};
+        expect_refused(&set, &spec, "", "plug-in stub: asked");
+        tally_plugin_set_fini(&set);
+    }
 }
 
 static void test_plugins_set__an_override_without_loss_leaves_it_to_the_job(void)

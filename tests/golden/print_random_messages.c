@@ -1,0 +1,69 @@
+/* tally-random-messages N SEED: prints N random messages of every encoding, each as a golden file
+ * on one line (README.md), for the second decoder. Those in the form of long messages at fewer
+ * coordinates have a member "form": "long". */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/golden/random_messages.h"
+
+static const char *const NAMES[N_RANDOM_KINDS] = {"unary", "entropy", "entropy", "float32", "qsgd"};
+
+/* As JSON: a number with a point or an exponent, and -0.0 as that. */
+static void print_real(double value)
+{
+    if (value == floor(value) && fabs(value) < 1e15) {
+        printf("%.1f", value);
+    } else {
+        printf("%.17e", value);
+    }
+}
+
+static void print_message(const struct random_message *message)
+{
+    printf("{\"encoding\": \"%s\", \"dim\": %zu, ", NAMES[message->kind], message->dim);
+    if (message->kind == RANDOM_ENTROPY_LONG) {
+        printf("\"form\": \"long\", ");
+    }
+    if (message->kind == RANDOM_QSGD) {
+        printf("\"s\": %lu, \"norm\": ", (unsigned long)message->qsgd.levels);
+        print_real((double)message->qsgd.norm);
+    } else {
+        printf("\"intervals\": %lu", (unsigned long)message->grid.intervals);
+    }
+    printf(", \"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",
+           (unsigned long long)message->stats.payload_bits,
+           (unsigned long long)message->stats.formula_bits);
+    for (size_t i = 0; i < message->n_payload; i++) {
+        printf("%02x", message->payload[i]);
+    }
+    printf("\"]], \"%s\": [[1, [", message->kind == RANDOM_FLOAT32 ? "values" : "levels");
+    for (size_t i = 0; i < message->dim; i++) {
+        printf("%s", i > 0 ? ", " : "");
+        if (message->kind == RANDOM_FLOAT32) {
+            print_real((double)message->values[i]);
+        } else {
+            printf("%ld", (long)message->levels[i]);
+        }
+    }
+    printf("]]]}\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "tally-random-messages N SEED\n");
+        return 2;
+    }
+    const unsigned long n = strtoul(argv[1], NULL, 10);
+    struct tally_rng rng = random_stream(strtoull(argv[2], NULL, 10));
+    for (unsigned long k = 0; k < n; k++) {
+        for (int kind = 0; kind < N_RANDOM_KINDS; kind++) {
+            struct random_message message;
+            random_message_init(&message, &rng, (enum random_kind)kind);
+            print_message(&message);
+            random_message_fini(&message);
+        }
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}

@@ -1,0 +1,43 @@
+/* random_messages: vectors of all sizes and shapes, and their messages in every encoding, for the
+ * test program and for the program that prints some to the second decoder. */
+#ifndef TALLY_TESTS_GOLDEN_RANDOM_MESSAGES_H
+#define TALLY_TESTS_GOLDEN_RANDOM_MESSAGES_H
+
+#include "codec/encoding.h"
+#include "codec/qsgd.h"
+#include "codec/rng.h"
+
+enum random_kind {
+    RANDOM_UNARY,
+    RANDOM_ENTROPY,
+    RANDOM_ENTROPY_LONG, /* in the form of a long message, at any dim */
+    RANDOM_FLOAT32,
+    RANDOM_QSGD,
+    N_RANDOM_KINDS,
+};
+
+struct random_message {
+    enum random_kind kind;
+    size_t dim;             /* most below 64, one of four up to 4096 */
+    struct tally_grid grid; /* of the kinds with an encoding */
+    struct tally_qsgd qsgd;
+    int32_t *levels; /* all but float32 */
+    float *values;   /* float32 */
+    uint8_t *payload;
+    size_t n_payload;
+    struct tally_level_stats stats; /* as the encoder says; nonzeros only with an encoding */
+};
+
+/* Of the kinds that have one; NULL for the others. */
+const struct tally_encoding *random_encoding(enum random_kind kind);
+
+/* The stream of one of the users. */
+struct tally_rng random_stream(uint64_t seed);
+
+/* Draws a vector and encodes it. Everything is on the heap, the payload in a block of exactly its
+ * bytes; ends the process where the encoder fails. */
+void random_message_init(struct random_message *message, struct tally_rng *rng,
+                         enum random_kind kind);
+void random_message_fini(struct random_message *message);
+
+#endif

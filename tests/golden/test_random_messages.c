@@ -1,0 +1,225 @@
+/* A hundred thousand random messages of each encoding: what the encoder says they have in bits is
+ * what the decoder counts, and what the string has; and they mean what was encoded. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "codec/bits.h"
+#include "codec/cpu.h"
+#include "codec/float32.h"
+#include "tests/golden/random_messages.h"
+#include "tests/harness.h"
+
+enum { MESSAGES = 100000 };
+
+/* Blocks for what a decoder reads and writes. */
+enum block { PAYLOAD, LEVELS, SUMS, N_BLOCKS };
+
+/* A block of n bytes with a page behind it that nothing may touch: vector code that reads or writes
+ * a register too much dies, in every build. The same memory at every call. */
+static void *fenced(enum block block, size_t n)
+{
+    enum { ROOM = 1 << 20 };
+    static uint8_t *begin[N_BLOCKS];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (begin[block] == NULL) {
+        uint8_t *room =
+            mmap(NULL, ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CU_ASSERT_TRUE_FATAL(room != MAP_FAILED && mprotect(room + ROOM, page, PROT_NONE) == 0);
+        begin[block] = room;
+    }
+    CU_ASSERT_TRUE_FATAL(n <= ROOM);
+    return begin[block] + ROOM - n;
+}
+
+/* The message's own bytes, fenced. */
+static const uint8_t *payload_of(const struct random_message *message)
+{
+    uint8_t *payload = fenced(PAYLOAD, message->n_payload);
+    memcpy(payload, message->payload, message->n_payload);
+    return payload;
+}
+
+static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
+{
+    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
+           a->nonzeros == b->nonzeros;
+}
+
+/* The encoder's numbers, counted here. */
+static bool is_counted(const struct random_message *message)
+{
+    struct tally_level_stats stats = {.formula_bits = message->dim,
+                                      .payload_bits = message->stats.payload_bits};
+    for (size_t i = 0; i < message->dim; i++) {
+        stats.formula_bits += (uint64_t)abs(message->levels[i]);
+        stats.nonzeros += message->levels[i] != 0;
+    }
+    return same_stats(&stats, &message->stats) &&
+           (message->kind != RANDOM_UNARY ||
+            stats.payload_bits == stats.formula_bits + stats.nonzeros) &&
+           tally_bits_are_framed(message->payload, message->n_payload, stats.payload_bits);
+}
+
+static bool decodes(const struct random_message *message)
+{
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
+    struct tally_level_stats stats;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const bool good =
+        random_encoding(message->kind)
+                ->decode(payload_of(message), message->n_payload, message->stats.payload_bits,
+                         message->dim, &message->grid, levels, &stats, &err) == TALLY_OK &&
+        same_stats(&stats, &message->stats) &&
+        memcmp(levels, message->levels, message->dim * sizeof *levels) == 0;
+    if (!good) {
+        printf("%s\n", err.message);
+    }
+    return good;
+}
+
+static bool accumulates(const struct random_message *message)
+{
+    int64_t *sums = fenced(SUMS, message->dim * sizeof *sums);
+    for (size_t i = 0; i < message->dim; i++) {
+        sums[i] = (int64_t)i * 1000003 - 500;
+    }
+    struct tally_level_stats stats;
+    bool good =
+        random_encoding(message->kind)
+                ->accumulate(payload_of(message), message->n_payload, message->stats.payload_bits,
+                             message->dim, &message->grid, sums, &stats, NULL) == TALLY_OK &&
+        same_stats(&stats, &message->stats);
+    for (size_t i = 0; i < message->dim; i++) {
+        good = good && sums[i] == (int64_t)i * 1000003 - 500 + message->levels[i];
+    }
+    return good;
+}
+
+/* With a zero more at its end, a bit or what the form has in place of one, the message means the
+ * same until the decoder compares the claim with what it has counted itself, and says that. */
+static bool is_told_by_decoder(const struct random_message *message)
+{
+    const uint64_t longer =
+        message->stats.payload_bits + (message->kind == RANDOM_ENTROPY_LONG ? 16 : 1);
+    const size_t n = (size_t)((longer + 7) / 8);
+    uint8_t *payload = fenced(PAYLOAD, n);
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
+    memset(payload, 0, n);
+    memcpy(payload, message->payload, message->n_payload);
+    struct tally_level_stats stats;
+    struct tally_error err = TALLY_ERROR_INIT;
+    unsigned long long announced = 0, dim = 0, told = 0;
+    const bool good = random_encoding(message->kind)
+                              ->decode(payload, n, longer, message->dim, &message->grid, levels,
+                                       &stats, &err) == TALLY_MALFORMED &&
+                      sscanf(err.message, "%llu bits announced, %llu coordinates take %llu",
+                             &announced, &dim, &told) == 3 &&
+                      announced == longer && dim == message->dim &&
+                      told == message->stats.payload_bits;
+    if (!good) {
+        printf("%llu bits, one more: %s\n", (unsigned long long)message->stats.payload_bits,
+               err.message);
+    }
+    return good;
+}
+
+static bool check_levels(const struct random_message *message)
+{
+    return is_counted(message) && decodes(message) && accumulates(message) &&
+           is_told_by_decoder(message);
+}
+
+static bool check_float32(const struct random_message *message)
+{
+    const uint64_t bits = message->stats.payload_bits;
+    float *values = fenced(LEVELS, message->dim * sizeof *values);
+    const bool good = bits == 32 * message->dim && message->n_payload == 4 * message->dim &&
+                      tally_float32_decode(payload_of(message), message->n_payload, bits,
+                                           message->dim, values, NULL) == TALLY_OK &&
+                      memcmp(values, message->values, message->n_payload) == 0 &&
+                      tally_float32_decode(payload_of(message), message->n_payload, bits - 1,
+                                           message->dim, values, NULL) == TALLY_MALFORMED;
+    return good;
+}
+
+static bool check_qsgd(const struct random_message *message)
+{
+    const uint32_t s = message->qsgd.levels;
+    const uint64_t bits = message->stats.payload_bits;
+    uint64_t width = 0;
+    while (s >> width != 0) {
+        width++;
+    }
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
+    struct tally_qsgd qsgd;
+    const bool good = bits == 32 + message->dim * (1 + width) &&
+                      tally_bits_are_framed(message->payload, message->n_payload, bits) &&
+                      tally_qsgd_decode(payload_of(message), message->n_payload, bits, s,
+                                        message->dim, &qsgd, levels, NULL) == TALLY_OK &&
+                      qsgd.norm == message->qsgd.norm && qsgd.levels == s &&
+                      memcmp(levels, message->levels, message->dim * sizeof *levels) == 0 &&
+                      tally_qsgd_decode(payload_of(message), message->n_payload, bits - 1, s,
+                                        message->dim, &qsgd, levels, NULL) == TALLY_MALFORMED;
+    return good;
+}
+
+static void check_kind(enum random_kind kind, uint64_t seed,
+                       bool (*check)(const struct random_message *message))
+{
+    struct tally_rng rng = random_stream(seed);
+    uint32_t n_good = 0;
+    for (uint32_t k = 0; k < MESSAGES && n_good == k; k++) {
+        tally_cpu_set_limit((enum tally_cpu)(k % TALLY_N_CPUS));
+        struct random_message message;
+        random_message_init(&message, &rng, kind);
+        /* Its reader is not its writer. */
+        tally_cpu_set_limit((enum tally_cpu)(k / TALLY_N_CPUS % TALLY_N_CPUS));
+        if (check(&message)) {
+            n_good++;
+        } else {
+            printf("message %lu of %zu coordinates\n", (unsigned long)k, message.dim);
+        }
+        random_message_fini(&message);
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+    CU_ASSERT_EQUAL(n_good, MESSAGES);
+}
+
+static void test_random_messages__unary(void)
+{
+    check_kind(RANDOM_UNARY, 51, check_levels);
+}
+
+static void test_random_messages__entropy(void)
+{
+    check_kind(RANDOM_ENTROPY, 52, check_levels);
+}
+
+static void test_random_messages__entropy_in_its_long_form(void)
+{
+    check_kind(RANDOM_ENTROPY_LONG, 53, check_levels);
+}
+
+static void test_random_messages__float32(void)
+{
+    check_kind(RANDOM_FLOAT32, 54, check_float32);
+}
+
+static void test_random_messages__qsgd(void)
+{
+    check_kind(RANDOM_QSGD, 55, check_qsgd);
+}
+
+static const struct tally_test tests[] = {
+    TALLY_TEST(test_random_messages__unary),
+    TALLY_TEST(test_random_messages__entropy),
+    TALLY_TEST(test_random_messages__entropy_in_its_long_form),
+    TALLY_TEST(test_random_messages__float32),
+    TALLY_TEST(test_random_messages__qsgd),
+};
+static TALLY_SUITE(random_messages_suite, "random_messages", tests);
+
+const struct tally_suite *const TALLY_SUITES[] = {&random_messages_suite, NULL};

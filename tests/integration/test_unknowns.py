@@ -1,0 +1,157 @@
+"""Jobs that know less of their problem: sigma and gradient_bound "auto", no f(x*), a domain; and clients that have
+gradients alone."""
+
+import csv
+import io
+import math
+import subprocess
+import unittest
+
+from common import (
+    BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers, wait_until,
+)
+
+AUTO = {"type": "ceal", "step_size": 2.0, "sigma": "auto"}
+
+
+class Unknowns(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+
+    def run_job(self, document, split=(3, 3, 4)):
+        """Completed detail, records and workers of a job that several workers play."""
+        workers = [self.start_worker(self.coordinator, f"w{i}", clients=n) for i, n in enumerate(split)]
+        job_id = self.client.submit(document)
+        detail = self.client.wait_status(job_id, "completed")
+        return detail, self.client.rounds(job_id), workers
+
+    def check_sums(self, detail, records):
+        sums = sum_of_rounds(records)
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+
+    def test_a_step_size_is_enough(self):
+        document = job_document(algorithm=AUTO)
+        expected = simulate(document)
+        detail, records, workers = self.run_job(document)
+        self.assertEqual(essence(detail), essence(expected))
+        self.check_sums(detail, records)
+        self.assert_ends_well(*workers, self.coordinator)
+        self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
+        # The document stays as it was; what was found out stands beside it.
+        self.assertEqual(detail["algorithm"]["sigma"], "auto")
+        self.assertEqual(detail["algorithm"]["gradient_bound"], "auto")
+        self.assertGreater(detail["estimates"]["sigma"], 0)
+        self.assertGreater(detail["estimates"]["gradient_bound"], 0)
+        opening, *others = records
+        self.assertEqual((opening["j"], opening["k"], opening["samples"], opening["received"]), (0, 1, 8, 10))
+        self.assertEqual(opening["bits"]["uplink"], {"formula": 640, "payload": 640, "messages": 10, "clipped": 0})
+        self.assertEqual(opening["bits"]["control"], 64)
+        self.assertTrue(all(record["j"] >= 4 for record in others))
+        # It works: less regret than staying at the start, by far, with dozens of bits a round.
+        idle = 10 * document["horizon"] * (records[0]["loss"] - detail["f_star"])
+        self.assertLess(detail["cumulative_regret"], idle / 3)
+
+    def test_killed_in_the_opening_round(self):
+        document = job_document(algorithm=AUTO, round_deadline_ms=0)
+        expected = simulate(document)
+        self.start_worker(self.coordinator, "real", clients=5)
+        silent = ForeignWorker(self.client, "silent", slots=5)
+        job_id = self.client.submit(document)
+        silent.poll_task()
+        wait_until(lambda: (self.client.job(job_id)["waiting"] or {"workers": []})["workers"] == ["silent"],
+                   "the five reports of the other worker")
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        detail = self.client.job(job_id)
+        self.assertEqual((detail["status"], detail["round"], detail["stage"]), ("running", 0, 0))
+        self.assertIsNone(detail["estimates"])
+        self.start_worker(self.coordinator, "other", clients=5)
+        detail = self.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.check_sums(detail, self.client.rounds(job_id))
+
+    def test_killed_after_the_opening_round(self):
+        document = job_document("synthetic-ceal-long", horizon=3000, algorithm__sigma="auto",
+                                algorithm__gradient_bound="auto")
+        expected = simulate(document)
+        self.start_worker(self.coordinator, "w", clients=10)
+        job_id = self.client.submit(document)
+        wait_until(lambda: self.client.job(job_id)["round"] >= 2, "some rounds", pause_s=0.002)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        detail = self.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.check_sums(detail, self.client.rounds(job_id))
+
+    def test_without_a_reference(self):
+        document = job_document(reference={"type": "none"})
+        known = simulate(job_document())
+        detail, records, _ = self.run_job(document)
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.assertIsNone(detail["f_star"])
+        self.assertIsNone(detail["cumulative_regret"])
+        self.assertEqual(detail["x_checksum"], known["x_checksum"])
+        self.assertEqual({record["regret"] for record in records}, {None})
+        self.assertTrue(all(record["loss"] > 0 for record in records))
+        job = f"/v1/jobs/{detail['id']}"
+        table = csv.DictReader(io.StringIO(self.client.get(f"{job}/rounds.csv").body.decode()))
+        self.assertEqual({row["regret"] for row in table}, {""})
+        series = self.client.get_json(f"{job}/series")
+        at = series["columns"].index("cumulative_regret")
+        self.assertEqual({row[at] for row in series["rows"]}, {None})
+        shown = subprocess.run([BIN / "tally", "list", "--coordinator", self.coordinator.url], capture_output=True,
+                               text=True, check=True, timeout=HANG_S).stdout
+        self.assertRegex(shown, rf"(?m)^{detail['id']} .* unknown +\d")
+        metrics = self.client.get("/metrics").body.decode()
+        self.assertIn(f'tally_job_rounds_total{{job="{detail["id"]}"}}', metrics)
+        self.assertNotIn(f'tally_job_regret{{job="{detail["id"]}"}}', metrics)
+
+    def test_clients_without_losses(self):
+        def first_answer(document, loss):
+            worker = ForeignWorker(self.client, slots=10)
+            job_id = self.client.submit(document)
+            task = worker.poll_task()
+            self.assertTrue(task.evaluate)
+            answers = []
+            for client in range(10):
+                update = worker.update(task, client)
+                if not loss:
+                    update.ClearField("loss")
+                answers.append(self.client.call_raw("PostUpdate", update.SerializeToString()))
+            worker.leave()
+            self.client.post(f"/v1/jobs/{job_id}/cancel")
+            return answers, self.client.rounds(job_id)
+
+        answers, records = first_answer(job_document(reference={"type": "none"}), loss=False)
+        self.assertEqual({answer.status for answer in answers}, {200})
+        self.assertIsNone(records[0]["loss"])
+        answers, records = first_answer(job_document(), loss=False)
+        self.assertEqual({answer.status for answer in answers}, {400})
+        self.assertIn("only a job whose reference is none", answers[0].json()["message"])
+        self.assertEqual(records, [])
+
+    def test_domains(self):
+        for name, domain in (("ceal", {"type": "ball", "radius": 0.5}),
+                             ("fedavg", {"type": "box", "lower": -0.1, "upper": 0.15}),
+                             ("fedcom", {"type": "ball", "radius": 0.5})):
+            with self.subTest(name):
+                document = job_document(f"synthetic-{name}", domain=domain, reference={"type": "none"})
+                detail, records, workers = self.run_job(document)
+                self.assertEqual(essence(detail), essence(simulate(document)))
+                self.assertNotEqual(detail["x_checksum"],
+                                    simulate(job_document(f"synthetic-{name}"))["x_checksum"])
+                self.assertEqual(detail["domain"], domain)
+                x = self.client.get_json(f"/v1/jobs/{detail['id']}/model")["x"]
+                if domain["type"] == "ball":
+                    self.assertLessEqual(math.hypot(*x), domain["radius"] * (1 + 1e-12))
+                else:
+                    self.assertTrue(all(domain["lower"] <= value <= domain["upper"] for value in x))
+                self.assert_ends_well(*workers)
+
+
+if __name__ == "__main__":
+    unittest.main()
