@@ -49,8 +49,15 @@ static int loss(void *state, uint32_t client, const double *x, double *ret_loss,
     return 0;
 }
 
-static const struct tally_plugin PLUGIN = {TALLY_PLUGIN_ABI, sizeof PLUGIN, "python", open_nothing,
-                                           free,             gradient,      loss};
+static const struct tally_plugin PLUGIN = {
+    .abi = TALLY_PLUGIN_ABI,
+    .size = sizeof PLUGIN,
+    .name = "python",
+    .open = open_nothing,
+    .close = free,
+    .gradient = gradient,
+    .loss = loss,
+};
 
 static struct tally_worker *workers[2];
 
@@ -104,18 +111,20 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    sigaction(SIGINT, &action, NULL);
+    failed |= sigaction(SIGINT, &action, NULL);
     for (int i = 0; i < 2; i++) {
-        pthread_create(&threads[i], NULL, run, workers[i]);
+        if (pthread_create(&threads[i], NULL, run, workers[i]) != 0) {
+            return 2;
+        }
     }
     for (int i = 0; i < 2; i++) {
         void *ended;
         pthread_join(threads[i], &ended);
         failed |= ended != NULL;
     }
-    sigaction(SIGINT, NULL, &after);
+    failed |= sigaction(SIGINT, NULL, &after);
     failed |= after.sa_handler != on_interrupt;
-    sigaction(SIGPIPE, NULL, &after);
+    failed |= sigaction(SIGPIPE, NULL, &after);
     failed |= after.sa_handler != SIG_DFL;
     tally_worker_free(workers[0]);
     tally_worker_free(workers[1]);
