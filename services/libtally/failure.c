@@ -51,7 +51,7 @@ enum tally_code tally_failure_of(enum tally_status status, const struct tally_er
     if (code != TALLY_CODE_OK && failure != NULL) {
         const char *message =
             err->message[0] != '\0' ? err->message : tally_status_info(status)->title;
-        failure->code = code;
+        failure->code = (int)code;
         snprintf(failure->field, sizeof failure->field, "%s", err->field);
         snprintf(failure->message, sizeof failure->message, "%s", message);
     }

@@ -37,6 +37,14 @@ enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint3
                             "the data of client %u are not in this data folder", client);
 }
 
+uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset)
+{
+    const struct tally_shard *shards = dataset->shards;
+    const bool is_shared = dataset->clients > 1 && shards[0].size > 0 && shards[1].size > 0 &&
+                           shards[1].first == shards[0].first;
+    return is_shared ? 1 : dataset->clients;
+}
+
 double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, const double *x)
 {
     const size_t features = dataset->features;

@@ -45,6 +45,10 @@ void tally_dataset_free(struct tally_dataset *dataset);
 enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint32_t client,
                                       struct tally_shard *ret_shard, struct tally_error *err);
 
+/* How many clients' shards, from the first on, are all that is here: 1 where all clients share the
+ * points, else all; some of them may be empty. */
+uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);
+
 /* X_i . x, summed in the order of the columns; x is double[features]. */
 double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, const double *x);
 /* x += factor X_i. */

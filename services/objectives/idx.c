@@ -66,8 +66,12 @@ static bool append_bytes(struct tally_data_file *file, size_t n, uint8_t **array
 
 static enum tally_status read_labels(struct tally_data_file *file, uint8_t **labels, uint32_t *n)
 {
-    size_t size = 0, capacity = 0;
+    size_t size = 0, capacity = TALLY_DATA_WINDOW;
     enum tally_status status = read_header(file, 1, n);
+    *labels = calloc(1, capacity);
+    if (*labels == NULL) {
+        return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for labels");
+    }
     if (status == TALLY_OK && *n > MAX_IMAGES) {
         return tally_data_file_refuse(file, "claims %u labels, the limit is %d", *n, MAX_IMAGES);
     }

@@ -110,6 +110,9 @@ static enum tally_status take_value(void *context, struct tally_data_file *file,
 /* From columns lying together to rows lying together. */
 static bool transpose(double *values, size_t rows, size_t columns)
 {
+    if (values == NULL || rows == 0 || columns == 0) {
+        return true; /* nothing was read */
+    }
     double *copy = malloc(rows * columns * sizeof *copy);
     if (copy == NULL) {
         return false;
@@ -127,7 +130,7 @@ static bool transpose(double *values, size_t rows, size_t columns)
 enum tally_status tally_npy_read_points(struct tally_data_file *file, size_t features,
                                         struct tally_dataset_builder *builder, size_t *ret_points)
 {
-    struct tally_npy_header header;
+    struct tally_npy_header header = {.n_dims = 0};
     char wanted[64];
     enum tally_status status = read_header(file, &header);
     if (status != TALLY_OK) {
@@ -149,7 +152,7 @@ enum tally_status tally_npy_read_points(struct tally_data_file *file, size_t fea
     const size_t inner = is_column ? 1 : header.is_fortran ? rows : features;
     header.is_fortran = header.is_fortran && !is_column;
     status = read_values(file, &header, rows * features, inner, take_value, builder);
-    if (status == TALLY_OK && header.is_fortran && rows > 0 &&
+    if (status == TALLY_OK && header.is_fortran && builder->n_values > before &&
         !transpose(builder->dataset->values + before, rows, features)) {
         status =
             tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory to transpose %s", file->name);
@@ -170,7 +173,7 @@ static enum tally_status take_label(void *context, struct tally_data_file *file,
 enum tally_status tally_npy_read_labels(struct tally_data_file *file, size_t points,
                                         struct tally_dataset_builder *builder)
 {
-    struct tally_npy_header header;
+    struct tally_npy_header header = {.n_dims = 0};
     char wanted[64];
     const enum tally_status status = read_header(file, &header);
     if (status != TALLY_OK) {
@@ -215,7 +218,7 @@ static enum tally_status take_entry(void *context, struct tally_data_file *file,
 static enum tally_status read_matrix(struct tally_data_file *file, size_t rows, size_t columns,
                                      struct matrix *matrix)
 {
-    struct tally_npy_header header;
+    struct tally_npy_header header = {.n_dims = 0};
     char wanted[64];
     enum tally_status status = read_header(file, &header);
     if (status != TALLY_OK) {

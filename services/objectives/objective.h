@@ -133,8 +133,8 @@ enum tally_status tally_objective_local_gradient(const struct tally_objective *o
                                                  struct tally_rng *rng, double *ret_gradient,
                                                  struct tally_error *err);
 
-/* f at n points (double[n][dim]) at once: ret_losses[n]. Over all clients' data, for evaluation
- * alone. */
+/* f at n points (double[n][dim]) at once: ret_losses[n]. For evaluation alone, over the data that
+ * are here: all clients', but with sharding `local` those of this worker. */
 enum tally_status tally_objective_losses(const struct tally_objective *objective,
                                          const double *points, size_t n, double *ret_losses,
                                          struct tally_error *err);

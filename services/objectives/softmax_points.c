@@ -173,17 +173,21 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
                                                struct tally_error *err)
 {
     const struct softmax_points *self = of(objective);
-    enum tally_status status = check_whole(self, err);
-    double *room = status == TALLY_OK ? room_for(self, err) : NULL;
+    double *room = room_for(self, err);
     if (room == NULL) {
-        return status == TALLY_OK ? TALLY_NO_MEMORY : status;
+        return TALLY_NO_MEMORY;
     }
-    for (size_t p = 0; p < n; p++) {
+    for (size_t p = 0; p < n; p++) { /* of the points that are here */
+        uint32_t n_shards = 0;
         double sum = 0;
-        for (uint32_t m = 0; m < objective->clients; m++) {
-            sum += shard_loss(self, self->data->shards[m], points + p * objective->dim, room);
+        for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
+            const struct tally_shard shard = self->data->shards[m];
+            if (shard.size > 0) {
+                sum += shard_loss(self, shard, points + p * objective->dim, room);
+                n_shards++;
+            }
         }
-        ret_losses[p] = sum / objective->clients;
+        ret_losses[p] = sum / n_shards;
     }
     free(room);
     return TALLY_OK;

@@ -143,6 +143,21 @@ test("the epoch lengths add up to the time steps", async () => {
   assert.equal(bars.reduce((sum, bar) => sum + bar.y, 0), job.time_step);
 });
 
+test("the curvature stands beside the parameters, and what it warns of stands out", async () => {
+  const fact = (name) => page.locator(`.facts dt:text-is("${name}") + dd`);
+  const six = new Intl.NumberFormat("en-US", {maximumSignificantDigits: 6});
+  for (const [stepSize, warned] of [[50, true], [0.01, false]]) {
+    const id = await stage.submit({...LONG, name: "steps", horizon: 5, algorithm: {...LONG.algorithm, step_size: stepSize}});
+    const job = await stage.ended(id);
+    assert.equal(job.warnings.length, warned ? 1 : 0);
+    await window.go(`#/job/${id}`);
+    await until("the smoothness", async () => (await fact("Smoothness").textContent()) === six.format(job.smoothness));
+    assert.equal(await fact("Strong convexity").textContent(), six.format(job.strong_convexity));
+    assert.equal(await fact("Warnings").textContent(), warned ? job.warnings[0] : "none");
+    assert.equal(await fact("Warnings").getAttribute("class"), warned ? "warning" : "");
+  }
+});
+
 test("the coordinator's complaint stands beside the editor, with the line", async () => {
   await window.go("#/submit");
   await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
@@ -296,6 +311,29 @@ test("list and comparison", async () => {
   await window.picture("compare");
   await page.click(".legend-item >> nth=0");
   await until("one line less", () => page.evaluate(() => !Chart.getChart(document.querySelector("canvas")).isDatasetVisible(0)));
+});
+
+test("what a job does not know is said to be unknown, and what it found out is shown", async () => {
+  const {sigma, gradient_bound: bound, ...algorithm} = CEAL.algorithm;
+  assert.ok(sigma && bound);
+  const id = await stage.submit({...CEAL, name: "knows little", algorithm: {...algorithm, sigma: "auto"},
+    reference: {type: "none"}, domain: {type: "ball", radius: 0.5}});
+  await stage.ended(id);
+  const job = await stage.get(`/v1/jobs/${id}`);
+  assert.equal(job.cumulative_regret, null);
+  await window.go(`#/job/${id}`);
+  const fact = (name) => page.locator(`.facts dt:text-is("${name}") + dd`).textContent();
+  await until("the tile", async () => (await page.locator(".tiles dd").first().textContent()) === "unknown");
+  assert.equal(await fact("f(x*)"), "unknown");
+  assert.equal(await fact("Domain"), "type ball, radius 0.5");
+  assert.match(await fact("Estimates"), /^sigma [0-9.]+, gradient_bound [0-9.]+$/);
+  await until("the bits", async () => (await window.lines(1))[0]?.length > 1);
+  assert.deepEqual((await window.lines(0)).flat(), []); // no curve, where 0 would be one
+  assert.ok(!JSON.parse(await page.locator("details pre").textContent()).estimates, "no part of the document");
+  await window.go("#/");
+  const row = page.locator("tr", {hasText: "knows little"});
+  await row.waitFor();
+  assert.equal((await row.locator("td").allTextContents())[4], "unknown");
 });
 
 test("the list turns its pages", async () => {

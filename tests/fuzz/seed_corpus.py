@@ -6,6 +6,7 @@ makes FOLDER/TARGET/seed-N. The corpus in the repository is these and what libFu
 (tests/run fuzz, then -merge=1).
 """
 
+import io
 import json
 import pathlib
 import random
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
@@ -133,6 +135,28 @@ def seeds():
     for descr, values in [("|i1", [1, -2]), ("<i4", [70000]), ("<f4", [0.5] * 3), ("<f8", [])]:
         yield "npy", npy(descr, values)
     yield "npy", npy("<f8", [1.0] * 4, "(2, 2)")
+    yield from data_seeds()
+
+
+def data_seeds():
+    real, classes = b"\x01\x00", b"\x01\x32"  # of two features; of classes 0 to 2
+    yield "libsvm", real + b"# points\n1.5 1:0.5 2:-2e3 # one\r\n\n-2\t2:1\n0"
+    yield "libsvm", classes + b"0 1:1\n2 2:.5\n"
+    yield "libsvm", b"\x01\x01" + b"+1 1:1\n-1 2:2\n"
+    yield "libsvm", real + b"1 qid:3 1:2\n"
+    yield "csv", real + b"\xef\xbb\xbfa,\"b, or \"\"c\"\"\",y\r\n1,-2.5e3,3\r\n\r\n \"4\" ,5,.6"
+    yield "csv", real + b"\"two\nlines\", b , y \n1, 2 ,\"3\"\n"
+    yield "csv", classes + b"y,a,b\n0,1,2\n2,3,4\n"
+    for descr in ("|i1", "<i2", "<i8", "|u1", "<u4", "<f4", "<f8"):
+        yield "npy_data", real + npy(descr, [1] * 6, "(3, 2)")
+    yield "npy_data", real + npy("<f8", [1.0] * 6, "(3, 2)").replace(b"False", b"True ")
+    yield "npy_data", b"\x00\x00" + npy("<f4", [1.0] * 6, "(6,)")
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("X.npy"), npy("<f4", [1.0] * 4, "(2, 2)"), compression)
+            archive.writestr(zipfile.ZipInfo("y.npy"), npy("|i1", [1, -2]), compression)
+        yield "npz", b"\x01" + packed.getvalue()
 
 
 def message_seeds():

@@ -80,7 +80,8 @@ def free_port():
 def edited_database(path):
     """A stopped coordinator's database to change as the caller likes. Its rows have checksums that the
     caller cannot make, so it is left as one of schema version 1, which had none: the next start makes them."""
-    added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound"),
+    added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound", "smoothness",
+                      "strong_convexity"),
              "rounds": ("missing", "row_checksum"),
              "job_documents": ("row_checksum",), "job_states": ("row_checksum",), "updates": ("row_checksum",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:

@@ -15,7 +15,7 @@ from test_messages import decode_unary
 
 TALLY = pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve() / "tally"
 PATIENCE_S = 300
-FORMATS = {"|i1": "b", "<i4": "i", "<f4": "f", "<f8": "d"}
+FORMATS = {"|i1": "b", "<i2": "h", "<i4": "i", "<i8": "q", "|u1": "B", "<u4": "I", "<f4": "f", "<f8": "d"}
 
 
 def npy(descr, values, shape=None):

@@ -15,7 +15,7 @@ import unittest
 from common import HANG_S, TallyTestCase, job_document, wait_until
 from test_install import BIN, REPO, InstalledCase, environment, run
 
-SOURCES = REPO / "tests/integration/library"
+SOURCES = REPO / "tests/unit/services/libtally/installed"
 ABI = REPO / "services/libtally/libtally.abi"
 
 

@@ -25,16 +25,23 @@ from common import (
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
 
+IS_SANITIZED = BIN.parent.name in ("asan", "tsan")
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
 os.environ["TALLY_LIBRARY"] = str(LIBRARY)
 sys.path.insert(0, str(PACKAGE))
 
-import tally  # noqa: E402
-from tally import _library  # noqa: E402
+if not IS_SANITIZED:
+    import tally
+    from tally import _library
 
 logging.getLogger("tally").addHandler(logging.NullHandler())
 logging.getLogger("tally").propagate = False
+
+
+def setUpModule():
+    if IS_SANITIZED:
+        raise unittest.SkipTest("an interpreter cannot load a library with a sanitizer")
 
 
 def plugin_job(dim=4, name="python", **changes):
@@ -313,7 +320,7 @@ class Gradients(PythonCase):
             self.assertIn("shape", self.fails_with(lambda x, query, answer=answer: answer))
 
     def test_a_gradient_that_is_no_number(self):
-        self.assertRegex(self.fails_with(lambda x, query: np.array([0, np.nan, 0, 0])), "nan")
+        self.assertRegex(self.fails_with(lambda x, query: np.array([0, np.nan, 0, 0])), "coordinate 1 is NaN")
         self.assertIn("ValueError", self.fails_with(lambda x, query: ["a", "b", "c", "d"]))
 
     def test_a_query_that_is_over(self):

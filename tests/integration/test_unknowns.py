@@ -4,10 +4,12 @@ gradients alone."""
 import csv
 import io
 import math
+import subprocess
 import unittest
 
 from common import (
-    ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers, wait_until,
+    BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers,
+    wait_until,
 )
 
 AUTO = {"type": "ceal", "step_size": 2.0, "sigma": "auto"}
@@ -102,6 +104,9 @@ class Unknowns(TallyTestCase):
         series = self.client.get_json(f"{job}/series")
         at = series["columns"].index("cumulative_regret")
         self.assertEqual({row[at] for row in series["rows"]}, {None})
+        shown = subprocess.run([BIN / "tally", "list", "--coordinator", self.coordinator.url], capture_output=True,
+                               text=True, check=True, timeout=HANG_S).stdout
+        self.assertRegex(shown, rf"(?m)^{detail['id']} .* unknown +\d")
         metrics = self.client.get("/metrics").body.decode()
         self.assertIn(f'tally_job_rounds_total{{job="{detail["id"]}"}}', metrics)
         self.assertNotIn(f'tally_job_regret{{job="{detail["id"]}"}}', metrics)

@@ -233,15 +233,17 @@ class Worker:
         # Python runs its signal handlers between instructions of the main thread, which therefore waits here.
         thread = threading.Thread(target=work, name="tally-worker", daemon=True)
         self._is_running = True
-        thread.start()
         try:
+            thread.start()
             done.wait()
         except BaseException as interruption:
             self.stop()
-            done.wait()  # a second Ctrl-C ends this, too
+            while not done.wait(1.0):  # a second Ctrl-C ends this, too
+                if thread.ident is None:  # the first came before the thread did
+                    codes.append(0)
+                    break
             if not isinstance(interruption, KeyboardInterrupt):
                 raise
-        thread.join()
         if codes[0] != 0:
             raise c.error_of(codes[0], failure)
         return Totals(**{name: getattr(totals, name) for name, *_ in c.WorkerTotals._fields_})

@@ -162,7 +162,7 @@ export function facts() {
       job.reference.type === "none" ? "unknown" : real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
       job.started_ms !== null && end !== null ? duration(Math.max(0, end - job.started_ms)) : NOTHING,
     ];
-    setAttribute(values[names.indexOf("Warnings")], "class", job.warnings.length > 0 ? "warning" : null);
+    setAttribute(values[names.indexOf("Warnings")], "class", job.warnings.length > 0 ? "warning" : "");
     texts.forEach((text, i) => setText(values[i], text, names[i] === "f(x*)" ? job.f_star ?? "" : undefined));
   };
   return {element, update};

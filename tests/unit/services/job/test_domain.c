@@ -98,6 +98,32 @@ static void test_job_domain__alone_and_with_a_host_the_bits_are_the_same(void)
     }
 }
 
+/* The regret counts against the least f inside, which no iterate is below; here the rim holds it.
+ */
+static void test_job_domain__regret_is_against_the_minimum_inside(void)
+{
+    for (size_t d = 0; d < 2; d++) {
+        struct tally_job_spec spec = spec_of(1, &DOMAINS[d]); /* minibatch_sgd: at common points */
+        spec.reference = (struct tally_reference){.type = TALLY_REFERENCE_SOLVE};
+        spec.horizon = 3000;
+        struct tally_job_spec whole = spec;
+        whole.domain = (struct tally_domain){0};
+        struct job_host host, anywhere;
+        job_host_init(&host, &spec);
+        job_host_init(&anywhere, &whole);
+        CU_ASSERT_TRUE(host.f_star > anywhere.f_star + 1e-3);
+        job_host_run(&host);
+        double least = host.records[0].loss;
+        for (int i = 0; i < host.n_records; i++) {
+            least = fmin(least, host.records[i].loss);
+        }
+        CU_ASSERT_TRUE(least >= host.f_star - 1e-12 && least < host.f_star + 0.05);
+        CU_ASSERT_TRUE(tally_job_progress(host.job)->cumulative_regret > 0);
+        job_host_fini(&host);
+        job_host_fini(&anywhere);
+    }
+}
+
 /* A side that does not project is found out by the checksum that travels with each task. (Not with
  * fedavg and fedpaq, whose server has nothing to project: a mean of points inside is inside.) */
 static void test_job_domain__one_side_alone_is_noticed(void)
@@ -137,6 +163,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_domain__every_iterate_is_inside),
     TALLY_TEST(test_job_domain__initial_point_is_projected),
     TALLY_TEST(test_job_domain__alone_and_with_a_host_the_bits_are_the_same),
+    TALLY_TEST(test_job_domain__regret_is_against_the_minimum_inside),
     TALLY_TEST(test_job_domain__one_side_alone_is_noticed),
 };
 TALLY_SUITE(job_domain_suite, "job_domain", TESTS);

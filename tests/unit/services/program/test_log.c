@@ -205,6 +205,41 @@ static void test_program_log__options_choose_level_and_format(void)
     CU_ASSERT_FALSE(tally_log_is_on(TALLY_LOG_DEBUG)); /* the default */
 }
 
+struct kept {
+    int n_lines;
+    enum tally_log_level level;
+    char event[32];
+};
+
+static void keep(void *context, enum tally_log_level level, const struct tally_log_pair *pairs,
+                 size_t n_pairs)
+{
+    struct kept *kept = context;
+    CU_ASSERT_EQUAL(n_pairs, 2);
+    kept->n_lines++;
+    kept->level = level;
+    snprintf(kept->event, sizeof kept->event, "%s", pairs[0].value.text);
+}
+
+static void test_program_log__a_sink_takes_every_line(void)
+{
+    struct kept kept = {.n_lines = 0};
+    const struct tally_log_sink sink = {.write = keep, .context = &kept};
+    const struct tally_log_settings to_nowhere = {TALLY_LOG_ERROR, TALLY_LOG_JSON, -1};
+    const struct tally_log_settings usual = {TALLY_LOG_INFO, TALLY_LOG_TEXT, STDERR_FILENO};
+    tally_log_set(&to_nowhere);
+    tally_log_divert(&sink);
+    CU_ASSERT_TRUE(tally_log_is_on(TALLY_LOG_DEBUG));
+    tally_log(TALLY_LOG_DEBUG, tally_log_event("seen"), tally_log_integer("n", 1));
+    tally_log_divert(NULL);
+    CU_ASSERT_FALSE(tally_log_is_on(TALLY_LOG_WARN));
+    tally_log(TALLY_LOG_ERROR, tally_log_event("not seen"), tally_log_integer("n", 1));
+    tally_log_set(&usual);
+    CU_ASSERT_EQUAL(kept.n_lines, 1);
+    CU_ASSERT_EQUAL(kept.level, TALLY_LOG_DEBUG);
+    TALLY_ASSERT_TEXT(kept.event, "seen");
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_log__text_quotes_only_where_needed),
     TALLY_TEST(test_program_log__values_cannot_forge_lines),
@@ -214,5 +249,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_log__a_pair_that_does_not_fit_is_left_out),
     TALLY_TEST(test_program_log__writes_lines_at_or_above_its_level),
     TALLY_TEST(test_program_log__options_choose_level_and_format),
+    TALLY_TEST(test_program_log__a_sink_takes_every_line),
 };
 TALLY_SUITE(program_log_suite, "program_log", TESTS);

@@ -1,0 +1,205 @@
+"""Data files in real processes: what NumPy and scikit-learn write is read, the same points in any format are the same
+job bit for bit, files of their own, and files that are wrong, escape or never end."""
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import zlib
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import dump_svmlight_file
+
+from common import BIN, HANG_S, TallyTestCase, essence, simulate, wait_until
+
+CLIENTS = 4
+
+
+def job(data, **changes):
+    return {"algorithm": {"type": "minibatch_sgd", "step_size": 0.05, "local_steps": 1},
+            "objective": {"type": "least_squares", "data": data}, "clients": CLIENTS, "horizon": 60, "minibatch": 4,
+            "seed": 3, **changes}
+
+
+class DataFileCase(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = Path(self.folder) / "data"
+        self.data.mkdir()
+
+    def write(self, name, content):
+        path = self.data / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def write_csv(self, name, X, y, header=("a", "b, or \"c\"", "d"), **dialect):
+        with open(self.data / name, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, **dialect)
+            writer.writerow([*header, "label"])
+            writer.writerows([*map(repr, map(float, row)), repr(float(label))] for row, label in zip(X, y))
+
+    def serve(self, *folders):
+        """A coordinator on the first folder, and a worker on each for its part of the clients."""
+        coordinator = self.start_coordinator(options=("--data-dir", folders[0]))
+        for i, folder in enumerate(folders):
+            self.start_worker(coordinator, f"w{i}", clients=CLIENTS // len(folders), options=("--data-dir", folder))
+        return coordinator.client
+
+    def run_job(self, client, document):
+        return client.wait_status(client.submit(document), "completed")
+
+
+class Formats(DataFileCase):
+    def setUp(self):
+        super().setUp()
+        generator = np.random.default_rng(5)
+        self.X = np.round(generator.normal(size=(90, 3)), 3) * (generator.random((90, 3)) < 0.6)
+        self.y = np.round(self.X @ [1, -2, 3] + generator.normal(size=90) / 10, 3)
+
+    def write_all(self):
+        """The same points in every format; (name, data of a document)."""
+        X, y, folder = self.X, self.y, self.data
+        self.write_csv("x.csv", X, y)
+        self.write_csv("quoted.csv", X, y, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        self.write("packed.csv.gz", gzip.compress((folder / "x.csv").read_bytes()))
+        dump_svmlight_file(X, y, str(folder / "x.svm"), zero_based=False, comment="ours")
+        np.save(folder / "X.npy", X)
+        np.save(folder / "F.npy", np.asfortranarray(X))
+        np.save(folder / "y.npy", y)
+        np.save(folder / "column.npy", y[:, None])
+        np.savez(folder / "x.npz", X=X, y=y)
+        np.savez_compressed(folder / "small.npz", X=np.asfortranarray(X), y=y)
+        table = {"features": 3}
+        yield "csv", {"type": "csv", "file": "x.csv", "label": "label", **table}
+        yield "quoted csv", {"type": "csv", "file": "quoted.csv", "label": "label", **table}
+        yield "packed csv", {"type": "csv", "file": "packed.csv", "label": "label", **table}
+        yield "libsvm", {"type": "libsvm", "file": "x.svm", **table}
+        yield "npy", {"type": "npy", "points": "X.npy", "labels": "y.npy", **table}
+        yield "Fortran npy", {"type": "npy", "points": "F.npy", "labels": "column.npy", **table}
+        yield "npz", {"type": "npz", "file": "x.npz", "points": "X", "labels": "y", **table}
+        yield "packed npz", {"type": "npz", "file": "small.npz", "points": "X", "labels": "y", **table}
+
+    def test_the_same_points_are_the_same_job(self):
+        rows = dict(self.write_all())
+        ends = {}
+        for sharding in ("iid", "by_label", "contiguous"):
+            for name, data in rows.items():
+                ends[sharding, name] = essence(simulate(job({**data, "sharding": sharding}),
+                                                        ("--data-dir", self.data)))
+                self.assertEqual(ends[sharding, name], ends[sharding, "csv"], (sharding, name))
+        self.assertEqual(len({ends[sharding, "csv"]["x_checksum"] for sharding in ("iid", "by_label", "contiguous")}),
+                         3, "the shardings differ")
+        client = self.serve(self.data, self.data)
+        for name in ("csv", "libsvm", "packed npz"):
+            document = job({**rows[name], "sharding": "by_label"})
+            self.assertEqual(essence(self.run_job(client, document)), ends["by_label", name], name)
+
+    def test_files_of_the_clients_are_their_shards(self):
+        """Cut by hand as `contiguous` cuts."""
+        sizes = [len(self.X) // CLIENTS + (m < len(self.X) % CLIENTS) for m in range(CLIENTS)]
+        ends = np.cumsum([0, *sizes])
+        self.write_csv("x.csv", self.X, self.y)
+        for m in range(CLIENTS):
+            part = slice(ends[m], ends[m + 1])
+            self.write_csv(f"x-{m}.csv", self.X[part], self.y[part])
+        whole = job({"type": "csv", "file": "x.csv", "label": "label", "features": 3, "sharding": "contiguous"})
+        parts = job({"type": "csv", "file": "x-{client}.csv", "label": "label", "features": 3, "sharding": "local"})
+        client = self.serve(self.data, self.data)
+        expected = essence(simulate(whole, ("--data-dir", self.data)))
+        self.assertEqual(essence(self.run_job(client, parts)), expected)
+
+    def test_workers_with_files_of_their_own_meet_in_the_middle(self):
+        """Labels 1 at one worker and 4 at the other, for half of the clients each: f is least at 2.5, and nobody
+        has it."""
+        folders = []
+        for i, label in enumerate((1, 4)):
+            folder = Path(self.folder) / f"own{i}"
+            folder.mkdir()
+            (folder / "mine.csv").write_text("one,label\n" + f"1,{label}\n" * 10)
+            folders.append(folder)
+        client = self.serve(*folders)
+        document = job({"type": "csv", "file": "mine.csv", "label": "label", "features": 1, "sharding": "local"},
+                       reference={"type": "none"}, horizon=200, encoding="entropy")
+        answer = client.post_job({**document, "reference": {"type": "solve"}})
+        self.assert_problem(answer, 400, "reference.type")
+        detail = self.run_job(client, document)
+        self.assertIsNone(detail["f_star"])
+        (x,) = client.get_json(f"/v1/jobs/{detail['id']}/model")["x"]
+        self.assertAlmostEqual(x, 2.5, places=5)
+
+
+class Refusals(DataFileCase):
+    def setUp(self):
+        super().setUp()
+        self.write("bad.csv", "a,label\n1,2\n3,four\n" + "1,2\n" * 10)
+        self.write("few.svm", "1 1:1\n" * 3)
+        self.write("wide.svm", "1 1:1\n2 1000000000:1\n")
+        (self.data / "out.csv").symlink_to("/etc/passwd")
+        os.mkfifo(self.data / "pipe.csv")
+        self.rows = [
+            ({"type": "csv", "file": "bad.csv", "label": "label", "features": 1},
+             'bad.csv:3: column label: "four" is no number'),
+            ({"type": "libsvm", "file": "few.svm", "features": 1}, "few.svm has 3 points, too few for 4 clients"),
+            ({"type": "libsvm", "file": "wide.svm", "features": 8},
+             "wide.svm:2: index 1000000000 is above features 8"),
+            ({"type": "csv", "file": "out.csv", "label": "label", "features": 1},
+             "out.csv leads out of the data folder"),
+            ({"type": "csv", "file": "pipe.csv", "label": "label", "features": 1}, "is no regular file"),
+            ({"type": "csv", "file": "none.csv", "label": "label", "features": 1},
+             "none.csv (or .gz) is not in the data folder"),
+        ]
+
+    def test_everybody_says_which_file_and_line(self):
+        """The command line, the coordinator that solves for f(x*), and the worker that only computes."""
+        client = self.serve(self.data)
+        worker = self.processes[-1]
+        for data, said in self.rows:
+            with self.subTest(said):
+                path = Path(self.folder) / "job.json"
+                path.write_text(json.dumps(job(data)))
+                done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", self.data], text=True,
+                                      stdin=subprocess.DEVNULL, capture_output=True, timeout=HANG_S, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(said, done.stderr)
+                self.assertIn(said, client.wait_status(client.submit(job(data)), "failed")["reason"])
+                job_id = client.submit(job(data, reference={"type": "none"}))
+                self.assertIn(said, client.wait_status(job_id, "failed")["reason"])
+                (line,) = [line for line in worker.log().splitlines() if job_id in line and "job refused" in line]
+                self.assertIn(said.replace('"', '\\"'), line)
+        self.assertTrue(worker.is_alive())
+
+    def test_names_that_leave_the_folder_are_not_even_accepted(self):
+        client = self.start_coordinator().client
+        for name in ("../x", "/etc/passwd", "a/../../x", "..", ""):
+            answer = client.post_job(job({"type": "libsvm", "file": name, "features": 1}))
+            self.assert_problem(answer, 400, "objective.data.file")
+
+
+class LongReadings(DataFileCase):
+    def test_the_log_tells_how_far_it_is_and_sigterm_ends_it(self):
+        """16 GiB of blanks, from as many copies of one gzip member."""
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        member = packer.compress(b" " * (64 << 20)) + packer.flush()
+        self.write("blank.svm.gz", member * 256)
+        client = self.serve(self.data)
+        coordinator, worker = self.processes
+        document = job({"type": "libsvm", "file": "blank.svm", "features": 1})
+        client.submit({**document, "reference": {"type": "none"}})
+        client.submit(document)
+        for process in (worker, coordinator):
+            line = wait_until(lambda process=process: next(
+                (line for line in process.log().splitlines() if 'event="reading data"' in line), None),
+                f"{process.name} to tell")
+            self.assertRegex(line, r"job=\w+ file=blank.svm percent=\d+ points=0$")
+        self.assertTrue(worker.is_alive())
+        with open(f"/proc/{worker.pid}/status", encoding="ascii") as status:
+            peak_kib = int(next(line for line in status if line.startswith("VmHWM")).split()[1])
+        self.assertLess(peak_kib, 400_000, "sanitizers included")
+        self.assert_ends_well(worker, coordinator)
+        self.assertNotIn("GiB", worker.log() + coordinator.log(), "it was not read to its end")
+
+
+del DataFileCase
