@@ -353,6 +353,14 @@ class Plugins(TallyTestCase):
         self.start_moody(coordinator, "good", 4)
         self.wait_completed(client, job_id)
 
+    def test_a_worker_hears_of_its_childrens_end_whoever_started_it(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        self.start_worker(coordinator, "w", clients=4, options=("--plugin", MOODY, *ISOLATED),
+                          launcher=("env", "--ignore-signal=CHLD", "MOODY=gradient exit 3"))
+        detail = client.wait_status(client.submit(moody_job()), "failed")
+        self.assertRegex(detail["reason"], "its process exited with status 3$")
+
     def test_children_end_with_a_worker_that_is_killed(self):
         coordinator = self.start_coordinator()
         worker, child, _ = self.start_hanging(coordinator)
