@@ -115,6 +115,7 @@ static void test_objectives_dataset__reads_csv(void)
 {
     static const char *const spellings[] = {
         "a,b,label,c,d\n0.5,0,1.5,-2,0\n0,0,-2,0,1e-3\n1,2,0,3,4\n",
+        "\xef\xbb\xbf"
         "label,a,b,c,d\r\n1.5,0.5,0,-2,0\r\n-2,0,0,0,0.001\r\n0,1,2,3,4",
         "\xef\xbb\xbf"
         "a,b,c,d,label\n0.5,0,-2,0,1.5\n\n0,0,0,1e-3,-2\n\r\n1,2,3,4,0\n\n",
@@ -230,6 +231,8 @@ static void test_objectives_dataset__reads_npz_and_gzip(void)
         data_files_zip(&FILES, "file", members, 3, is_compressed);
         expect_three(&spec);
     }
+    strcpy(spec.table.points, "X.npy"); /* as the zip has it */
+    expect_three(&spec);
     spec = spec_of(TALLY_DATA_NPY, 4);
     data_files_gzip(&FILES, "X.npy.gz", points, n_points, 1);
     data_files_gzip(&FILES, "y.npy", labels, n_labels, 1); /* known by its first bytes */

@@ -90,6 +90,8 @@ static void test_objectives_hostile_data__libsvm_is_refused_by_line(void)
         {REAL, "1 1:1\n2 1000000000:2\n", "file:2: index 1000000000 is above features 2"},
         {REAL, "1 99999999999999999999999999:2\n",
          "file:1: index 999999999999999999999999 is above features 2"},
+        {REAL, "1 18446744073709551617:2\n", /* 2^64 + 1 */
+         "file:1: index 18446744073709551617 is above features 2"},
         {REAL, "1 2:1 1:1\n", "file:1: index 1 does not ascend after 2"},
         {REAL, "1 2:1 2:1\n", "file:1: index 2 does not ascend after 2"},
         {REAL, "1 -1:2\n", "file:1: index \"-1\" is no whole number"},
