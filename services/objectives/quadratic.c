@@ -168,6 +168,7 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
     if (status != TALLY_OK) {
         return status;
     }
+    double *x = malloc(dim * sizeof *x);
     double square = 0, f_star;
     for (size_t i = 0; i < dim; i++) {
         square += self->b[i] * self->b[i];
@@ -180,7 +181,6 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
                                    .context = self,
                                    .evaluate = evaluate,
                                    .hessian_times = matrix_times};
-    double *x = malloc(dim * sizeof *x);
     status = x != NULL ? tally_convex_minimise(&f, domain, stop, x, &f_star, err)
                        : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
     if (status == TALLY_OK) {
