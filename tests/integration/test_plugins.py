@@ -17,7 +17,7 @@ from pathlib import Path
 from common import (
     BIN, HANG_S, TallyTestCase, essence, job_document, messages, simulate, wait_until,
 )
-from test_stragglers import DIM, HOUR_MS, Hand, by_hand
+from test_stragglers import HOUR_MS, Hand, by_hand
 
 PLUGINS = BIN.parent / "plugins"
 MOODY = PLUGINS / "moody.so"
