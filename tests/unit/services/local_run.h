@@ -4,7 +4,7 @@
 
 #include "services/job/local.h"
 
-/* As tally_local_run_on(); `each` may be NULL. */
+/* As tally_local_run_on(); `each` may be NULL. *ret_job is NULL on failure. */
 static inline enum tally_status local_run(const struct tally_job_spec *spec,
                                           tally_local_round_fn *each, void *context,
                                           struct tally_job **ret_job, struct tally_error *err)
@@ -12,6 +12,7 @@ static inline enum tally_status local_run(const struct tally_job_spec *spec,
     const struct tally_local_observer observer = {.context = context, .on_round = each};
     struct tally_objective *objective = NULL;
     double f_star = 0;
+    *ret_job = NULL;
     enum tally_status status =
         tally_objective_new(&spec->objective, (uint32_t)spec->clients,
                             tally_job_spec_setting(spec).key, ".", &objective, err);
