@@ -2,8 +2,9 @@
  * section 6.
  *
  * One model (entropy_model.h), two coders: short messages go through one that ends on a bit
- * (arith.h), long ones through one that runs in vector registers (entropy_kernels.h). Nothing is looked up,
- * guessed or tuned that the decoder does not repeat: what decodes encodes to the same bytes again.
+ * (arith.h), long ones through one that runs in vector registers (entropy_kernels.h). Nothing is
+ * looked up, guessed or tuned that the decoder does not repeat: what decodes encodes to the same
+ * bytes again.
  */
 #include <string.h>
 

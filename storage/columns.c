@@ -38,12 +38,12 @@ _Static_assert(sizeof(struct tally_round_record) ==
 #define ESTIMATE(member)                                                                           \
     {                                                                                              \
         .name = "estimated_" #member, .kind = TALLY_COLUMN_REAL,                                   \
-        .offset = offsetof(struct tally_store_job, progress.estimates.member)                      \
+        .offset = offsetof(struct tally_store_job, progress.estimates.member), .since = 4          \
     }
 #define CURVATURE(member)                                                                          \
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_REAL,                                                \
-        .offset = offsetof(struct tally_store_job, curvature.member)                               \
+        .offset = offsetof(struct tally_store_job, curvature.member), .since = 4                   \
     }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \

@@ -25,6 +25,7 @@ struct tally_column {
     size_t offset;   /* of the member in its struct */
     size_t capacity; /* of TEXT, with its NUL */
     bool fixed;      /* written at insert only */
+    int since;       /* the schema version that brought it; 0 = all that have checksums */
 };
 
 struct tally_columns {

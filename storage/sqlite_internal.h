@@ -105,7 +105,7 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *
                                         struct tally_error *err);
 /* The version that the migrations lead to. */
 int tally_sqlite_newest_version(void);
-/* Whether the tables of a version are those that the statements are for, rows with checksums. */
+/* Whether rows of a version have checksums, so that there are statements for it. */
 bool tally_sqlite_has_checksums(int version);
 /* Applies the migrations after `version`, all in one transaction. What there was before is kept in
  * "PATH.v<version>.bak". */
@@ -138,7 +138,10 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
 /* How many jobs are not in a terminal status, in any version of the schema. */
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
-enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, struct tally_error *err);
+/* For a schema that has checksums. Those that read or write whole rows of an older one than the
+ * newest leave out the columns that it lacks, and are of use for looking through it alone. */
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
+                                       struct tally_error *err);
 
 /* One use of a prepared statement: bind, then run, or walk and end. The first failing bind is kept
  * and reported there. */

@@ -164,7 +164,7 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret
         status = tally_sqlite_identify(sqlite, ret_version, err);
     }
     if (status == TALLY_OK && tally_sqlite_has_checksums(*ret_version)) {
-        status = tally_sqlite_prepare(sqlite, err);
+        status = tally_sqlite_prepare(sqlite, *ret_version, err);
     }
     return status;
 }
@@ -326,7 +326,7 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
         status = tally_sqlite_migrate(sqlite, version, err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_prepare(sqlite, err);
+        status = tally_sqlite_prepare(sqlite, tally_sqlite_newest_version(), err);
     }
     if (status == TALLY_OK) {
         remember_log(sqlite);

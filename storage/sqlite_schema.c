@@ -102,7 +102,7 @@ static const char *const MIGRATIONS[] = {
     "DELETE FROM updates WHERE job_key IN (SELECT job_key FROM jobs WHERE algorithm = 'ceal');",
 
     /* 3 to 4: what opening rounds found out, which no job had before, and the curvature of f, which
-     * nobody looked at. */
+     * nobody looked at. A row that was damaged keeps its checksum, and stays damaged. */
     "ALTER TABLE jobs ADD COLUMN estimated_sigma ANY DEFAULT 0.0;"
     "ALTER TABLE jobs ADD COLUMN estimated_gradient_bound ANY DEFAULT 0.0;"
     "ALTER TABLE jobs ADD COLUMN smoothness ANY;"
@@ -110,7 +110,10 @@ static const char *const MIGRATIONS[] = {
     "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, status, reason,"
     " started_ms, finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star,"
     " has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes,"
-    " wire_out_bytes, estimated_sigma, estimated_gradient_bound, smoothness, strong_convexity);",
+    " wire_out_bytes, estimated_sigma, estimated_gradient_bound, smoothness, strong_convexity)"
+    " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, status, reason, started_ms,"
+    " finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star, has_f_star, loss,"
+    " has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes, wire_out_bytes);",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };

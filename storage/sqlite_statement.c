@@ -133,14 +133,14 @@ static const struct list_token {
 enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
 
 static enum tally_status append_list(struct tally_buffer *out, const struct tally_columns *columns,
-                                     const struct list_token *token)
+                                     const struct list_token *token, int version)
 {
     enum tally_status status = TALLY_OK;
     const char *comma = "";
     for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
         const struct tally_column *column = &columns->column[i];
         int parameter = TALLY_SQL_N_RESERVED + 1 + i;
-        if (column->fixed ? !token->has_fixed : !token->has_moving) {
+        if (column->since > version || (column->fixed ? !token->has_fixed : !token->has_moving)) {
             continue;
         }
         if (token->form == LIST_NAMES) {
@@ -156,7 +156,8 @@ static enum tally_status append_list(struct tally_buffer *out, const struct tall
 }
 
 /* Writes the statement with its {...} filled in. */
-static enum tally_status expand(struct tally_buffer *out, const struct statement_text *text)
+static enum tally_status expand(struct tally_buffer *out, const struct statement_text *text,
+                                int version)
 {
     enum tally_status status = TALLY_OK;
     const char *rest = text->sql;
@@ -167,7 +168,7 @@ static enum tally_status expand(struct tally_buffer *out, const struct statement
         for (int i = 0; i < N_LIST_TOKENS && status == TALLY_OK; i++) {
             size_t n_token = strlen(LIST_TOKEN[i].text);
             if (strncmp(rest, LIST_TOKEN[i].text, n_token) == 0) {
-                status = append_list(out, text->columns, &LIST_TOKEN[i]);
+                status = append_list(out, text->columns, &LIST_TOKEN[i], version);
                 rest += n_token;
             }
         }
@@ -175,13 +176,14 @@ static enum tally_status expand(struct tally_buffer *out, const struct statement
     return status;
 }
 
-enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, struct tally_error *err)
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
+                                       struct tally_error *err)
 {
     struct tally_buffer sql = {0};
     enum tally_status status = TALLY_OK;
     for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
         sql.size = 0;
-        status = expand(&sql, &STATEMENT_TEXT[i]);
+        status = expand(&sql, &STATEMENT_TEXT[i], version);
         if (status != TALLY_OK) {
             tally_fail(err, status, NULL, "no memory for the statements of a database");
             break;

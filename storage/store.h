@@ -52,7 +52,7 @@ struct tally_store_job {
     int64_t horizon;                        /* T */
     struct tally_progress progress;
     struct tally_curvature curvature; /* of f */
-    uint64_t recovery_bits; /* broadcasts and snapshots sent again */
+    uint64_t recovery_bits;           /* broadcasts and snapshots sent again */
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 

@@ -4,8 +4,8 @@
 
 #include "services/cli/codec_options.h"
 #include "services/cli/commands.h"
-#include "services/objectives/npy.h"
 #include "services/cli/whole_file.h"
+#include "services/objectives/npy.h"
 
 const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"out", "FILE", NULL, "where the .npy goes; - is standard output; without it, nowhere", NULL},

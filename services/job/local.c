@@ -157,23 +157,3 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
     tally_replica_free(replica);
     return status;
 }
-
-enum tally_status tally_local_run(const struct tally_job_spec *spec, const char *data_dir,
-                                  tally_local_round_fn *each, void *context,
-                                  struct tally_job **ret_job, struct tally_error *err)
-{
-    const struct tally_local_observer observer = {.context = context, .on_round = each};
-    struct tally_objective *objective = NULL;
-    double f_star;
-    enum tally_status status =
-        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                            tally_job_spec_setting(spec).key, data_dir, &objective, err);
-    if (status == TALLY_OK) {
-        status = tally_local_reference(spec, objective, &f_star, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_local_run_on(spec, objective, f_star, &observer, ret_job, err);
-    }
-    tally_objective_free(objective);
-    return status;
-}

@@ -8,13 +8,6 @@
 typedef bool tally_local_round_fn(void *context, const struct tally_job *job,
                                   const struct tally_round_record *record);
 
-/* Runs a valid spec to its end. On success *ret_job is completed or failed and the caller's to
- * free. `each` may be NULL. Errors: NO_MEMORY, FAILED_PRECONDITION (f(x*) cannot be solved),
- * CANCELLED. */
-enum tally_status tally_local_run(const struct tally_job_spec *spec, const char *data_dir,
-                                  tally_local_round_fn *each, void *context,
-                                  struct tally_job **ret_job, struct tally_error *err);
-
 /* What a run shows its host; slots may be NULL. */
 struct tally_local_observer {
     void *context;
@@ -25,8 +18,9 @@ struct tally_local_observer {
                        const struct tally_message_view *message);
 };
 
-/* The same on data that are there already: the objective of the spec, borrowed, and its f(x*).
- * A job that diverged is failed, which is no error. Errors: NO_MEMORY, CANCELLED. */
+/* Runs a valid spec to its end, on its objective, borrowed, and its f(x*). On success *ret_job is
+ * completed or failed and the caller's to free: a job that diverged is failed, which is no error.
+ * Errors: NO_MEMORY, CANCELLED, and FAILED_PRECONDITION of an objective that cannot answer. */
 enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_objective *objective, double f_star,
                                      const struct tally_local_observer *observer,

@@ -4,6 +4,7 @@
  *                points, drawn from the sampling stream
  *
  * All clients have the same f; what differs is their noise. A gradient costs dim^2 operations. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -156,6 +157,7 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
 {
     struct quadratic *self = (struct quadratic *)objective; /* is not written to */
     const size_t dim = objective->dim;
+    assert(dim > 0);
     struct tally_curvature curvature;
     enum tally_status status = quadratic_curvature(objective, stop, &curvature, err);
     if (status == TALLY_OK && curvature.strong_convexity < 0) {

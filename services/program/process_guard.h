@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 /* Files that are made from now on are their user's alone. No program that this one starts gains
- * rights by it (no_new_privs; a worker starts itself for isolated plug-ins, nothing else). With secrets, moreover no core dump is written, and
- * no other process of the same user reads its memory (PR_SET_DUMPABLE 0): not even a debugger,
- * other than root's.
+ * rights by it (no_new_privs; a worker starts itself for isolated plug-ins, nothing else). With
+ * secrets, moreover no core dump is written, and no other process of the same user reads its memory
+ * (PR_SET_DUMPABLE 0): not even a debugger, other than root's.
  *
  * No filter of system calls: libraries that are updated under us decide what they call. systemd and
  * container engines, which know that, set theirs. */

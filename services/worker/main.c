@@ -1,4 +1,5 @@
 /* tally-worker: options, then work. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,7 @@ static enum tally_status read_settings(const struct tally_options *options,
 static enum tally_status load_plugins(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
 {
+    signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it: then nobody hears of an end */
     settings->limits.cancel_fd = tally_signals_fd();
     settings->config.plugins = &settings->plugins;
     enum tally_status status =

@@ -143,6 +143,21 @@ test("the epoch lengths add up to the time steps", async () => {
   assert.equal(bars.reduce((sum, bar) => sum + bar.y, 0), job.time_step);
 });
 
+test("the curvature stands beside the parameters, and what it warns of stands out", async () => {
+  const fact = (name) => page.locator(`.facts dt:text-is("${name}") + dd`);
+  const six = new Intl.NumberFormat("en-US", {maximumSignificantDigits: 6});
+  for (const [stepSize, warned] of [[50, true], [0.01, false]]) {
+    const id = await stage.submit({...LONG, name: "steps", horizon: 5, algorithm: {...LONG.algorithm, step_size: stepSize}});
+    const job = await stage.ended(id);
+    assert.equal(job.warnings.length, warned ? 1 : 0);
+    await window.go(`#/job/${id}`);
+    await until("the smoothness", async () => (await fact("Smoothness").textContent()) === six.format(job.smoothness));
+    assert.equal(await fact("Strong convexity").textContent(), six.format(job.strong_convexity));
+    assert.equal(await fact("Warnings").textContent(), warned ? job.warnings[0] : "none");
+    assert.equal(await fact("Warnings").getAttribute("class"), warned ? "warning" : "");
+  }
+});
+
 test("the coordinator's complaint stands beside the editor, with the line", async () => {
   await window.go("#/submit");
   await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));

@@ -200,6 +200,10 @@ test("defaults are those of the server", async () => {
   compare(schemas.FedCom, {}, stored.algorithm, "fedcom.");
   const softmax = await submit(open, {...images, objective: {...images.objective, l2: undefined}});
   compare(schemas.SoftmaxRegression, {}, softmax.objective, "softmax_regression.");
+  const {plugin} = requestExamples();
+  const mine = await submit(open, {...plugin, objective: {...plugin.objective, options: undefined}, reference: undefined});
+  compare(schemas.Plugin, {}, mine.objective, "plugin.");
+  assert.deepEqual(mine.reference, {type: "none"}, "nobody here can solve for it");
 });
 
 // Integers of a run are the same everywhere; reals may differ in their last digits with the
@@ -541,6 +545,10 @@ function trials(schema) {
     return all;
   }
   case "string":
+    if (schema.pattern?.startsWith("^[a-z")) { // a name
+      return [...good("x".repeat(schema.maxLength), "a-1_z", "0"), ...bad("", "A", "a b", "a.b", "\u00e9",
+        "x".repeat(schema.maxLength + 1), 5, null)];
+    }
     return [...good("x".repeat(schema.maxLength), "\u00a0\u{1F600}<img src=x>"),
       ...(schema.minLength > 0 ? bad("", "/x", "..", "../x", "x/..", "x/../y") : good("")),
       ...bad("x".repeat(schema.maxLength + 1), "\u0001", "\u001f", "\u007f", "\u0080", "a\u009f", 5, null)];
@@ -668,7 +676,7 @@ test("schema and server draw the same limits around a document", async (context)
 
 // What the description of submitJob and of the numbers says in words: the schema lets it pass.
 test("rules that no schema can say are the server's, and named", async () => {
-  const {ceal, images, libsvm, npy} = requestExamples();
+  const {ceal, images, libsvm, npy, plugin} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
     [{...ceal, quorum: 3}, "quorum"],
@@ -683,6 +691,7 @@ test("rules that no schema can say are the server's, and named", async () => {
     [inData(libsvm, {sharding: "local"}), "reference.type"],
     [inData(npy, {labels: "y-{client}.npy", sharding: "local"}), "objective.data.labels"],
     [inData(npy, {classes: 1}), "objective.data.classes"],
+    [{...plugin, reference: {type: "solve"}}, "reference.type"],
     [{...ceal, algorithm: {...ceal.algorithm, sigma: 1e-9}}, "algorithm"],
     [{...ceal, name: "\u00e9".repeat(65)}, "name"],
   ]) {

@@ -368,7 +368,7 @@ def essence(detail):
     return {
         **{key: detail[key] for key in
            ("status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star", "x_checksum",
-            "estimates", "smoothness", "strong_convexity")},
+            "estimates")},
         **{key: bits[key] for key in ("uplink", "downlink", "uplink_per_client", "control", "telemetry")},
     }
 

@@ -158,7 +158,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
 
     def test_without_the_step_the_result_would_be_another(self):
         """What this database is for: the old messages are not malformed, and nothing would be said."""
-        query(self.path, f"PRAGMA user_version = {NEWEST_VERSION}")
+        query(self.path, "PRAGMA user_version = 3")
         coordinator = self.start_coordinator()
         self.start_worker(coordinator, "w", clients=11)
         detail = coordinator.client.wait_status(RUNNING_2, "completed")
@@ -237,6 +237,17 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.assertIn("updates, job_key 3, round 4, client 1", coordinator.client.job(QSGD_2)["reason"])
         self.assert_ends_well(coordinator)
         self.check(1, "rounds, job_key 1, round 7")
+
+
+    def test_a_damaged_job_stays_damaged(self):
+        """The step to version 4 makes checksums anew, but only of rows whose old ones are right."""
+        query(self.path, "UPDATE jobs SET loss = 7.0 WHERE job_key = 1")
+        self.check(1, "jobs, job_key 1")
+        refused = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("(jobs, job_key 1)", refused.stderr)
+        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
+        self.check(1, "jobs, job_key 1")
 
 
 class Check(OperationsTestCase):

@@ -69,7 +69,10 @@ class RealData(TallyTestCase):
         job_id = coordinator.client.submit(document)
         detail = coordinator.client.wait_status(job_id, "completed")
         if folder != FASHION:  # where f(x*) takes seconds
-            self.assertEqual(essence(detail), essence(simulate(document, ("--data-dir", folder))))
+            expected = simulate(document, ("--data-dir", folder))
+            self.assertEqual(essence(detail), essence(expected))
+            for key in ("smoothness", "strong_convexity"):
+                self.assertEqual(detail[key], expected[key])
         self.assertEqual(detail["warnings"], [])
         return detail, np.array(coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"])
 
@@ -121,7 +124,7 @@ class RealData(TallyTestCase):
         with gzip.open(FASHION / "t10k-labels-idx1-ubyte.gz") as file:
             y = np.frombuffer(file.read()[8:], dtype=np.uint8).astype(int)
         detail, x = self.run_job(
-            FASHION, horizon=400, minibatch=100,
+            FASHION, horizon=800, minibatch=100,
             algorithm={"type": "minibatch_sgd", "step_size": 0.03, "local_steps": 8},
             objective={"type": "softmax_regression", "l2": 0.5,
                        "data": {"type": "idx", "images": "t10k-images-idx3-ubyte", "labels": "t10k-labels-idx1-ubyte",

@@ -7,7 +7,9 @@ import socket
 import struct
 import unittest
 
-from common import BIN, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, wait_until
+from common import (
+    BIN, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, simulate, wait_until,
+)
 
 DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star",
                "x_checksum", "bits"}
@@ -50,6 +52,7 @@ class Rest(TallyTestCase):
         shown = self.client.get_json(answer.headers["Location"])
         self.assertEqual(shown["id"], detail["id"])
         # The document is in the detail, as it was or with its defaults written out.
+        document["objective"].update(l2=0.0, bias=False)
         for key, value in document.items():
             self.assertEqual(shown[key], value)
 
@@ -63,6 +66,32 @@ class Rest(TallyTestCase):
         for key in ("minibatch", "seed", "encoding", "reference", "round_deadline_ms"):
             self.assertIn(key, detail)
         self.assertEqual(detail["algorithm"]["gradient_bound"], 1.0)
+
+    def test_curvature_and_what_it_warns_of(self):
+        """Known and stored when f(x*) is, also while the job waits for workers; the same as in a simulation."""
+        document = job_document(algorithm__step_size=50.0)
+        expected = simulate(document)
+        limit = 1 / expected["smoothness"]
+        warning = f"step_size 50 is above {limit:.4g} = 1 / smoothness: the iterates may diverge"
+        self.assertEqual(expected["warnings"], [warning])
+        job_id = self.client.submit(document)
+        queued = wait_until(lambda: (job := self.client.job(job_id))["warnings"] and job, "the curvature")
+        self.assertEqual(queued["status"], "queued")
+        self.assertIn("job has questionable parameters", self.coordinator.log())
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        self.start_worker(self.coordinator, "w", clients=10)
+        ended = wait_until(lambda: (job := self.client.job(job_id))["status"] in ("completed", "failed") and job,
+                           "the end")
+        calm = self.run_job(job_document(algorithm__step_size=0.1))
+        given = self.run_job(job_document(reference={"type": "value", "value": 0.9}))
+        for key in ("smoothness", "strong_convexity", "warnings"):
+            self.assertEqual(queued[key], expected[key])
+            self.assertEqual(ended[key], expected[key])
+        self.assertEqual(calm["smoothness"], expected["smoothness"])  # the data are the same
+        self.assertEqual(calm["warnings"], [])
+        self.assertEqual([given[key] for key in ("smoothness", "strong_convexity", "warnings")], [None, None, []])
 
     def test_detail_keys(self):
         detail = self.run_job(job_document())

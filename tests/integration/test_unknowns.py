@@ -8,7 +8,8 @@ import subprocess
 import unittest
 
 from common import (
-    BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers, wait_until,
+    BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers,
+    wait_until,
 )
 
 AUTO = {"type": "ceal", "step_size": 2.0, "sigma": "auto"}

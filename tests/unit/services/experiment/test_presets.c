@@ -7,6 +7,7 @@
 #include "services/document/document.h"
 #include "services/job/local.h"
 #include "tests/unit/services/experiment/suites.h"
+#include "tests/unit/services/local_run.h"
 
 static struct tally_problem problem_of(enum tally_problem_kind kind)
 {
@@ -213,7 +214,7 @@ static void expect_bits(const struct tally_algorithm *algorithm, enum tally_prob
     spec.reference = (struct tally_reference){TALLY_REFERENCE_VALUE, 0};
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", NULL, NULL, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(local_run(&spec, NULL, NULL, &job, &err), TALLY_OK, &err);
     const struct tally_ledger *bits = &tally_job_progress(job)->bits;
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_COMPLETED);
     CU_ASSERT_EQUAL(bits->uplink.formula_bits, 10 * uplink);

@@ -5,6 +5,7 @@
 #include "services/experiment/presets.h"
 #include "services/job/local.h"
 #include "tests/unit/services/experiment/suites.h"
+#include "tests/unit/services/local_run.h"
 
 static struct tally_objective *make_objective(const struct tally_job_spec *spec, double *ret_f_star)
 {
@@ -48,7 +49,7 @@ static void test_experiment_run__is_what_simulate_runs(void)
             tally_preset_job(preset, &LOUD, 0.1 * tally_preset_step_size(preset), 3);
         struct tally_run run = run_of(&spec);
         struct tally_job *job = NULL;
-        CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);
         const struct tally_progress *progress = tally_job_progress(job);
         CU_ASSERT_FALSE(run.diverged);
         CU_ASSERT_DOUBLE_EQUAL(run.regret, progress->cumulative_regret, 0);

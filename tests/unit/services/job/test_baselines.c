@@ -7,6 +7,7 @@
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
 #include "tests/unit/services/local_loss.h"
+#include "tests/unit/services/local_run.h"
 
 enum { MINIBATCH_SGD = 1, FEDAVG, FEDPAQ, FEDCOM, N_ALGORITHMS };
 
@@ -42,7 +43,7 @@ static struct tally_job *run(const struct tally_job_spec *spec)
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_job_spec_validate(spec, &err), TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_local_run(spec, ".", NULL, NULL, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(local_run(spec, NULL, NULL, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     return job;
 }

@@ -6,6 +6,7 @@
 #include "services/job/local.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
+#include "tests/unit/services/local_run.h"
 
 enum { N_ALGORITHMS = 5 };
 
@@ -85,9 +86,8 @@ static void test_job_domain__alone_and_with_a_host_the_bits_are_the_same(void)
             struct tally_job *alone, *free_one;
             job_host_init(&host, &spec);
             job_host_run(&host);
-            CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &alone, NULL), TALLY_OK);
-            CU_ASSERT_EQUAL_FATAL(tally_local_run(&whole, ".", NULL, NULL, &free_one, NULL),
-                                  TALLY_OK);
+            CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &alone, NULL), TALLY_OK);
+            CU_ASSERT_EQUAL_FATAL(local_run(&whole, NULL, NULL, &free_one, NULL), TALLY_OK);
             const struct tally_progress *progress = tally_job_progress(host.job);
             CU_ASSERT_TRUE(job_same_progress(tally_job_progress(alone), progress));
             CU_ASSERT_NOT_EQUAL(tally_job_progress(free_one)->x_checksum, progress->x_checksum);

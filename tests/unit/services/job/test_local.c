@@ -6,6 +6,7 @@
 
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
+#include "tests/unit/services/local_run.h"
 
 struct watch {
     int calls;
@@ -34,8 +35,7 @@ static void test_job_local__runs_as_the_engine_does_with_a_host(void)
     struct tally_job *job;
     struct tally_error err = TALLY_ERROR_INIT;
     struct watch watch = {0};
-    TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", watch_round, &watch, &job, &err), TALLY_OK,
-                        &err);
+    TALLY_ASSERT_STATUS(local_run(&spec, watch_round, &watch, &job, &err), TALLY_OK, &err);
     struct job_look a = job_look(job), b = job_look(host.job);
     CU_ASSERT_TRUE(job_looks_same(&a, &b));
     CU_ASSERT_EQUAL(watch.calls, host.n_records);
@@ -52,8 +52,7 @@ static void test_job_local__callback_can_stop_it(void)
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     struct watch watch = {.stop_after = 2};
-    TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", watch_round, &watch, &job, &err),
-                        TALLY_CANCELLED, &err);
+    TALLY_ASSERT_STATUS(local_run(&spec, watch_round, &watch, &job, &err), TALLY_CANCELLED, &err);
     CU_ASSERT_PTR_NULL(job);
     CU_ASSERT_EQUAL(watch.calls, 2);
 }
@@ -66,7 +65,7 @@ static void test_job_local__seed_and_run_decide_everything(void)
         spec.seed = i < 3 ? 42 : 43;
         spec.run = i == 2;
         struct tally_job *job;
-        CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);
         checksums[i] = tally_job_progress(job)->x_checksum;
         tally_job_free(job);
     }
@@ -80,10 +79,10 @@ static void test_job_local__reference_value_shifts_the_regret(void)
 {
     struct tally_job_spec spec = job_host_spec();
     struct tally_job *solved, *given;
-    CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &solved, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &solved, NULL), TALLY_OK);
     spec.reference.type = TALLY_REFERENCE_VALUE;
     spec.reference.value = -3;
-    CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &given, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &given, NULL), TALLY_OK);
     const struct tally_progress *a = tally_job_progress(solved), *b = tally_job_progress(given);
     CU_ASSERT_EQUAL(b->f_star, -3);
     CU_ASSERT_EQUAL(a->x_checksum, b->x_checksum);
@@ -99,8 +98,7 @@ static void test_job_local__what_cannot_be_solved_is_refused(void)
     spec.objective.data.synthetic_linear.frobenius_norm = 1e200; /* squares overflow */
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", NULL, NULL, &job, &err),
-                        TALLY_FAILED_PRECONDITION, &err);
+    TALLY_ASSERT_STATUS(local_run(&spec, NULL, NULL, &job, &err), TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.field, "reference");
     CU_ASSERT_PTR_NULL(job);
 }
@@ -147,7 +145,7 @@ static void test_job_local__divergence_fails_the_job(void)
     struct tally_job *job;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_job_spec_validate(&spec, &err), TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_local_run(&spec, ".", NULL, NULL, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(local_run(&spec, NULL, NULL, &job, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL(err.status, TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_FAILED);
     CU_ASSERT_PTR_NOT_NULL(strstr(tally_job_reason(job), "is infinite"));
@@ -162,7 +160,7 @@ static void test_job_local__golden(void)
     struct tally_job_spec spec = job_host_spec();
     spec.initial_point.type = TALLY_INITIAL_ZEROS;
     struct tally_job *job;
-    CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);
     const struct tally_progress *progress = tally_job_progress(job);
     char text[200];
     snprintf(text, sizeof text, "rounds %lld iterate %lld up %llu/%llu down %llu/%llu x %016llx",

@@ -7,6 +7,7 @@
 #include "services/job/local.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
+#include "tests/unit/services/local_run.h"
 
 enum { CLIENTS = 5, SAMPLES = 13 /* ceil(64 / 5) */ };
 
@@ -113,7 +114,7 @@ static void test_job_opening__order_of_arrival_does_not_matter(void)
     }
     expect_same_run(&backward, &forward);
     struct tally_job *alone;
-    CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &alone, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &alone, NULL), TALLY_OK);
     CU_ASSERT_TRUE(job_same_progress(tally_job_progress(alone), tally_job_progress(forward.job)));
     tally_job_free(alone);
     job_host_fini(&forward);
@@ -324,7 +325,7 @@ static void test_job_opening__a_step_size_is_enough(void)
         spec.params.ceal.step_size = 2;
         for (spec.run = 0; spec.run < RUNS; spec.run++) {
             struct tally_job *job;
-            CU_ASSERT_EQUAL_FATAL(tally_local_run(&spec, ".", NULL, NULL, &job, NULL), TALLY_OK);
+            CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);
             const struct tally_progress *progress = tally_job_progress(job);
             regret[i] += progress->cumulative_regret / RUNS;
             bits[i] += (double)(progress->bits.uplink.formula_bits / 10 +

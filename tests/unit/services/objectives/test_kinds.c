@@ -93,10 +93,10 @@ static void write_images(void)
 static struct tally_objective_spec spec_of(const struct kind *kind)
 {
     struct tally_objective_spec spec = tally_objective_spec_default();
-    spec.type = kind->type;
+    spec.type = (int)kind->type;
     spec.l2 = kind->l2;
     spec.bias = kind->bias;
-    spec.data.type = kind->data;
+    spec.data.type = (int)kind->data;
     if (kind->data == TALLY_DATA_SYNTHETIC_LINEAR) {
         spec.data.synthetic_linear = (struct tally_synthetic_linear){
             .dim = FEATURES, .points = POINTS, .frobenius_norm = 9, .noise_std = 2};
