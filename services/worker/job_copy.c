@@ -5,11 +5,11 @@
 
 #include "services/document/document.h"
 #include "services/program/load_watch.h"
-#include "services/program/signals.h"
 
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,
-                               struct job_copy **ret_copy, struct tally_error *err)
+                               const volatile sig_atomic_t *stop, struct job_copy **ret_copy,
+                               struct tally_error *err)
 {
     struct job_copy *copy = calloc(1, sizeof *copy);
     if (copy == NULL) {
@@ -19,7 +19,7 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
     enum tally_status status =
         tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
     if (status == TALLY_OK) {
-        struct tally_load_watch watch = {.job = id, .stop = tally_signals_stop()};
+        struct tally_load_watch watch = {.job = id, .stop = stop};
         const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
         status = tally_plugin_set_objective(plugins, &copy->spec, &files, &copy->objective, err);
     }

@@ -3,6 +3,7 @@
 #ifndef TALLY_SERVICES_WORKER_JOB_COPY_H
 #define TALLY_SERVICES_WORKER_JOB_COPY_H
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "api/worker_messages.h"
@@ -19,11 +20,13 @@ struct job_copy {
     struct job_copy *next;
 };
 
-/* Makes data and initial point from the document; `plugins`, which outlives it, may be NULL.
- * Errors: those of tally_document_parse() and tally_plugin_set_objective(), NO_MEMORY. */
+/* Makes data and initial point from the document; `plugins`, which outlives it, may be NULL. The
+ * reading of data ends once *stop is not 0; NULL = never. Errors: those of tally_document_parse()
+ * and tally_plugin_set_objective(), NO_MEMORY. */
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,
-                               struct job_copy **ret_copy, struct tally_error *err);
+                               const volatile sig_atomic_t *stop, struct job_copy **ret_copy,
+                               struct tally_error *err);
 void job_copy_free(struct job_copy *copy);
 
 /* Brings the point to where the task wants it, and remembers the task's clients. Errors: MALFORMED,

@@ -332,7 +332,7 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     if (job == NULL) {
         enum tally_status status =
             job_copy_new(task->job_id, &task->job_document, worker->config->data_dir,
-                         worker->config->plugins, &job, err);
+                         worker->config->plugins, worker->config->stop.flag, &job, err);
         if (status != TALLY_OK) {
             return status;
         }
