@@ -310,7 +310,7 @@ static enum tally_status accelerate(struct solver *solver, const struct tally_do
 static enum tally_status minimise(struct solver *solver, const struct tally_domain *domain,
                                   struct tally_error *err)
 {
-    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    const bool is_bounded = tally_domain_is_bounded(domain);
     struct tally_error unbounded = TALLY_ERROR_INIT;
     if (solver->f->hessian_times == NULL) {
         return accelerate(solver, domain, err);
@@ -359,5 +359,25 @@ enum tally_status tally_convex_minimise(const struct tally_convex *f,
     }
     free(room);
     free(hessian);
+    return status;
+}
+
+enum tally_status tally_convex_minimum(const struct tally_convex *f,
+                                       const struct tally_domain *domain, const atomic_bool *stop,
+                                       double *ret_f_star, double *ret_x_star,
+                                       struct tally_error *err)
+{
+    double f_star = 0;
+    double *x = malloc(f->dim * sizeof *x);
+    enum tally_status status =
+        x != NULL ? tally_convex_minimise(f, domain, stop, x, &f_star, err)
+                  : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", f->dim);
+    if (status == TALLY_OK) {
+        *ret_f_star = f_star;
+        for (size_t i = 0; ret_x_star != NULL && i < f->dim; i++) {
+            ret_x_star[i] = x[i];
+        }
+    }
+    free(x);
     return status;
 }

@@ -49,4 +49,11 @@ enum tally_status tally_convex_minimise(const struct tally_convex *f,
                                         const struct tally_domain *domain, const atomic_bool *stop,
                                         double *x, double *ret_f, struct tally_error *err);
 
+/* The same as an objective's answer: f(x*) and, unless NULL, x* (double[dim]), which on failure
+ * stay as they were. */
+enum tally_status tally_convex_minimum(const struct tally_convex *f,
+                                       const struct tally_domain *domain, const atomic_bool *stop,
+                                       double *ret_f_star, double *ret_x_star,
+                                       struct tally_error *err);
+
 #endif

@@ -45,6 +45,33 @@ uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset)
     return is_shared ? 1 : dataset->clients;
 }
 
+enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
+                                            struct tally_error *err)
+{
+    return dataset->is_whole
+               ? TALLY_OK
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
+                            "the points of all clients are not here, so that f cannot be had");
+}
+
+double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard)
+{
+    return 1.0 / ((double)dataset->clients * shard.size);
+}
+
+void tally_dataset_weights(const struct tally_dataset *dataset, double *ret_weights)
+{
+    for (uint32_t i = 0; i < dataset->points; i++) {
+        ret_weights[i] = 0;
+    }
+    for (uint32_t m = 0; m < dataset->clients; m++) {
+        const struct tally_shard shard = dataset->shards[m];
+        for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
+            ret_weights[i] += tally_dataset_weight(dataset, shard);
+        }
+    }
+}
+
 double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, const double *x)
 {
     const size_t features = dataset->features;

@@ -49,6 +49,16 @@ enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint3
  * points, else all; some of them may be empty. */
 uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);
 
+/* Whether f can be had. Errors: FAILED_PRECONDITION unless is_whole. */
+enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
+                                            struct tally_error *err);
+
+/* What a point of the shard weighs in f, 1 / (M n_m): f is the mean over clients. */
+double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard);
+/* That of every point, double[points], summed over the shards that share it. The dataset is
+ * whole. */
+void tally_dataset_weights(const struct tally_dataset *dataset, double *ret_weights);
+
 /* X_i . x, summed in the order of the columns; x is double[features]. */
 double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, const double *x);
 /* x += factor X_i. */

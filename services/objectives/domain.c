@@ -105,6 +105,11 @@ static bool is_in_box(double lower, double upper, const double *x, size_t dim)
     return true;
 }
 
+bool tally_domain_is_bounded(const struct tally_domain *domain)
+{
+    return domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+}
+
 bool tally_domain_is_inside(const struct tally_domain *domain, const double *x, size_t dim)
 {
     switch ((enum tally_domain_type)domain->type) {

@@ -38,6 +38,9 @@ extern const struct tally_domain_kind TALLY_DOMAIN_KINDS[];
  * "domain". */
 enum tally_status tally_domain_validate(const struct tally_domain *domain, struct tally_error *err);
 
+/* Whether it is less than the whole space, as which NULL counts too. */
+bool tally_domain_is_bounded(const struct tally_domain *domain);
+
 /* x, double[dim], becomes the nearest point of the domain; one that is inside stays bit for bit,
  * and what comes out is inside. A NaN stays one, and a point whose norm overflows is left as it is
  * by a ball: it diverged, which is for the caller to notice. */

@@ -219,19 +219,6 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
 
 /* f over all clients. */
 
-static enum tally_status check_whole(const struct linear_model *self, struct tally_error *err)
-{
-    return self->data->is_whole
-               ? TALLY_OK
-               : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
-                            "the points of all clients are not here, so that f cannot be had");
-}
-
-static double weight_of(const struct linear_model *self, struct tally_shard shard)
-{
-    return 1.0 / ((double)self->base.clients * shard.size);
-}
-
 /* Of the points that are here, which are all where f is asked for. */
 static double mean_loss(const struct linear_model *self, const double *x)
 {
@@ -257,7 +244,7 @@ static bool normal_equations(const struct linear_model *self, const atomic_bool 
     }
     for (uint32_t m = 0; m < self->base.clients; m++) {
         const struct tally_shard shard = self->data->shards[m];
-        const double weight = weight_of(self, shard);
+        const double weight = tally_dataset_weight(self->data, shard);
         for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
             if (stop != NULL && atomic_load(stop)) {
                 return false;
@@ -302,7 +289,7 @@ static bool make_form(struct linear_model *self)
     for (uint32_t m = 0; m < self->base.clients; m++) {
         const struct tally_shard shard = self->data->shards[m];
         const double *y = self->data->labels + shard.first;
-        self->c += weight_of(self, shard) * dot(y, y, shard.size);
+        self->c += tally_dataset_weight(self->data, shard) * dot(y, y, shard.size);
     }
     return true;
 }
@@ -356,7 +343,7 @@ static enum tally_status problem_init(struct problem *problem, const struct line
 {
     const size_t dim = self->base.dim, points = self->data->points;
     *problem = (struct problem){.self = self,
-                                .weights = calloc(points, sizeof *problem->weights),
+                                .weights = malloc(points * sizeof *problem->weights),
                                 .curvatures = calloc(points, sizeof *problem->curvatures),
                                 .diagonal = calloc(dim, sizeof *problem->diagonal),
                                 .room = calloc(dim, sizeof *problem->room)};
@@ -365,12 +352,7 @@ static enum tally_status problem_init(struct problem *problem, const struct line
         problem_fini(problem);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
     }
-    for (uint32_t m = 0; m < self->base.clients; m++) {
-        const struct tally_shard shard = self->data->shards[m];
-        for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
-            problem->weights[i] += weight_of(self, shard);
-        }
-    }
+    tally_dataset_weights(self->data, problem->weights);
     for (uint32_t i = 0; i < points; i++) {
         const struct tally_row row = tally_row_of(self->data, i, problem->room);
         for (size_t k = 0; k < row.n; k++) {
@@ -472,7 +454,7 @@ static enum tally_status search(const struct linear_model *self, const struct ta
     if (status != TALLY_OK) {
         return status;
     }
-    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    const bool is_bounded = tally_domain_is_bounded(domain);
     const struct tally_convex f = {.dim = self->base.dim,
                                    .diagonal = problem.diagonal,
                                    .smoothness = is_bounded ? smoothness_of(&problem, stop) : 0,
@@ -524,10 +506,10 @@ static enum tally_status linear_model_minimum(const struct tally_objective *obje
 {
     const struct linear_model *self = of(objective);
     const size_t dim = objective->dim;
-    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    const bool is_bounded = tally_domain_is_bounded(domain);
     double f_star = 0;
     double *x = malloc(dim * sizeof *x);
-    enum tally_status status = check_whole(self, err);
+    enum tally_status status = tally_dataset_check_whole(self->data, err);
     if (x == NULL && status == TALLY_OK) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
     }
@@ -574,7 +556,7 @@ static enum tally_status linear_model_curvature(const struct tally_objective *ob
 {
     const struct linear_model *self = of(objective);
     struct problem problem;
-    enum tally_status status = check_whole(self, err);
+    enum tally_status status = tally_dataset_check_whole(self->data, err);
     if (status == TALLY_OK) {
         status = problem_init(&problem, self, err);
     }

@@ -4,7 +4,6 @@
  *                points, drawn from the sampling stream
  *
  * All clients have the same f; what differs is their noise. A gradient costs dim^2 operations. */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -157,7 +156,6 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
 {
     struct quadratic *self = (struct quadratic *)objective; /* is not written to */
     const size_t dim = objective->dim;
-    assert(dim > 0);
     struct tally_curvature curvature;
     enum tally_status status = quadratic_curvature(objective, stop, &curvature, err);
     if (status == TALLY_OK && curvature.strong_convexity < 0) {
@@ -168,8 +166,7 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
     if (status != TALLY_OK) {
         return status;
     }
-    double *x = malloc(dim * sizeof *x);
-    double square = 0, f_star;
+    double square = 0;
     for (size_t i = 0; i < dim; i++) {
         square += self->b[i] * self->b[i];
     }
@@ -181,16 +178,7 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
                                    .context = self,
                                    .evaluate = evaluate,
                                    .hessian_times = matrix_times};
-    status = x != NULL ? tally_convex_minimise(&f, domain, stop, x, &f_star, err)
-                       : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
-    if (status == TALLY_OK) {
-        *ret_f_star = f_star;
-        for (size_t i = 0; ret_x_star != NULL && i < dim; i++) {
-            ret_x_star[i] = x[i];
-        }
-    }
-    free(x);
-    return status;
+    return tally_convex_minimum(&f, domain, stop, ret_f_star, ret_x_star, err);
 }
 
 static const struct tally_objective_ops QUADRATIC_OPS = {

@@ -160,14 +160,6 @@ static enum tally_status softmax_points_local_gradient(const struct tally_object
 
 /* f over all clients. */
 
-static enum tally_status check_whole(const struct softmax_points *self, struct tally_error *err)
-{
-    return self->data->is_whole
-               ? TALLY_OK
-               : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
-                            "the points of all clients are not here, so that f cannot be had");
-}
-
 static enum tally_status softmax_points_losses(const struct tally_objective *objective,
                                                const double *points, size_t n, double *ret_losses,
                                                struct tally_error *err)
@@ -243,7 +235,7 @@ static enum tally_status problem_init(struct problem *problem, const struct soft
 {
     const size_t points = self->data->points;
     *problem = (struct problem){.self = self,
-                                .weights = calloc(points, sizeof *problem->weights),
+                                .weights = malloc(points * sizeof *problem->weights),
                                 .probabilities =
                                     malloc(points * self->classes * sizeof *problem->probabilities),
                                 .diagonal = calloc(self->base.dim, sizeof *problem->diagonal),
@@ -254,12 +246,7 @@ static enum tally_status problem_init(struct problem *problem, const struct soft
         problem_fini(problem);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", self->base.dim);
     }
-    for (uint32_t m = 0; m < self->base.clients; m++) {
-        const struct tally_shard shard = self->data->shards[m];
-        for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
-            problem->weights[i] += 1.0 / ((double)self->base.clients * shard.size);
-        }
-    }
+    tally_dataset_weights(self->data, problem->weights);
     add_squares(problem);
     return TALLY_OK;
 }
@@ -342,9 +329,9 @@ static enum tally_status softmax_points_minimum(const struct tally_objective *ob
 {
     const struct softmax_points *self = of(objective);
     const size_t dim = objective->dim;
-    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    const bool is_bounded = tally_domain_is_bounded(domain);
     struct problem problem;
-    enum tally_status status = check_whole(self, err);
+    enum tally_status status = tally_dataset_check_whole(self->data, err);
     if (status == TALLY_OK) {
         status = problem_init(&problem, self, err);
     }
@@ -361,17 +348,7 @@ static enum tally_status softmax_points_minimum(const struct tally_objective *ob
         .context = &problem,
         .evaluate = evaluate,
         .hessian_times = hessian_times};
-    double f_star = 0;
-    double *x = malloc(dim * sizeof *x);
-    status = x != NULL ? tally_convex_minimise(&f, domain, stop, x, &f_star, err)
-                       : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
-    if (status == TALLY_OK) {
-        *ret_f_star = f_star;
-        for (size_t i = 0; ret_x_star != NULL && i < dim; i++) {
-            ret_x_star[i] = x[i];
-        }
-    }
-    free(x);
+    status = tally_convex_minimum(&f, domain, stop, ret_f_star, ret_x_star, err);
     problem_fini(&problem);
     return status;
 }
@@ -383,7 +360,7 @@ static enum tally_status softmax_points_curvature(const struct tally_objective *
 {
     const struct softmax_points *self = of(objective);
     struct problem problem;
-    enum tally_status status = check_whole(self, err);
+    enum tally_status status = tally_dataset_check_whole(self->data, err);
     if (status == TALLY_OK) {
         status = problem_init(&problem, self, err);
     }

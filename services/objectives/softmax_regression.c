@@ -346,7 +346,7 @@ static enum tally_status softmax_minimum(const struct tally_objective *objective
                                          struct tally_error *err)
 {
     const struct softmax *self = of(objective);
-    const bool is_bounded = domain != NULL && domain->type != TALLY_DOMAIN_WHOLE;
+    const bool is_bounded = tally_domain_is_bounded(domain);
     if (self->l2 <= 0 && !is_bounded) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                           "l2 is 0: the minimum need not exist; give the reference as a value");
