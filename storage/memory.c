@@ -389,6 +389,14 @@ static enum tally_status memory_round_list(struct tally_store *store, int64_t jo
     return TALLY_OK;
 }
 
+/* Every write has told at once. */
+static enum tally_status memory_flush(struct tally_store *store, struct tally_error *err)
+{
+    (void)store;
+    (void)err;
+    return TALLY_OK;
+}
+
 static enum tally_status memory_check(struct tally_store *store, struct tally_error *err)
 {
     (void)store;
@@ -416,6 +424,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .state_get = memory_state_get,
     .update_list = memory_update_list,
     .round_list = memory_round_list,
+    .flush = memory_flush,
     .check = memory_check,
 };
 

@@ -442,6 +442,14 @@ static enum tally_status sqlite_round_list(struct tally_store *store, int64_t jo
     return status;
 }
 
+/* Every write has told at once. */
+static enum tally_status sqlite_flush(struct tally_store *store, struct tally_error *err)
+{
+    (void)store;
+    (void)err;
+    return TALLY_OK;
+}
+
 static enum tally_status sqlite_check(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
@@ -473,6 +481,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .state_get = sqlite_state_get,
     .update_list = sqlite_update_list,
     .round_list = sqlite_round_list,
+    .flush = sqlite_flush,
     .check = sqlite_check,
 };
 

@@ -14,8 +14,9 @@
  * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
  * or NOT_FOUND has changed nothing, and its bracket may go on; NOT_FOUND is also what any write but
  * updates_delete gives for a job that is not there. After any other failed write the caller must
- * call rollback(); until then further writes and commit() fail. `err` may be NULL everywhere.
- * `ret_*` are written only on success.
+ * call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION is a write to a
+ * job that this process does not lead (any more), from stores with leases (leases.h). `err` may be
+ * NULL everywhere. `ret_*` are written only on success.
  *
  * The callback of a walk may read from the store, but not start the same walk again, write, or
  * close a bracket. */
@@ -84,7 +85,12 @@ struct tally_store_ops {
 
     /* Opens a bracket. Precondition: none is open. */
     enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
-    /* Makes the bracket durable and closes it. On failure the bracket is rolled back and closed. */
+    /* Has the bracket's writes so far examined: a store on another machine sends them together, and
+     * tells only here, in a read or in commit() what has become of them, with the status that the
+     * write would have had. Stores that know at once do nothing. */
+    enum tally_status (*flush)(struct tally_store *store, struct tally_error *err);
+    /* Makes the bracket durable and closes it. On failure the bracket is rolled back and closed;
+     * but if the connection to a store was lost meanwhile, it may be there, whole: read it back. */
     enum tally_status (*commit)(struct tally_store *store, struct tally_error *err);
     /* Forgets the bracket's writes and closes it; harmless if none is open. */
     void (*rollback)(struct tally_store *store);
@@ -152,10 +158,20 @@ struct tally_store_ops {
                                     struct tally_error *err);
     /* Whether the medium can be read and written now; for /readyz. */
     enum tally_status (*check)(struct tally_store *store, struct tally_error *err);
+    /* NULL: there is nothing to count. */
+    struct tally_store_counters (*counters)(const struct tally_store *store);
 };
 
 struct tally_store {
     const struct tally_store_ops *ops;
+    const struct tally_store_leases *leases; /* leases.h; NULL: one process has the store alone */
+};
+
+/* Numbers of a store since it was opened, for /metrics. */
+struct tally_store_counters {
+    uint64_t retried_conflicts; /* brackets that met another's and were run again */
+    uint64_t reconnects;
+    uint64_t fenced_writes; /* refused, as another replica leads the job by now */
 };
 
 struct tally_store_options {
@@ -165,7 +181,7 @@ struct tally_store_options {
     bool read_only;
 };
 
-/* Opens "sqlite:PATH" or "memory:". Creates and migrates what is missing.
+/* Opens "sqlite:PATH", "postgres:CONNINFO" or "memory:". Creates and migrates what is missing.
  * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
  * the message says which); read-only also NOT_FOUND (there is none) and FAILED_PRECONDITION (of an
  * older schema). The caller closes with store->ops->close(store). */

@@ -1,0 +1,89 @@
+/* leases: several coordinators on one store, each leading some of its jobs.
+ *
+ * A store that many processes share (PostgreSQL) knows its replicas and which of them leads which
+ * live job. A replica keeps its leases by renew(); one that has not done so for lease_ms, by the
+ * store's clock, has died as far as the others are concerned, and take() gives them its jobs.
+ *
+ * Fencing. With each change of leader a job's token grows. A store object remembers the tokens of
+ * the jobs that it was given, and every bracket that writes to a job proves its token under a lock
+ * that a take() must wait for, in the transaction of the write itself. So a leader that was paused,
+ * cut off or declared dead can write nothing once another has taken its job, whatever it believes:
+ * the write, or the commit, fails with FAILED_PRECONDITION, and the whole bracket with it. A job
+ * that is inserted is led by whoever inserts it. A store object that has reconnected holds new
+ * tokens: what the old connection had under way has ended before, one way or the other.
+ *
+ * Slots fail with STORE if the store cannot be reached; then nothing is known to have changed. */
+#ifndef TALLY_STORAGE_LEASES_H
+#define TALLY_STORAGE_LEASES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+
+struct tally_store;
+struct tally_store_job;
+
+enum {
+    TALLY_REPLICA_ID_CAPACITY = 65,       /* with NUL */
+    TALLY_REPLICA_ADDRESS_CAPACITY = 257, /* with NUL */
+    TALLY_MAX_REPLICA_NUMBER = 65535
+};
+
+/* A coordinator, as it tells the others of itself. */
+struct tally_replica {
+    char id[TALLY_REPLICA_ID_CAPACITY]; /* chosen by its owner; the same after a restart */
+    char address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* URL at which the others reach it */
+    int64_t number;      /* in [1, 65535]; given by the store to an id, and kept */
+    int64_t jobs;        /* live ones that it leads */
+    int64_t slots;       /* of the workers that it serves */
+    int64_t free_slots;  /* of them, those that play nothing */
+    int64_t wants_key;   /* key of the oldest job there that waits for slots; 0 = none */
+    int64_t wants_slots; /* how many that job lacks there */
+    bool is_alive;       /* it has renewed in time; of rows that are read */
+};
+
+/* Who leads a job. */
+struct tally_job_leader {
+    int64_t key;                  /* of the job */
+    bool is_live;                 /* the job is; one that has ended needs no leader */
+    bool has_leader;              /* of a live job: somebody was given it, dead or alive */
+    struct tally_replica replica; /* if has_leader: id, number, address and is_alive alone */
+};
+
+typedef enum tally_status tally_replica_fn(void *context, const struct tally_replica *replica,
+                                           struct tally_error *err);
+
+struct tally_store_leases {
+    /* Announces this process as a replica; once, before the other slots. A former process of the
+     * same id loses what it led: the next take() gives it to this one. */
+    enum tally_status (*join)(struct tally_store *store, const struct tally_replica *self,
+                              int64_t lease_ms, int64_t *ret_number, struct tally_error *err);
+    /* Tells that this replica lives, and what it has; then walks all replicas, itself among them,
+     * by number. Afterwards holds() tells the truth of this moment. */
+    enum tally_status (*renew)(struct tally_store *store, const struct tally_replica *self,
+                               tally_replica_fn *each, void *context, struct tally_error *err);
+    /* Takes every live job that nobody leads, whose leader is dead, or that another replica has
+     * given to this one; walks their rows, oldest first. All jobs of a dead replica go to one
+     * taker. A store that was itself away for a while first gives its replicas lease_ms to come
+     * back. Not within a bracket. */
+    enum tally_status (*take)(struct tally_store *store,
+                              enum tally_status (*each)(void *context,
+                                                        const struct tally_store_job *job,
+                                                        struct tally_error *err),
+                              void *context, struct tally_error *err);
+    /* Hands a job that this replica leads to another, for whose next take() it waits. In a bracket
+     * of its own. Errors: FAILED_PRECONDITION (it does not lead it any more). */
+    enum tally_status (*give)(struct tally_store *store, int64_t job_key, int64_t replica_number,
+                              struct tally_error *err);
+    /* Whether this process leads the job, as far as it knows without asking. */
+    bool (*holds)(const struct tally_store *store, int64_t job_key);
+    /* Errors: NOT_FOUND. */
+    enum tally_status (*leader_of)(struct tally_store *store, const char *job_id,
+                                   struct tally_job_leader *ret_leader, struct tally_error *err);
+    /* Gives all leases up, for whoever takes them first, and is a replica no more. For a clean end;
+     * close() alone leaves them to expire. */
+    enum tally_status (*leave)(struct tally_store *store, struct tally_error *err);
+};
+
+#endif
