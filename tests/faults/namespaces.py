@@ -117,6 +117,13 @@ class Network:
         """No packet comes from or to these places."""
         self._rules([f'{way} "{place}"' for place in places for way in ("iifname", "oifname")])
 
+    def separate(self, place, *others):
+        """No packet comes from the one to the others or back; each sees everybody else."""
+        self._rules([
+            f'iifname "{sender}" oifname "{receiver}"'
+            for other in others for sender, receiver in ((place, other), (other, place))
+        ])
+
     def heal(self):
         self._rules([])
 

@@ -61,8 +61,8 @@ class FaultTestCase(TallyTestCase):
         self.assertEqual(rounds_csv(coordinator, job_id), self.undisturbed(document))
         return detail
 
-    def check_acknowledged(self, proxy, records):
-        """What the proxy saw acknowledged is what was counted, and was never asked for again."""
+    def check_acknowledged(self, proxy, job_id, records, clients=CLIENTS):
+        """What the proxy saw acknowledged of a job is what was counted, and was never asked for again."""
         acknowledged = {}  # (round, client): (position, payload, payload bits as counted)
         asked_again = []
         for position, exchange in enumerate(proxy.exchanges):
@@ -70,6 +70,8 @@ class FaultTestCase(TallyTestCase):
                 continue
             if exchange.method == "PostUpdate":
                 update = messages.PostUpdateRequest.FromString(exchange.request_body)
+                if update.job_id != job_id:
+                    continue
                 answer = messages.PostUpdateResponse.FromString(exchange.response_body)
                 key = (update.round, update.client)
                 what = (update.payload, update.loss, answer.payload_bits)
@@ -77,6 +79,8 @@ class FaultTestCase(TallyTestCase):
                 self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
             elif exchange.method == "PollTask":
                 task = messages.PollTaskResponse.FromString(exchange.response_body).task
+                if task.job_id != job_id:
+                    continue
                 asked_again += [
                     (task.round, client) for client in task.clients
                     if acknowledged.get((task.round, client), (exchange.n_before,))[0] < exchange.n_before
@@ -85,13 +89,13 @@ class FaultTestCase(TallyTestCase):
         complete = 0
         for record in records:
             missing = set(clients_of(record["missing"]))
-            self.assertEqual(record["received"], 0 if record["cut"] else CLIENTS - len(missing))
+            self.assertEqual(record["received"], 0 if record["cut"] else clients - len(missing))
             keys = {
-                client: (record["round"], client) for client in range(CLIENTS)
+                client: (record["round"], client) for client in range(clients)
                 if (record["round"], client) in acknowledged
             }
             self.assertEqual(missing & set(keys), set(), f"acknowledged, and not counted: {record}")
-            if len(keys) == CLIENTS - len(missing):
+            if len(keys) == clients - len(missing):
                 complete += 1
                 bits = sum(acknowledged[key][1][2] for key in keys.values())
                 self.assertEqual(bits, record["bits"]["uplink"]["payload"], record)

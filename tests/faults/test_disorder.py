@@ -65,7 +65,7 @@ class Courier(RecordingProxy):
 
     def _deliver_late(self, request):
         with contextlib.suppress(OSError):
-            with socket.create_connection(("127.0.0.1", self.port), LATE_S) as upstream:
+            with socket.create_connection(self.address, LATE_S) as upstream:
                 self._deliver(request, upstream, upstream.makefile("rb"))
 
 
@@ -89,7 +89,7 @@ class Disorder(FaultTestCase):
                 port=coordinator.port, store=coordinator.store, options=OPTIONS
             )
         self.check_result(coordinator, job_id, document)
-        self.check_acknowledged(courier, coordinator.client.rounds(job_id))
+        self.check_acknowledged(courier, job_id, coordinator.client.rounds(job_id))
         self.say(f"fates of {len(courier.exchanges)} exchanges: {courier.fates}")
         for fate, n in courier.fates.items():
             self.assertGreater(n, 0, f"no message was {fate}")

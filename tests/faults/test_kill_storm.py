@@ -163,7 +163,7 @@ class KillStorm(FaultTestCase):
         self.start_job(document)
         self.storm(document, KILLS)
         self.check_result(self.coordinator, self.job_id, document)
-        self.check_acknowledged(self.proxy, self.coordinator.client.rounds(self.job_id))
+        self.check_acknowledged(self.proxy, self.job_id, self.coordinator.client.rounds(self.job_id))
         self.check_recovery("ready after", self.ready_s)
         self.check_recovery("next round closed after", self.round_s)
         self.assert_ends_well(*self.workers, self.coordinator)
@@ -188,7 +188,7 @@ class KillStorm(FaultTestCase):
         records = self.coordinator.client.rounds(self.job_id)
         sums = sum_of_rounds(records)
         self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
-        self.check_acknowledged(self.proxy, records)
+        self.check_acknowledged(self.proxy, self.job_id, records)
         self.say(f"{self.dropped_rounds()} of {len(records)} rounds closed without some clients")
         self.assert_ends_well(*self.workers, self.coordinator)
 

@@ -61,8 +61,8 @@ class RecordingProxy:
     not at all, "request" before the coordinator gets it, "half request" while it does, "response"
     after the coordinator has answered, "half response" while the worker reads the answer."""
 
-    def __init__(self, port, fault=lambda: None):
-        self.port = port
+    def __init__(self, port, fault=lambda: None, host="127.0.0.1"):
+        self.address = (host, port)
         self.exchanges = []
         self._fault = fault
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class RecordingProxy:
 
     def _serve(self, connection):
         with connection, contextlib.suppress(OSError):  # one of the two has gone
-            with socket.create_connection(("127.0.0.1", self.port)) as upstream:
+            with socket.create_connection(self.address) as upstream:
                 self._pass_on(connection, upstream)
 
     def _pass_on(self, connection, upstream):

@@ -1,0 +1,83 @@
+"""A reader of server-sent events."""
+
+import http.client
+import json
+
+from common import HANG_S
+
+
+class Stream:
+    """A reader of an event stream as the standard for server-sent events describes one."""
+
+    def __init__(self, port, job_id, last_event_id=None, after=None, headers=None, timeout_s=HANG_S,
+                 host="127.0.0.1"):
+        self.connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        path = f"/v1/jobs/{job_id}/events" + ("" if after is None else f"?after={after}")
+        headers = dict(headers or {})
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = str(last_event_id)
+        self.connection.request("GET", path, headers=headers)
+        self.response = self.connection.getresponse()
+        self.status = self.response.status
+        self.last_id = None
+        self.retry = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.response.close()
+        self.connection.close()
+
+    def lines(self):
+        """Complete lines; not by readline(), which hides that a chunked body was cut short."""
+        rest = b""
+        while piece := self.response.read1(65536):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from (line.decode() for line in lines)
+        assert rest == b"", rest
+
+    def items(self):
+        """("job" or "round", data) of every event, and ("comment", text), until the stream ends;
+        IncompleteRead or ConnectionError if it breaks."""
+        name, data = "message", []
+        for line in self.lines():
+            if line.startswith(":"):
+                yield "comment", line[1:].strip()
+            elif line:
+                field, _, value = line.partition(": ")
+                if field == "event":
+                    name = value
+                elif field == "data":
+                    data.append(value)
+                elif field == "id":
+                    self.last_id = int(value)
+                elif field == "retry":
+                    self.retry = int(value)
+                else:
+                    raise AssertionError(f"unknown field in {line!r}")
+            elif data:
+                yield name, json.loads("\n".join(data))
+                name, data = "message", []
+            else:
+                name = "message"
+
+    def events(self):
+        return (item for item in self.items() if item[0] != "comment")
+
+    def rounds(self):
+        """The rounds until the stream ends; each has its number as id."""
+        for name, data in self.events():
+            if name == "round":
+                assert self.last_id == data["round"], (self.last_id, data)
+                yield data
+
+    def until(self, wanted):
+        """Reads up to the first item for which wanted(name, data) is true."""
+        for name, data in self.items():
+            if wanted(name, data):
+                return data
+        raise AssertionError("the stream ended")
