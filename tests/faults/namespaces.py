@@ -84,9 +84,9 @@ class Network:
         holder.stdout.readline()  # it is in its namespace
         self._holders[place] = holder
         router = f"{self._subnet(place)}.1"
-        run("ip", "link", "add", place, "type", "veth", "peer", "name", "eth0", "netns", holder.pid)
+        run("ip", "link", "add", "name", place, "type", "veth", "peer", "name", "eth0", "netns", holder.pid)
         run("ip", "address", "add", f"{router}/30", "dev", place)
-        run("ip", "link", "set", place, "up")
+        run("ip", "link", "set", "dev", place, "up")
         inside = self.enter(place)
         run(*inside, "ip", "link", "set", "lo", "up")
         run(*inside, "ip", "address", "add", f"{self.address(place)}/30", "dev", "eth0")

@@ -1,9 +1,13 @@
-"""A reader of server-sent events."""
+"""A reader of server-sent events, and what it must have read."""
 
 import http.client
 import json
 
 from common import HANG_S
+
+COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed", "cut", "loss",
+           "cumulative_regret", "uplink_formula", "uplink_payload", "downlink_formula",
+           "downlink_payload", "uplink_messages", "downlink_messages", "control", "telemetry"]
 
 
 class Stream:
@@ -81,3 +85,29 @@ class Stream:
             if wanted(name, data):
                 return data
         raise AssertionError("the stream ended")
+
+
+def running_totals(records):
+    """What `totals` must be after each of the job's rounds."""
+    sums = dict.fromkeys(COLUMNS[10:], 0)
+    totals = []
+    for record in records:
+        bits = record["bits"]
+        for way in ("uplink", "downlink"):
+            for key in ("formula", "payload", "messages"):
+                sums[f"{way}_{key}"] += bits[way][key]
+        sums["control"] += bits["control"]
+        sums["telemetry"] += bits["telemetry"]
+        totals.append({"cumulative_regret": record["regret"], **sums})
+    return totals
+
+
+def assert_same_rounds(test, events, records, after=0):
+    """Each round once, in order, as the list of rounds has it, with exact totals."""
+    totals = running_totals(records)
+    test.assertEqual([event["round"] for event in events],
+                     [record["round"] for record in records[after:]])
+    for event, record, total in zip(events, records[after:], totals[after:]):
+        event = dict(event)
+        test.assertEqual(event.pop("totals"), total)
+        test.assertEqual(event, record)

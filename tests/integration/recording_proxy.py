@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 
 class Exchange:
@@ -59,10 +60,12 @@ class RecordingProxy:
 
     `fault`, if given, is asked before each exchange and says where its connection breaks: None for
     not at all, "request" before the coordinator gets it, "half request" while it does, "response"
-    after the coordinator has answered, "half response" while the worker reads the answer."""
+    after the coordinator has answered, "half response" while the worker reads the answer. Each
+    request is passed on `delay_s` late."""
 
-    def __init__(self, port, fault=lambda: None, host="127.0.0.1"):
+    def __init__(self, port, fault=lambda: None, host="127.0.0.1", delay_s=0):
         self.address = (host, port)
+        self._delay_s = delay_s
         self.exchanges = []
         self._fault = fault
         self._lock = threading.Lock()
@@ -86,6 +89,7 @@ class RecordingProxy:
     def _pass_on(self, connection, upstream):
         from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
         while request := read_message(from_worker):
+            time.sleep(self._delay_s)
             with self._lock:
                 fault = self._fault()
                 n_before = len(self.exchanges)

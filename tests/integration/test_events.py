@@ -11,28 +11,10 @@ import time
 import unittest
 
 from common import TallyTestCase, edited_database, job_document, wait_until
-from event_stream import Stream
+from event_stream import COLUMNS, Stream, assert_same_rounds, running_totals
 
 LONG_JOB = "synthetic-ceal-long"
-COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed", "cut", "loss",
-           "cumulative_regret", "uplink_formula", "uplink_payload", "downlink_formula",
-           "downlink_payload", "uplink_messages", "downlink_messages", "control", "telemetry"]
 TERMINAL = ("completed", "failed", "cancelled")
-
-
-def running_totals(records):
-    """What `totals` must be after each of the job's rounds."""
-    sums = dict.fromkeys(COLUMNS[10:], 0)
-    totals = []
-    for record in records:
-        bits = record["bits"]
-        for way in ("uplink", "downlink"):
-            for key in ("formula", "payload", "messages"):
-                sums[f"{way}_{key}"] += bits[way][key]
-        sums["control"] += bits["control"]
-        sums["telemetry"] += bits["telemetry"]
-        totals.append({"cumulative_regret": record["regret"], **sums})
-    return totals
 
 
 def expected_rows(records):
@@ -83,15 +65,7 @@ class EventsTestCase(TallyTestCase):
         return job_id
 
     def assert_same_rounds(self, events, job_id, after=0):
-        """Each round once, in order, as the list of rounds has it, with exact totals."""
-        records = self.client.rounds(job_id)
-        totals = running_totals(records)
-        self.assertEqual([event["round"] for event in events],
-                         [record["round"] for record in records[after:]])
-        for event, record, total in zip(events, records[after:], totals[after:]):
-            event = dict(event)
-            self.assertEqual(event.pop("totals"), total)
-            self.assertEqual(event, record)
+        assert_same_rounds(self, events, self.client.rounds(job_id), after)
 
 
 class Events(EventsTestCase):
