@@ -182,14 +182,14 @@ class Coordinator(Process):
     """A tally-coordinator process; `launcher` is what starts the program elsewhere (nsenter ...)."""
 
     def __init__(self, folder, port=None, store=None, name="coordinator", options=(),
-                 host="127.0.0.1", launcher=(), wait=True):
+                 host="127.0.0.1", launcher=(), wait=True, program="tally-coordinator"):
         self.port = port or free_port()
         self.store = store or f"sqlite:{folder}/tally.db"
         self.began = time.monotonic()
         super().__init__(
             folder,
             name,
-            [*launcher, BIN / "tally-coordinator", "--listen", f"{host}:{self.port}", "--store",
+            [*launcher, BIN / program, "--listen", f"{host}:{self.port}", "--store",
              self.store, *options],
         )
         self.url = f"http://{host}:{self.port}"

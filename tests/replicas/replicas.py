@@ -1,0 +1,246 @@
+"""Several coordinators on one PostgreSQL behind nginx: each in a network namespace of its own. The
+workers and the test sit at the router between them, whose own packets are never lost.
+
+A replica is named after its place."""
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from unittest import mock
+
+for folder in ("faults", "integration"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+
+from common import (  # noqa: E402
+    HANG_S, REPO, Client, Process, wait_until,
+)
+from namespaces import Network, skip  # noqa: E402
+from service import FaultTestCase, RecordingProxy  # noqa: E402
+
+from database import Connection, Postgres  # noqa: E402
+
+PORT = 8080
+LEASE_MS = 2000
+SESSION_TIMEOUT_MS = 2000
+WORKER_OPTIONS = ("--wait-ms", "1000")
+DELAY_S = 0.01  # of a request of a worker
+PASSING = (502, 503, 504)  # a replica, or all of them, cannot answer now
+
+LEADERS_SQL = """
+    SELECT jobs.id, replicas.id, token, round
+    FROM jobs JOIN job_leases USING (job_key) LEFT JOIN replicas ON number = leader
+    WHERE status IN ('queued', 'running', 'paused')"""
+
+
+# What keeps leaders from writing to jobs that others lead is the product's business. This looks over its
+# shoulder: a write is noted down, in its own transaction, if it comes from an address that is not the
+# leader's at that moment.
+OVERSEER_SQL = """
+    CREATE TABLE stray_writes (address text, what text, job_key bigint);
+    CREATE FUNCTION oversee() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE key bigint;
+    BEGIN
+        key := CASE WHEN TG_OP = 'DELETE' THEN OLD.job_key ELSE NEW.job_key END;
+        INSERT INTO stray_writes SELECT host(inet_client_addr()), TG_OP || ' ' || TG_TABLE_NAME, key
+            FROM job_leases LEFT JOIN replicas ON number = leader
+            WHERE job_key = key
+            AND address IS DISTINCT FROM format('http://%s:{port}', host(inet_client_addr()));
+        RETURN NULL;
+    END $$;
+    {triggers}"""
+OVERSEEN = ("jobs", "job_states", "updates", "rounds")
+
+
+class PatientClient(Client):
+    """Asks again while the answer is that nobody can answer now, as everybody behind a proxy must;
+    `refusals` counts how often."""
+
+    def __init__(self, port, host):
+        super().__init__(port, host)
+        self.refusals = 0
+
+    def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
+        until = time.monotonic() + HANG_S
+        while True:
+            try:
+                answer = super().request(method, path, body, headers, timeout_s)
+                if answer.status not in PASSING:
+                    return answer
+                why = answer
+            except (OSError, http.client.HTTPException) as error:
+                why = error
+            if time.monotonic() > until:
+                raise AssertionError(f"{method} {path}: {why!r} for {HANG_S} s")
+            self.refusals += 1
+            time.sleep(0.05)
+
+
+class ReplicasTestCase(FaultTestCase):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("nginx") is None:
+            skip("there is no nginx")
+        # The addresses are not those of the loopback interface: a proxy of the environment is none
+        # of their business.
+        patch = mock.patch.dict(os.environ, {"no_proxy": "*"})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def build(self, *names, program="tally-coordinator", lease_ms=LEASE_MS, conninfo_more="",
+              prepare_sql=""):
+        """PostgreSQL, a coordinator for each name, nginx."""
+        self.network = Network(("db", "lb", *names))
+        self.addCleanup(self.network.close)
+        self.postgres = Postgres(self.network.address("db"), self.network.enter("db"))
+        self.addCleanup(self.postgres.close)
+        self.addCleanup(self._end_processes)  # first: they hold the namespaces and use the database
+        self.look = Connection(self.postgres.conninfo)
+        if prepare_sql:
+            self.look.rows(prepare_sql)
+        self.program, self.lease_ms = program, lease_ms
+        self.store = f"postgres:{self.postgres.conninfo} {conninfo_more}".strip()
+        self.replicas, self.workers = {}, []
+        for name in names:
+            self.launch(name)
+        for replica in self.replicas.values():
+            replica.wait_ready()
+        self.start_nginx()
+        self.look.rows(OVERSEER_SQL.format(port=PORT, triggers="".join(
+            f"CREATE TRIGGER oversee AFTER INSERT OR UPDATE OR DELETE ON {table}"
+            " FOR EACH ROW EXECUTE FUNCTION oversee();" for table in OVERSEEN
+        )))
+
+    def launch(self, name):
+        """Starts a coordinator, again perhaps; does not wait for it."""
+        address = self.network.address(name)
+        self.replicas[name] = self.start_coordinator(
+            name=name, program=self.program, host=address, port=PORT, launcher=self.network.enter(name), wait=False,
+            store=self.store, options=(
+                "--insecure", "--replica-id", name, "--advertise", f"http://{address}:{PORT}",
+                "--lease-ms", self.lease_ms, "--session-timeout-ms", SESSION_TIMEOUT_MS,
+            ),
+        )
+
+    def start_nginx(self):
+        """As it is delivered, but for addresses and folders."""
+        address = self.network.address("lb")
+        servers = "".join(
+            f"server {replica.client.host}:{PORT} max_fails=0;" for replica in self.replicas.values()
+        )
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
+        for pattern, replacement in (
+            (r"(server coordinator-\d:8080 [^;]*;\s*)+", servers),
+            (r"listen 8080;", f"listen {address}:{PORT};"),
+            (r"/tmp/", f"{folder}/"),
+            (r"error_log stderr;", f"error_log {folder}/error.log;"),
+        ):
+            text, n_replaced = re.subn(pattern, replacement, text)
+            self.assertGreater(n_replaced, 0, f"nothing in nginx-replicas.conf is {pattern}")
+        (folder / "nginx.conf").write_text(text)
+        self.nginx = Process(self.folder, "nginx", [
+            *self.network.enter("lb"), "nginx", "-e", "stderr", "-g", "daemon off;", "-c", folder / "nginx.conf",
+        ])
+        self.processes.append(self.nginx)
+        self.client = PatientClient(PORT, address)
+        wait_until(lambda: self.client.get("/readyz").status == 200, "nginx")
+        self.url = f"http://{address}:{PORT}"
+
+    # What the database says.
+
+    def query(self, sql):
+        """All rows; of the database as it is now, restarted perhaps."""
+        try:
+            return self.look.rows(sql)
+        except ConnectionError:
+            self.look.close()
+            self.look = Connection(self.postgres.conninfo)
+            return self.look.rows(sql)
+
+    def leaders(self):
+        """{job: (replica, token, rounds)} of the jobs that have not ended; the replica may be None."""
+        return {
+            job: (leader, int(token), int(rounds)) for job, leader, token, rounds in self.query(LEADERS_SQL)
+        }
+
+    def stray_writes(self):
+        """Writes, committed, of replicas that did not lead the job."""
+        return self.query("SELECT address, what, count(*) FROM stray_writes GROUP BY 1, 2 ORDER BY 1, 2")
+
+    def led_by(self, name):
+        return {job: what for job, what in self.leaders().items() if what[0] == name}
+
+    def start_workers(self, clients, url=None):
+        """One worker process for each number, with so many clients."""
+        self._worker_url = url or self.url
+        self._worker_clients = clients
+        self.workers = [self._launch_worker(i) for i in range(len(clients))]
+
+    def _launch_worker(self, i):
+        return self.start_worker(
+            mock.Mock(url=self._worker_url), f"w{i}", clients=self._worker_clients[i], options=WORKER_OPTIONS
+        )
+
+    def start_proxy(self):
+        """Before nginx, for the workers: what they have seen acknowledged, and time to spare for the
+        machine, or it is measured instead of us."""
+        proxy = RecordingProxy(self.client.port, host=self.client.host, delay_s=DELAY_S)
+        self.addCleanup(proxy.close)
+        return proxy
+
+    # Strikes: each is begun and ended.
+
+    def pause(self, process):
+        process.popen.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.resume, process)  # runs before SIGTERM is sent
+
+    def resume(self, process):
+        if process.is_alive():
+            process.popen.send_signal(signal.SIGCONT)
+
+    def check_lanes(self, lanes, proxy):
+        """All jobs end as they must, nothing that was acknowledged is lost, and all processes end well."""
+        jobs = lanes.stop()
+        self.say(f"{len(jobs)} jobs, {sum(lane.client.refusals for lane in lanes.lanes)} requests asked again")
+        for job_id, document in jobs:
+            self.check_acknowledged(proxy, job_id, self.client.rounds(job_id), document["clients"])
+        self.assertEqual(self.stray_writes(), [])
+        self.assert_ends_well(*self.workers, *self.replicas.values())
+
+    def revive(self):
+        """Undoes whatever was done; does not wait for it."""
+        self.network.heal()
+        if not self.postgres.is_running():
+            self.postgres.start()
+        for name, replica in self.replicas.items():
+            self.resume(replica)
+            if not replica.is_alive():
+                self.launch(name)
+        for i, worker in enumerate(self.workers):
+            self.resume(worker)
+            if not worker.is_alive():
+                self.workers[i] = self._launch_worker(i)
+
+    def all_are_ready(self):
+        return all(self.is_ready(replica) for replica in self.replicas.values())
+
+    def is_ready(self, replica):
+        try:
+            return replica.client.request("GET", "/readyz", timeout_s=5).status == 200
+        except OSError:
+            return False
+
+    def strike(self, kind, name):
+        {
+            "kill": lambda: self.replicas[name].kill(),
+            "kill and restart": lambda: (self.replicas[name].kill(), self.launch(name)),
+            "pause": lambda: self.pause(self.replicas[name]),
+            "cut off from everybody": lambda: self.network.cut_off(name),
+            "cut off from the database": lambda: self.network.separate(name, "db"),
+        }[kind]()

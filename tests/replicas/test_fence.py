@@ -1,0 +1,166 @@
+"""A leader that was paused, and wakes up when another leads its jobs, can write nothing to them.
+
+The worst moment for a pause is after the database was told to write and before it was told to commit.
+It is brought about here: the leader is cut off from the database, asked for a change, stopped once what
+it sends is under way, and let go on after another has taken its jobs and the network is well again. Its
+database session is spared for that, which the taker would end: the token alone must hold."""
+
+import concurrent.futures
+import time
+import unittest
+
+from replicas import ReplicasTestCase
+
+from common import essence, simulate, wait_until
+from lanes import CLIENTS, documents
+from namespaces import run
+
+# Found before the one in pg_catalog: nobody may end the session of another.
+SPARE_SESSIONS_SQL = """
+    CREATE FUNCTION public.pg_terminate_backend(integer) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    ALTER DATABASE postgres SET search_path = public, pg_catalog"""
+# Nor may the leader's own system find out too early that nothing comes through.
+LONG_TIMEOUTS = "tcp_user_timeout=60000"
+ATTEMPTS = 10
+PAUSES = 3
+
+
+class Fence(ReplicasTestCase):
+    def start(self, **options):
+        self.build("a", "b", **options)
+        self.pool = concurrent.futures.ThreadPoolExecutor()
+        self.addCleanup(self.pool.shutdown)
+
+    def submit_to_a(self, document):
+        """A job that a leads, as who takes a job in does."""
+        job_id = self.replicas["a"].client.submit(document)
+        self.assertEqual(self.leaders()[job_id][0], "a")
+        return job_id
+
+    def ask(self, name, job_id, verb):
+        """What an operator wants of a replica, which may be stopped; the answer comes later."""
+        return self.pool.submit(self.replicas[name].client.post, f"/v1/jobs/{job_id}/{verb}")
+
+    def row(self, job_id):
+        """What the database has of a job."""
+        return [
+            self.query(f"SELECT * FROM {table} WHERE job_key = (SELECT job_key FROM jobs WHERE id = '{job_id}')"
+                       " ORDER BY 1, 2")
+            for table in ("jobs", "job_states", "updates", "rounds")
+        ]
+
+    # The pause in the middle of a write.
+
+    def unsent_bytes(self):
+        """Of what a has sent to the database, the bytes that it has no receipt for."""
+        listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.postgres.address)
+        return sum(int(line.split()[2]) for line in listed.splitlines())
+
+    def what_arrived(self, since):
+        """State of a's session of old, once it has got something to do since then."""
+        states = self.query(
+            f"SELECT state FROM pg_stat_activity WHERE client_addr = '{self.network.address('a')}'"
+            f" AND state LIKE 'idle%' AND query_start > '{since}'"
+        )
+        return states[0][0] if states else None
+
+    def pause_a_in_a_write(self, job_id):
+        """Returns the answer to come; a is stopped, and a write to the job is on its way, or a heartbeat
+        if it came first."""
+        self.pause(self.replicas["a"])
+        self.network.separate("a", "db")
+        answer = self.ask("a", job_id, "pause")
+        time.sleep(0.2)  # it is in a's socket by now; or else the next attempt is lucky
+        self.resume(self.replicas["a"])
+        wait_until(lambda: self.unsent_bytes() > 0, "a to write into the void", pause_s=0.001)
+        self.pause(self.replicas["a"])
+        return answer
+
+    def a_late_write(self):
+        """a wakes up with a transaction that is open, writes to a job of b and wants a COMMIT; or not, and
+        then None is returned. Else what the database had of the job before, and has after."""
+        job_id = self.submit_to_a(documents("synthetic-ceal-long", 600)[0])
+        answer = self.pause_a_in_a_write(job_id)
+        wait_until(lambda: self.leaders()[job_id][0] == "b", "b to lead the job")
+        self.assertEqual(self.ask("b", job_id, "cancel").result().status, 200)
+        before = self.row(job_id)
+        healed = self.query("SELECT clock_timestamp()")[0][0]
+        self.network.heal()
+        state = wait_until(lambda: self.what_arrived(healed), "what a had sent to arrive")
+        self.resume(self.replicas["a"])
+        status = answer.result().status
+        wait_until(self.all_are_ready, "both to be ready")
+        if state != "idle in transaction":
+            return None
+        self.say(f"the answer to what a was asked before b led the job: {status}")
+        return before, self.row(job_id), status
+
+    def late_write(self):
+        for _ in range(ATTEMPTS):
+            found = self.a_late_write()
+            if found:
+                return found
+            self.say("that was a heartbeat")
+        raise AssertionError("a never wrote")
+
+    def test_a_write_that_was_under_way(self):
+        self.start(lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL, conninfo_more=LONG_TIMEOUTS)
+        before, after, status = self.late_write()
+        self.assertEqual(after, before, "a leader of old has written")
+        self.assertEqual(self.stray_writes(), [])
+        self.assertNotEqual(status, 200, "acknowledged, and not done")
+        self.assertIn("tally_store_fenced_writes_total 1", self.replicas["a"].client.get("/metrics").body.decode())
+        self.assert_ends_well(*self.replicas.values())
+
+    def test_without_the_fence_it_writes(self):
+        """The mutant without the check of the token, in the same distress: so the test above can fail."""
+        self.start(program="tally-coordinator-without-fence", lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL,
+                   conninfo_more=LONG_TIMEOUTS)
+        before, after, status = self.late_write()
+        self.say(f"without the fence: {self.stray_writes()}")
+        self.assertNotEqual(after, before)
+        self.assertNotEqual(self.stray_writes(), [])
+
+    # The pause at any moment, under load, with requests that wait for the leader of old.
+
+    def test_requests_that_waited_for_it(self):
+        self.start()
+        proxy = self.start_proxy()
+        self.start_workers([CLIENTS] * 2, proxy.url)
+        document = documents("synthetic-ceal-long", 600)[0]
+        job_id = self.submit_to_a(document)
+        for _ in range(PAUSES):
+            leader, _, rounds = wait_until(lambda: self.gets_on(job_id), "the job to get on")
+            time.sleep(self.random.uniform(0, 1))
+            self.pause(self.replicas[leader])
+            answer = self.ask(leader, job_id, "pause")
+            new_leader, token, rounds = wait_until(
+                lambda: self.gets_on(job_id, other_than=leader), "another to lead the job")
+            before = wait_until(lambda: self.gets_on(job_id, more_than=rounds + 3), "some rounds of it")
+            self.resume(self.replicas[leader])
+            status = answer.result().status
+            self.assertEqual(self.stray_writes(), [], "a leader of old has written")
+            after = self.leaders()[job_id]
+            self.assertEqual(after[:2], before[:2])
+            self.assertGreaterEqual(after[2], before[2])
+            self.say(f"{leader}, which had been asked to pause the job: {status}")
+            # Who leads now may have been asked on behalf of it.
+            paused = self.client.job(job_id)["status"] == "paused"
+            self.assertEqual(paused, status == 200)
+            if paused:
+                self.assertEqual(self.client.post(f"/v1/jobs/{job_id}/resume").status, 200)
+            wait_until(self.all_are_ready, "both to be ready")
+        detail = self.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.check_acknowledged(proxy, job_id, self.client.rounds(job_id), CLIENTS)
+        self.assertEqual(self.stray_writes(), [])
+        self.assert_ends_well(*self.workers, *self.replicas.values())
+
+    def gets_on(self, job_id, other_than=None, more_than=0):
+        """Who leads the job, if it is led and has closed rounds."""
+        leader, token, rounds = self.leaders()[job_id]
+        return (leader, token, rounds) if leader not in (None, other_than) and rounds > more_than else None
+
+
+if __name__ == "__main__":
+    unittest.main()
