@@ -166,6 +166,8 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
                            struct tally_error *err);
 /* What the store has said to the last attempt to write: OK, or why it could not. */
 void note_store(struct tally_coordinator *coordinator, const struct tally_error *said);
+/* Fails as a write does that is not stored: STORE, or UNAVAILABLE if it is not ours to write. */
+enum tally_status fail_write(const struct tally_coordinator *coordinator, struct tally_error *err);
 /* Opens the transaction of this step if it is not open. */
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fails the job with the reason in err, in the open transaction. */

@@ -19,6 +19,7 @@
 #include "api/worker_messages.h"
 #include "services/coordinator/exposition.h"
 #include "services/coordinator/forward.h"
+#include "services/coordinator/replicas.h"
 #include "storage/store.h"
 
 struct call;
@@ -79,6 +80,7 @@ struct metrics {
     struct histogram commit_seconds, commit_requests;
     uint64_t requests_in_commit; /* that rest on the open transaction */
     uint64_t forwarded[N_FORWARD_RESULTS];
+    struct replica_metrics replicas;
     uint64_t store_errors[N_STORE_OPERATIONS];
     struct ended_job *ended; /* ring, oldest first */
     int first_ended, n_ended;

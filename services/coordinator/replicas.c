@@ -1,5 +1,7 @@
 #include "services/coordinator/replicas.h"
 
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

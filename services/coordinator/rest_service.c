@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 #include "services/program/time.h"
 
 /* Both take `value`, and free it if `ok` is false. */
@@ -138,6 +139,11 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     }
     if (coordinator->damage.status != TALLY_OK) { /* until an operator has looked at it */
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
+    if (!replicas_may_serve(coordinator)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "this coordinator has no part in the replicas: %s",
+                          coordinator->store_error.message);
     }
     struct tally_store *store = coordinator->store;
     enum tally_status status = store->ops->check(store, err);

@@ -6,6 +6,7 @@
 
 #include "codec/base/utf8.h"
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 
 enum { NAMES_IN_TEXT = 3 };
 
