@@ -27,6 +27,12 @@ struct access {
     uint64_t bytes; /* of the answer on the wire; 0 for a stream, which has only begun */
 };
 
+struct call;
+
+/* Takes what another replica has answered to a call that this one collects answers for: status and
+ * body of the call. Answers it in the end, with send_answer(). */
+typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
+
 /* A request from its arrival to its answer. */
 struct call {
     struct tally_http_request *request; /* NULL once its connection is gone */
@@ -57,6 +63,10 @@ struct call {
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
     struct forwarded *forwarded;        /* another replica is, or was, to answer; NULL = this one */
+    /* Of an answer that is collected from all replicas, one after the other. */
+    collector_fn *collector;       /* NULL = of none */
+    struct tally_json *collected;  /* so far */
+    int64_t asked;                 /* number of the replica that was asked last */
     struct call *next;
 };
 

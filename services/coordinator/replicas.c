@@ -26,7 +26,6 @@ struct replicas {
     struct placement next;       /* being read */
     size_t capacity, next_capacity;
     struct job_rows taken;       /* jobs that are ours and not loaded yet */
-    bool may_lack_jobs;          /* an answer of the store was lost: ask for all that we lead */
     bool is_down;                /* stepped down, or not up yet */
     bool has_left;
     int64_t next_beat_ms;
@@ -76,6 +75,13 @@ const struct tally_replica *replicas_find(const struct tally_coordinator *coordi
         }
     }
     return NULL;
+}
+
+const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator, size_t *ret_n)
+{
+    const struct replicas *replicas = coordinator->replicas;
+    *ret_n = replicas != NULL ? replicas->directory.n : 0;
+    return replicas != NULL ? replicas->directory.replicas : NULL;
 }
 
 void replicas_count(const struct tally_coordinator *coordinator, int64_t *ret_alive,
@@ -312,8 +318,10 @@ static bool renew(struct tally_coordinator *coordinator)
     note_store(coordinator, &err);
     if (status != TALLY_OK) {
         coordinator->metrics.replicas.failed_heartbeats++;
-        replicas->may_lack_jobs = true;
-        tally_log(replicas->is_down ? TALLY_LOG_DEBUG : TALLY_LOG_WARN,
+        /* Of a store that is away one line is enough; a process that has taken our name stays. */
+        tally_log(status == TALLY_FAILED_PRECONDITION ? TALLY_LOG_ERROR
+                  : replicas->is_down                 ? TALLY_LOG_DEBUG
+                                                      : TALLY_LOG_WARN,
                   tally_log_event("heartbeat failed"), tally_log_problem(&err));
         return false;
     }
@@ -339,20 +347,6 @@ void replicas_recount(struct tally_coordinator *coordinator)
 }
 
 /* ---- Taking over ---- */
-
-/* Jobs that we lead without having been told so: the answer to an insertion or a take was lost. */
-static enum tally_status collect_unhosted(void *context, const struct tally_store_job *row,
-                                          struct tally_error *err)
-{
-    struct tally_coordinator *coordinator = context;
-    struct replicas *replicas = coordinator->replicas;
-    bool is_known = !replicas->leases->holds(coordinator->store, row->key) ||
-                    find_job(coordinator, row->id) != NULL;
-    for (size_t i = 0; i < replicas->taken.n && !is_known; i++) {
-        is_known = replicas->taken.rows[i].key == row->key;
-    }
-    return is_known ? TALLY_OK : collect_row(&replicas->taken, row, err);
-}
 
 /* Loads a job that we lead now. False if it is to be tried again. */
 static bool load_taken(struct tally_coordinator *coordinator, struct tally_store_job *row)
@@ -383,13 +377,9 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
 static void take_over(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
-    struct tally_store *store = coordinator->store;
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = replicas->leases->take(store, collect_row, &replicas->taken, &err);
-    if (status == TALLY_OK && replicas->may_lack_jobs) {
-        status = store->ops->job_list_live(store, collect_unhosted, coordinator, &err);
-    }
-    replicas->may_lack_jobs = status != TALLY_OK;
+    const enum tally_status status =
+        replicas->leases->take(coordinator->store, collect_row, &replicas->taken, &err);
     if (status != TALLY_OK) {
         note_store(coordinator, &err);
         tally_log(TALLY_LOG_WARN, tally_log_event("cannot look for jobs to take over"),

@@ -18,6 +18,7 @@
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/base/error.h"
@@ -65,6 +66,9 @@ const struct tally_replica *replicas_find(const struct tally_coordinator *coordi
                                           int64_t number);
 /* Where a worker that joins here with so many slots is to go, and has gone if this is not NULL. */
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
+/* All of the directory, by number; *ret_n is 0 without replicas. Borrowed likewise. */
+const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
+                                          size_t *ret_n);
 /* Those that are alive, and those that are not but have not left. */
 void replicas_count(const struct tally_coordinator *coordinator, int64_t *ret_alive,
                     int64_t *ret_dead);
