@@ -3,59 +3,43 @@
 import ctypes
 import ctypes.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
-from namespaces import DIES_WITH_US, run, skip
-from service import wait_until
+from common import REPO, wait_until
+from namespaces import DIES_WITH_US, run
 
-USER = "postgres"  # PostgreSQL refuses to run as root
-PORT = 5432
+CLUSTER = REPO / "tests/postgres/cluster"
+AS_USER = ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups")  # it refuses to run as root
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
-def programs():
-    """The folder of Debian's newest initdb and postgres."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: float(each.parent.name))
-    if not folders:
-        skip("PostgreSQL is not installed")
-    return folders[-1]
-
-
 class Postgres:
-    """Listens on `address`, where `launcher` starts it; trusts everybody who can reach it."""
+    """Listens on `address`, where `launcher` starts it, and lets everybody in who can reach it. Made by
+    tests/postgres/cluster, and then a child of the test, with which it dies."""
 
     def __init__(self, address, launcher):
-        self.address = address
         self._launcher = launcher
-        self._programs = programs()
         self._folder = Path(tempfile.mkdtemp(prefix="tally-postgres-"))
-        user = pwd.getpwnam(USER)
-        os.chown(self._folder, user.pw_uid, user.pw_gid)
-        self._as_user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-        self._data = self._folder / "data"
-        run(*self._as_user, self._programs / "initdb", "--pgdata", self._data, "--auth=trust",
-            "--username=tally", "--encoding=UTF8", "--locale=C")
-        with open(self._data / "pg_hba.conf", "a") as file:
-            file.write("host all all 0.0.0.0/0 trust\n")
+        self._folder.chmod(0o711)
+        self.conninfo = run(*launcher, CLUSTER, "start", self._folder / "db", address).strip()
+        self._data = self._folder / "db/data"
+        self._program = os.readlink(f"/proc/{self._pid()}/exe")
+        run(*launcher, CLUSTER, "stop", self._folder / "db")
         self.start()
 
-    @property
-    def conninfo(self):
-        return f"host={self.address} port={PORT} user=tally dbname=postgres"
+    def _pid(self):
+        return (self._data / "postmaster.pid").read_text().split()[0]
 
     def start(self):
         """Starts it and waits until it answers."""
         with open(self._folder / "log", "ab") as log:
             self._server = subprocess.Popen(
-                [*self._launcher, *self._as_user, *DIES_WITH_US, self._programs / "postgres",
-                 "-D", self._data, "-p", str(PORT), "-c", f"listen_addresses={self.address}",
-                 "-c", f"unix_socket_directories={self._folder}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
+                [*self._launcher, *AS_USER, *DIES_WITH_US, self._program, "-D", self._data],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._data.parent,
             )
         wait_until(self._is_there, "PostgreSQL")
 

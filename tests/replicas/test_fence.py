@@ -18,7 +18,7 @@ from namespaces import run
 # Found before the one in pg_catalog: nobody may end the session of another.
 SPARE_SESSIONS_SQL = """
     CREATE FUNCTION public.pg_terminate_backend(integer) RETURNS boolean LANGUAGE sql AS 'SELECT false';
-    ALTER DATABASE postgres SET search_path = public, pg_catalog"""
+    ALTER DATABASE tally SET search_path = public, pg_catalog"""
 # Nor may the leader's own system find out too early that nothing comes through.
 LONG_TIMEOUTS = "tcp_user_timeout=60000"
 ATTEMPTS = 10
@@ -53,7 +53,7 @@ class Fence(ReplicasTestCase):
 
     def unsent_bytes(self):
         """Of what a has sent to the database, the bytes that it has no receipt for."""
-        listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.postgres.address)
+        listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.network.address("db"))
         return sum(int(line.split()[2]) for line in listed.splitlines())
 
     def what_arrived(self, since):
