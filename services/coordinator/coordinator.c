@@ -115,6 +115,9 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     if (status == TALLY_OK) {
         status = preparer_new(coordinator->wake_fd, config->data_dir, &coordinator->preparer, err);
     }
+    if (status == TALLY_OK && coordinator->store->leases != NULL) {
+        status = forwarding_new(coordinator, err);
+    }
     if (status == TALLY_OK) {
         status = load_jobs(coordinator, err);
     }
@@ -155,6 +158,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
+    forwarding_free(coordinator->forwarding);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -441,6 +445,7 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     int64_t now_ms = tally_monotonic_ms();
     const bool ticks = now_ms >= coordinator->next_tick_ms;
     take_prepared(coordinator);
+    forward_take_results(coordinator);
     if (ticks) {
         coordinator->next_tick_ms = now_ms + TICK_MS;
         tick(coordinator, now_ms);
@@ -482,6 +487,7 @@ void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator)
             answer_idle(coordinator, s);
         }
     }
+    forward_end_polls(coordinator);
     end_streams(coordinator);
 }
 
@@ -491,6 +497,7 @@ void tally_coordinator_drain(struct tally_coordinator *coordinator)
     for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
         mark_ready(coordinator, s);
     }
+    forward_end_polls(coordinator);
     coordinator->next_tick_ms = 0;
     coordinator->next_events_ms = 0; /* the next turn ends the streams */
     coordinator->n_ticks = 0;        /* the next tick stores the wire counters */

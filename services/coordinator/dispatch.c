@@ -168,6 +168,9 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         push(&coordinator->reads, call);
     } else {
         run(coordinator, call);
+        if (call->forwarded != NULL) {
+            return;
+        }
         call->in_transaction = coordinator->in_transaction;
         if (call->request != NULL && call->answered) {
             coordinator->metrics.requests_in_commit += call->in_transaction;
@@ -189,7 +192,9 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
         }
     }
     struct call *call = tally_http_user(request);
-    if (call != NULL) {
+    if (call != NULL && call->forwarded != NULL) {
+        forward_abandon(coordinator, call);
+    } else if (call != NULL) {
         call->request = NULL;
     }
 }
@@ -204,7 +209,9 @@ void run_reads(struct tally_coordinator *coordinator)
         if (call->request != NULL) {
             run(coordinator, call);
         }
-        send_answer(coordinator, call);
+        if (call->forwarded == NULL) { /* else it waits for the other replica */
+            send_answer(coordinator, call);
+        }
         call = next;
     }
 }

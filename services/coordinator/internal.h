@@ -4,6 +4,7 @@
 
 #include "api/json.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/forward.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/metrics.h"
 #include "services/coordinator/prepare.h"
@@ -55,6 +56,7 @@ struct call {
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
+    struct forwarded *forwarded;        /* another replica is, or was, to answer; NULL = this one */
     struct call *next;
 };
 
@@ -85,6 +87,8 @@ struct tally_coordinator {
     struct hosted_job *jobs, **last_job; /* live jobs, oldest first */
     int64_t n_jobs;
     struct preparer *preparer;
+    int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
+    struct forwarding *forwarding; /* to them; NULL = likewise */
     int wake_fd;
     bool in_transaction;
     bool transaction_failed; /* a write in it failed; it will be rolled back */

@@ -50,6 +50,10 @@ static const struct tally_option OPTIONS[] = {
      "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
      "TLS"},
     {"tls-key", "FILE", NULL, "its private key", "TLS"},
+    {"peer-tls-ca", "FILE", NULL,
+     "certificates to trust for other coordinators at https:// addresses, in PEM form, and no "
+     "others (default: the system's)",
+     "TLS"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
@@ -160,6 +164,7 @@ static enum tally_status read_limits(const struct tally_options *options, struct
         settings->server.idle_timeout_s = (unsigned)idle;
         settings->server.request_timeout_s = (unsigned)request;
         config->metrics_keep_ms = keep_s * 1000;
+        config->max_held_bytes = settings->server.max_held_bytes;
     }
     return status;
 }
@@ -238,6 +243,7 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status != TALLY_OK) {
         return status;
     }
+    settings->coordinator.peer_tls_ca = tally_options_text(options, "peer-tls-ca");
     settings->coordinator.data_dir = tally_options_text(options, "data-dir");
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");

@@ -18,6 +18,7 @@
 #include "api/http_server.h"
 #include "api/worker_messages.h"
 #include "services/coordinator/exposition.h"
+#include "services/coordinator/forward.h"
 #include "storage/store.h"
 
 struct call;
@@ -77,6 +78,7 @@ struct metrics {
     uint64_t jobs_ended[TALLY_N_JOB_STATUS];
     struct histogram commit_seconds, commit_requests;
     uint64_t requests_in_commit; /* that rest on the open transaction */
+    uint64_t forwarded[N_FORWARD_RESULTS];
     uint64_t store_errors[N_STORE_OPERATIONS];
     struct ended_job *ended; /* ring, oldest first */
     int first_ended, n_ended;
