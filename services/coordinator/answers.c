@@ -149,6 +149,7 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
     }
     end_access(coordinator, call);
     forwarded_free(call->forwarded);
+    tally_json_free(call->collected);
     tally_buffer_fini(&call->body);
     free(call);
 }
