@@ -393,7 +393,7 @@ rule("ports are those of the image", (list) => {
   const [, port] = /^EXPOSE (\d+)$/m.exec(dockerfile);
   const container = one(list, "StatefulSet", "coordinator").spec.template.spec.containers[0];
   assert.deepEqual(container.ports.map(({containerPort}) => String(containerPort)), [port]);
-  assert.match(environmentOf(list, container).TALLY_ADVERTISE, new RegExp(`^http://\\$\\(POD_IP\\):${port}$`));
+  assert.match(environmentOf(list, container).TALLY_REPLICA_ADDRESS, new RegExp(`^http://\\$\\(POD_IP\\):${port}$`));
   const url = new URL(environmentOf(list, one(list, "Deployment", "worker").spec.template.spec.containers[0]).TALLY_COORDINATOR);
   const service = one(list, "Service", url.hostname).spec;
   assert.notEqual(service.clusterIP, "None");
@@ -470,7 +470,7 @@ rule("a coordinator is known by its pod", (list) => {
   assert.equal(environment.TALLY_REPLICA_ID.fieldRef.fieldPath, "metadata.name");
   assert.equal(environment.POD_IP.fieldRef.fieldPath, "status.podIP");
   const names = one(list, "StatefulSet", "coordinator").spec.template.spec.containers[0].env.map(({name}) => name);
-  assert.ok(names.indexOf("POD_IP") < names.indexOf("TALLY_ADVERTISE"), "only what stands above is filled in");
+  assert.ok(names.indexOf("POD_IP") < names.indexOf("TALLY_REPLICA_ADDRESS"), "only what stands above is filled in");
 }, {
   "one name for all": (list) => (one(list, "StatefulSet", "coordinator").spec.template.spec.containers[0].env
     .find(({name}) => name === "TALLY_REPLICA_ID").valueFrom.fieldRef.fieldPath = "metadata.namespace"),
