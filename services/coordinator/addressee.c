@@ -66,6 +66,20 @@ static enum tally_status fail_unplaced(const char *job_id, struct tally_error *e
                       job_id);
 }
 
+/* The leader has not answered, so the store does. */
+static void fall_back_to_store(struct tally_coordinator *coordinator, struct call *call)
+{
+    if (!forward_has_answer(call->forwarded)) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        clear_answer(call);
+        if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
+            note_damage(coordinator, &err);
+            answer_error(call, &err);
+        }
+    }
+    send_answer(coordinator, call);
+}
+
 /* A request about a job. */
 static enum tally_status address_job(struct tally_coordinator *coordinator, struct call *call,
                                      bool *ret_sent, struct tally_error *err)
@@ -83,6 +97,7 @@ static enum tally_status address_job(struct tally_coordinator *coordinator, stru
     if (where == JOB_NOWHERE) {
         return fail_unplaced(call->params[0], err);
     }
+    call->collector = store_knows ? fall_back_to_store : NULL;
     status = forward_call(coordinator, call, &leader, err);
     *ret_sent = status == TALLY_OK;
     return status;

@@ -220,16 +220,14 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
 
 /* Answers. */
 
-/* Gives the call's answer to its caller, or to whoever collects several. */
+/* Gives the call's answer to its caller, or to whoever has more to do with it. */
 static void pass_on(struct tally_coordinator *coordinator, struct call *call)
 {
-    if (call->collector == NULL) {
+    if (call->collector != NULL) {
+        call->collector(coordinator, call);
+    } else {
         send_answer(coordinator, call);
-        return;
     }
-    forwarded_free(call->forwarded);
-    call->forwarded = NULL;
-    call->collector(coordinator, call);
 }
 
 static void answer_unavailable(struct tally_coordinator *coordinator, struct forwarded *forwarded,

@@ -29,8 +29,8 @@ struct access {
 
 struct call;
 
-/* Takes what another replica has answered to a call that this one collects answers for: status and
- * body of the call. Answers it in the end, with send_answer(). */
+/* Takes what another replica has answered, which is in the call as if it were ours, or the error in
+ * its place (forward_has_answer() tells them apart). Answers in the end, with send_answer(). */
 typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
 
 /* A request from its arrival to its answer. */
@@ -63,10 +63,10 @@ struct call {
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
     struct forwarded *forwarded;        /* another replica is, or was, to answer; NULL = this one */
+    collector_fn *collector;            /* NULL: what the other replica answers is the answer */
     /* Of an answer that is collected from all replicas, one after the other. */
-    collector_fn *collector;       /* NULL = of none */
-    struct tally_json *collected;  /* so far */
-    int64_t asked;                 /* number of the replica that was asked last */
+    struct tally_json *collected; /* so far */
+    int64_t asked;                /* number of the replica that was asked last */
     struct call *next;
 };
 
@@ -270,6 +270,8 @@ void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
 enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
+/* Takes back what another replica has answered, or that it has not. */
+void clear_answer(struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
 /* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id

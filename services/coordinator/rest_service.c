@@ -206,9 +206,7 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     }
     ok = ok && (said == NULL || add_workers(call->collected, said));
     tally_json_free(said);
-    call->body.size = 0;
-    call->answered = false;
-    call->error = (struct tally_error)TALLY_ERROR_INIT;
+    clear_answer(call);
     enum tally_status status =
         ok ? ask_next(coordinator, call, &err)
            : tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the workers");
