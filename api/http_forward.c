@@ -306,7 +306,7 @@ static const char *copy_text(char **at, const char *text)
 /* Copies the head out of libcurl's memory. */
 static enum tally_status read_head(CURL *easy, struct tally_http_forward_result *result)
 {
-    const struct curl_header *headers[TALLY_HTTP_FORWARD_MAX_HEADERS - 1];
+    struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS - 1];
     size_t n = 0;
     const char *type = NULL;
     long status = 0;
@@ -316,7 +316,8 @@ static enum tally_status read_head(CURL *easy, struct tally_http_forward_result 
     struct curl_header *header = NULL;
     while ((header = curl_easy_nextheader(easy, CURLH_HEADER, -1, header)) != NULL) {
         if (n < TALLY_HTTP_FORWARD_MAX_HEADERS - 1 && is_passed_on(header->name)) {
-            headers[n++] = header;
+            /* The struct is libcurl's one for all, the texts stay. */
+            headers[n++] = (struct tally_http_forward_header){header->name, header->value};
             n_text += strlen(header->name) + strlen(header->value) + 2;
         }
     }
@@ -327,8 +328,8 @@ static enum tally_status read_head(CURL *easy, struct tally_http_forward_result 
     result->http_status = (int)status;
     result->content_type = type != NULL ? copy_text(&at, type) : NULL;
     for (size_t i = 0; i < n; i++) {
-        result->headers[i].name = copy_text(&at, headers[i]->name);
-        result->headers[i].value = copy_text(&at, headers[i]->value);
+        result->headers[i].name = copy_text(&at, headers[i].name);
+        result->headers[i].value = copy_text(&at, headers[i].value);
     }
     return TALLY_OK;
 }
@@ -392,11 +393,15 @@ static int on_timer(CURLM *multi, long timeout_ms, void *context)
     return 0;
 }
 
-/* libcurl counts busy and idle connections together. */
+/* libcurl counts busy and idle connections together, and looks when one of the busy becomes idle,
+ * which is the last of them to be `running`. */
 static void bound_idle(struct tally_http_forwarder *forwarder)
 {
-    curl_multi_setopt(forwarder->multi, CURLMOPT_MAXCONNECTS,
-                      (long)(forwarder->n_running + forwarder->config.max_idle_connections));
+    if (forwarder->n_running > 0) {
+        curl_multi_setopt(
+            forwarder->multi, CURLMOPT_MAXCONNECTS,
+            (long)(forwarder->n_running - 1 + forwarder->config.max_idle_connections));
+    }
 }
 
 /* Takes it out of libcurl's hands; its connection is kept if it ended well, else closed. */
@@ -504,6 +509,7 @@ static void serve_event(struct tally_http_forwarder *forwarder, const struct epo
         mask = 0; /* libcurl looks itself: an answer may have come before the end */
     }
     curl_multi_socket_action(forwarder->multi, event->data.fd, mask, &running);
+    take_ended(forwarder); /* one by one, for bound_idle() */
 }
 
 static void *run(void *context)
@@ -519,8 +525,8 @@ static void *run(void *context)
             int running;
             forwarder->timer_ms = -1; /* libcurl sets it anew */
             curl_multi_socket_action(forwarder->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+            take_ended(forwarder);
         }
-        take_ended(forwarder);
     }
     return NULL;
 }
