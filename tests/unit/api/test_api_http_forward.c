@@ -421,8 +421,8 @@ struct plain_peer {
     int listen_fd;
     pthread_t thread;
     char url[64];
-    const char *answer; /* then the connection is closed, unless keeps */
-    bool keeps;
+    _Atomic(const char *) answer; /* then the connection is closed, unless keeps */
+    atomic_bool keeps;
     atomic_size_t n_connections, n_requests;
 };
 
@@ -439,7 +439,8 @@ static bool serve_one(struct plain_peer *peer, int fd)
     tally_buffer_fini(&in);
     if (whole) {
         atomic_fetch_add(&peer->n_requests, 1);
-        (void)tally_raw_send(fd, peer->answer, strlen(peer->answer));
+        const char *answer = peer->answer;
+        (void)tally_raw_send(fd, answer, strlen(answer));
     }
     return whole && peer->keeps;
 }
