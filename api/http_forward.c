@@ -75,7 +75,7 @@ struct tally_http_forwarder {
     int64_t timer_ms; /* when libcurl wants to be called without an event; -1 = never */
     struct list running;
     size_t n_running;
-    bool *watched; /* by descriptor: libcurl's, in the epoll set */
+    bool *watched; /* by descriptor: libcurl waits for it */
     size_t n_watched;
     /* Of both. */
     int command_fd; /* eventfd: there is something in `waiting` or `aborted`, or it is to stop */
@@ -123,45 +123,6 @@ static int64_t now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* ---- Descriptors that libcurl waits for ---- */
-
-/* Makes room for one more descriptor. */
-static bool reserve_watched(struct tally_http_forwarder *forwarder, int fd)
-{
-    size_t n = forwarder->n_watched;
-    if ((size_t)fd < n) {
-        return true;
-    }
-    while (n <= (size_t)fd) {
-        n = 2 * n + 64;
-    }
-    bool *watched = realloc(forwarder->watched, n * sizeof *watched);
-    if (watched == NULL) {
-        return false;
-    }
-    memset(watched + forwarder->n_watched, 0, (n - forwarder->n_watched) * sizeof *watched);
-    forwarder->watched = watched;
-    forwarder->n_watched = n;
-    return true;
-}
-
-static void unwatch(struct tally_http_forwarder *forwarder, int fd)
-{
-    struct epoll_event unused;
-    if ((size_t)fd < forwarder->n_watched && forwarder->watched[fd]) {
-        forwarder->watched[fd] = false;
-        (void)epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_DEL, fd, &unused);
-    }
-}
-
-/* libcurl 7.88 sometimes tells that it waits for a socket no more when it has closed it already:
- * by then the number may be that of a file of somebody else. */
-static int on_close(void *context, curl_socket_t fd)
-{
-    unwatch(context, fd);
-    return close(fd);
 }
 
 /* ---- One request ---- */
@@ -305,8 +266,6 @@ static bool set_up(struct tally_http_forward *forward,
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, forwarder->config.connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, request->timeout_ms);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, forward->curl_message);
-    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
-    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, forward->forwarder); /* outlives the request */
     curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_send);
     curl_easy_setopt(easy, CURLOPT_READDATA, forward);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -412,6 +371,29 @@ static void read_result(struct tally_http_forward *forward, CURLcode code)
 
 /* ---- The thread ---- */
 
+/* Makes room for one more descriptor. */
+static bool reserve_watched(struct tally_http_forwarder *forwarder, int fd)
+{
+    size_t n = forwarder->n_watched;
+    if ((size_t)fd < n) {
+        return true;
+    }
+    while (n <= (size_t)fd) {
+        n = 2 * n + 64;
+    }
+    bool *watched = realloc(forwarder->watched, n * sizeof *watched);
+    if (watched == NULL) {
+        return false;
+    }
+    memset(watched + forwarder->n_watched, 0, (n - forwarder->n_watched) * sizeof *watched);
+    forwarder->watched = watched;
+    forwarder->n_watched = n;
+    return true;
+}
+
+/* A socket that libcurl does not wait for any more stays in the set until something happens to it,
+ * serve_event(): libcurl 7.88 tells of some when it has closed them already, and by then the number
+ * may be that of somebody else's file. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *socket_data)
 {
     (void)easy, (void)socket_data;
@@ -419,16 +401,15 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void
     struct epoll_event event = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) |
                                           (what & CURL_POLL_OUT ? EPOLLOUT : 0U),
                                 .data.fd = fd};
-    if (what == CURL_POLL_REMOVE) {
-        unwatch(forwarder, fd);
-        return 0;
-    }
     if (!reserve_watched(forwarder, fd)) {
         return -1;
     }
-    const int operation = forwarder->watched[fd] ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    forwarder->watched[fd] = true;
-    return epoll_ctl(forwarder->epoll_fd, operation, fd, &event);
+    forwarder->watched[fd] = what != CURL_POLL_REMOVE;
+    if (what == CURL_POLL_REMOVE ||
+        epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0) {
+        return 0;
+    }
+    return errno == ENOENT ? epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_ADD, fd, &event) : -1;
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *context)
@@ -549,6 +530,11 @@ static void serve_event(struct tally_http_forwarder *forwarder, const struct epo
         uint64_t count;
         ssize_t n = read(forwarder->command_fd, &count, sizeof count);
         (void)n; /* what it is for stands in the lists */
+        return;
+    }
+    if (!forwarder->watched[event->data.fd]) {
+        struct epoll_event unused;
+        (void)epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_DEL, event->data.fd, &unused);
         return;
     }
     if (event->events & (EPOLLERR | EPOLLHUP)) {
