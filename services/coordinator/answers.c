@@ -48,6 +48,17 @@ void answer_error(struct call *call, const struct tally_error *err)
     }
 }
 
+void clear_answer(struct call *call)
+{
+    forwarded_free(call->forwarded);
+    call->forwarded = NULL;
+    call->collector = NULL;
+    call->answered = false;
+    call->content_type = NULL;
+    call->error = (struct tally_error)TALLY_ERROR_INIT;
+    call->body.size = 0;
+}
+
 /* Counts the wire bytes of an exchange for its job, if that is still live. */
 static void count_wire(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
                        uint64_t out)
@@ -149,6 +160,7 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
     }
     end_access(coordinator, call);
     forwarded_free(call->forwarded);
+    tally_json_free(call->collected);
     tally_buffer_fini(&call->body);
     free(call);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
 #include "services/program/time.h"
 
@@ -116,11 +117,19 @@ static void push(struct call_queue *queue, struct call *call)
     queue->last = &call->next;
 }
 
-/* Runs the handler; what it does not answer has been kept for later by the handler itself. */
+/* Runs the handler, or sends the call to whose it is; what neither answers has been kept for later. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
+    bool is_sent;
+    enum tally_status status = call_send_on(coordinator, call, &is_sent, &err);
+    if (is_sent) {
+        return;
+    }
+    if (status == TALLY_OK) {
+        status = call->route->handler(coordinator, call, &err);
+    }
+    if (status != TALLY_OK) {
         note_damage(coordinator, &err);
         answer_error(call, &err);
     }

@@ -220,6 +220,16 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
 
 /* Answers. */
 
+/* Gives the call's answer to its caller, or to whoever has more to do with it. */
+static void pass_on(struct tally_coordinator *coordinator, struct call *call)
+{
+    if (call->collector != NULL) {
+        call->collector(coordinator, call);
+    } else {
+        send_answer(coordinator, call);
+    }
+}
+
 static void answer_unavailable(struct tally_coordinator *coordinator, struct forwarded *forwarded,
                                enum forward_result result)
 {
@@ -230,7 +240,7 @@ static void answer_unavailable(struct tally_coordinator *coordinator, struct for
                forwarded->id);
     coordinator->metrics.forwarded[result]++;
     answer_error(call, &err);
-    send_answer(coordinator, call);
+    pass_on(coordinator, call);
 }
 
 static enum forward_result result_of(enum tally_status status)
@@ -249,9 +259,10 @@ static void give_answer(struct tally_coordinator *coordinator, struct forwarded 
     call->answered = true;
     call->status = forwarded->answer.http_status;
     call->content_type = forwarded->answer.content_type;
+    tally_buffer_fini(&call->body);
     call->body = forwarded->answer.body;
     forwarded->answer.body = (struct tally_buffer){0};
-    send_answer(coordinator, call);
+    pass_on(coordinator, call);
 }
 
 void forward_take_results(struct tally_coordinator *coordinator)

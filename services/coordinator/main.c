@@ -15,6 +15,7 @@
 #include "services/program/process_guard.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
+#include "storage/leases.h"
 #include "storage/store.h"
 
 /* Once asked to stop: how long requests are still served, and what silence ends it earlier, once
@@ -54,6 +55,15 @@ static const struct tally_option OPTIONS[] = {
      "certificates to trust for other coordinators at https:// addresses, in PEM form, and no "
      "others (default: the system's)",
      "TLS"},
+    {"replica-address", "URL", NULL,
+     "where the other coordinators on a postgres: store reach this one (default: that of --listen)",
+     "Replicas"},
+    {"replica-id", "TEXT", NULL,
+     "name of this coordinator among them, the same after a restart (default: its address)",
+     "Replicas"},
+    {"lease-ms", "N", "3000",
+     "silence after which the others take over the jobs of a coordinator; the same for all",
+     "Replicas"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
@@ -92,6 +102,8 @@ static const struct tally_options_spec SPEC = {
 };
 
 struct settings {
+    char replica_address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* "" = cannot be told from --listen */
+    char replica_id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_server_config server;
     struct tally_coordinator_config coordinator;
     struct tally_store_options store;
@@ -183,6 +195,42 @@ static enum tally_status read_tls(const struct tally_options *options,
     return TALLY_OK;
 }
 
+/* How the others reach this coordinator, if it turns out that there may be others. */
+static enum tally_status read_replica(const struct tally_options *options,
+                                      struct settings *settings, struct tally_error *err)
+{
+    const char *address = tally_options_text(options, "replica-address");
+    const char *id = tally_options_text(options, "replica-id");
+    const char *listen = settings->server.listen;
+    char *own_address = settings->replica_address;
+    char *own_id = settings->replica_id;
+    if (address != NULL && strncmp(address, "http://", 7) != 0 &&
+        strncmp(address, "https://", 8) != 0) {
+        return tally_options_refuse(options, "replica-address", err,
+                                    "\"%s\" does not begin with http:// or https://", address);
+    }
+    int n = 0;
+    if (address != NULL) {
+        n = snprintf(own_address, sizeof settings->replica_address, "%s", address);
+    } else if (listen_is_one_address(listen)) {
+        n = snprintf(own_address, sizeof settings->replica_address, "%s://%s",
+                     settings->server.tls_cert != NULL ? "https" : "http", listen);
+    }
+    if (n >= (int)sizeof settings->replica_address) {
+        return tally_options_refuse(options, "replica-address", err, "longer than %d bytes",
+                                    TALLY_REPLICA_ADDRESS_CAPACITY - 1);
+    }
+    n = snprintf(own_id, sizeof settings->replica_id, "%s", id != NULL ? id : own_address);
+    if (n >= (int)sizeof settings->replica_id) {
+        return tally_options_refuse(options, "replica-id", err, "longer than %d bytes",
+                                    TALLY_REPLICA_ID_CAPACITY - 1);
+    }
+    settings->coordinator.replica_address = own_address;
+    settings->coordinator.replica_id = own_id;
+    return tally_options_integer(options, "lease-ms", 500, 600000,
+                                 &settings->coordinator.lease_ms, err);
+}
+
 /* What an operator should know of the certificate in use. */
 static void log_tls(const struct tally_http_server *server, const char *key_path)
 {
@@ -248,7 +296,8 @@ static enum tally_status read_settings(const struct tally_options *options,
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
     settings->coordinator.tokens = &settings->tokens;
-    return check_access(options, settings, err);
+    status = read_replica(options, settings, err);
+    return status == TALLY_OK ? check_access(options, settings, err) : status;
 }
 
 static bool has_secrets(const struct settings *settings)
@@ -355,6 +404,11 @@ static enum tally_status run(const struct tally_options *options, struct setting
     tally_signals_install_reload();
     if (status == TALLY_OK) {
         status = tally_store_open(uri, &settings->store, &store, err);
+    }
+    if (status == TALLY_OK && store->leases != NULL && settings->replica_address[0] == '\0') {
+        status = tally_options_refuse(options, "replica-address", err,
+                                      "must be given: others cannot reach %s",
+                                      settings->server.listen);
     }
     if (status == TALLY_OK) {
         settings->coordinator.store = store;

@@ -78,8 +78,11 @@ enum tally_status metrics_init(struct tally_coordinator *coordinator, struct tal
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for metrics");
     }
     init_histograms(metrics);
-    /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
     struct tally_store *store = coordinator->store;
+    if (store->leases != NULL) {
+        return TALLY_OK; /* somebody else shows them */
+    }
+    /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
     return store->ops->job_list(store, -1, INT64_MAX, METRICS_MAX_ENDED, remember_ended,
                                 coordinator, err);
 }
@@ -359,6 +362,7 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     }
     write_latency(metrics, &exposition);
     write_store(metrics, &exposition);
+    metrics_write_replicas(coordinator, &exposition);
     metrics_write_process(metrics, &exposition);
     if (exposition.status != TALLY_OK) {
         return tally_fail(err, exposition.status, NULL, "no memory for metrics");
