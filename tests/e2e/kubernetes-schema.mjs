@@ -1,0 +1,51 @@
+// Checks Kubernetes objects against the schemas of its API, version 1.27, which the package
+// kubernetes-models brings along.
+//
+//   import {validate} from "./kubernetes-schema.mjs";
+//   validate(document);                 throws an Error that says what is wrong
+//
+// As the API server does with fields that are misspelt (fieldValidation=Strict), and unlike the
+// package by itself, it refuses what the schema does not name.
+import {createRequire} from "node:module";
+
+const require = createRequire(import.meta.url);
+const validator = require("@kubernetes-models/validate");
+
+// Objects with named members have no others, however deep.
+function closed(schema) {
+  if (Array.isArray(schema)) {
+    return schema.map(closed);
+  }
+  if (schema === null || typeof schema !== "object") {
+    return schema;
+  }
+  const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, closed(value)]));
+  // Where "type" is no string, this is no schema but a list of members, one of which is called "type".
+  return typeof schema.type === "string" && schema.properties && !("additionalProperties" in schema)
+    ? {...copy, additionalProperties: false} : copy;
+}
+
+// kustomize folds long base64, which the API allows and the schema's format does not.
+function unfolded(document) {
+  return document.kind !== "Secret" ? document : {...document, data: Object.fromEntries(
+    Object.entries(document.data ?? {}).map(([key, value]) => [key, value.replace(/\s/g, "")]))};
+}
+
+const register = validator.register;
+validator.register = (id, schema) => register(id, closed(schema));
+
+export function validate(document) {
+  const {apiVersion, kind} = document;
+  const what = `${apiVersion} ${kind} ${document.metadata?.name}`;
+  let Model;
+  try {
+    ({[kind]: Model} = require(`kubernetes-models/${apiVersion}/${kind}`));
+  } catch {
+    throw new Error(`${what}: there is no such kind`);
+  }
+  try {
+    new Model(unfolded(document)).validate();
+  } catch (error) {
+    throw new Error(`${what}: ${error.message}`);
+  }
+}
