@@ -9,7 +9,7 @@
 #include "storage/walk.h"
 
 /* Rows between two looks at the progress, and per page of rounds. */
-enum { ROWS_PER_TELL = 1024, ROUNDS_PER_PAGE = 1024 };
+enum { ROWS_PER_TELL = 1024, ROUNDS_PER_PAGE = 1000 };
 
 const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES] = {"jobs", "job_documents", "job_states",
                                                        "updates", "rounds"};

@@ -6,7 +6,7 @@
 
 /* Rows per bracket of the target, rounds per page of the source, and bytes of updates after which
  * the target is made to take them: what is lost by a kill, and what memory holds at a time. */
-enum { ROWS_PER_BRACKET = 4096, ROUNDS_PER_PAGE = 1024, BYTES_PER_FLUSH = 4 << 20 };
+enum { ROWS_PER_BRACKET = 4096, ROUNDS_PER_PAGE = 1000, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
     struct tally_store *from;

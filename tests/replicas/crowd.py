@@ -22,13 +22,13 @@ N_WORKERS = 4
 LIVE = ("queued", "running")
 
 
-def documents(n_jobs=N_JOBS):
-    """Jobs of two kinds, no two alike; some tens of rounds each."""
+def documents(n_jobs=N_JOBS, scale=1):
+    """Jobs of two kinds, no two alike; about 13 times `scale` rounds each."""
     shape = {"clients": CLIENTS, "quorum": CLIENTS, "objective__data__dim": 8,
              "objective__data__points": 40, "objective__data__frobenius_norm": 10}
     return [
-        job_document("synthetic-ceal", horizon=400, seed=seed, **shape) if seed % 2 == 0
-        else job_document("synthetic-fedpaq", horizon=200, seed=seed, algorithm__local_steps=10, **shape)
+        job_document("synthetic-ceal", horizon=400 * scale, seed=seed, **shape) if seed % 2 == 0
+        else job_document("synthetic-fedpaq", horizon=200 * scale, seed=seed, algorithm__local_steps=10, **shape)
         for seed in range(1, n_jobs + 1)
     ]
 
@@ -54,6 +54,7 @@ class Outcome:
     conflicts: int
     fenced: int
     takeovers: int
+    led: list  # rounds closed by each coordinator
     details: list
 
     def line(self):
@@ -124,6 +125,7 @@ class Crowd:
             conflicts=self._sum(texts, "tally_store_retries_total"),
             fenced=self._sum(texts, "tally_store_fenced_writes_total"),
             takeovers=self._sum(texts, "tally_takeovers_total"),
+            led=[metric(text, "tally_rounds_total") for text in texts],
             details=details,
         )
 
