@@ -26,7 +26,7 @@ RUN DESTDIR=/install cmake --install build/release --component programs --strip
 FROM debian:bookworm-slim AS system
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-        ca-certificates libcurl4 libgnutls30 libjansson4 libmicrohttpd12 libopenblas0-pthread libsqlite3-0 libzip4 \
+        ca-certificates libcurl4 libgnutls30 libjansson4 libmicrohttpd12 libopenblas0-pthread libpq5 libsqlite3-0 libzip4 \
     && dpkg --purge --force-depends --force-remove-essential tzdata e2fsprogs libext2fs2 \
     && dpkg --purge --force-depends --force-remove-essential --force-remove-protected \
         apt libapt-pkg6.0 libstdc++6 perl-base \

@@ -24,8 +24,7 @@ static int64_t bits_of(uint64_t value)
 enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct tally_error *err)
 {
     int64_t n_marks = 0;
-    enum tally_status status =
-        tally_pg_ask(pg, "SELECT count(*) FROM import_mark", &n_marks, err);
+    enum tally_status status = tally_pg_ask(pg, "SELECT count(*) FROM import_mark", &n_marks, err);
     if (status == TALLY_OK && n_marks > 0) {
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\" holds only a part of another store: run tally migrate "
@@ -115,7 +114,7 @@ static enum tally_status look(struct tally_postgres *pg, uint64_t source,
 static enum tally_status import_begin(struct tally_store *store, uint64_t source,
                                       enum tally_import_start *ret_start, struct tally_error *err)
 {
-    static const char *const BEGIN[] = {"BEGIN", "LOCK TABLE replicas IN EXCLUSIVE MODE", NULL};
+    static const char *const BEGIN[] = {"BEGIN", "SELECT FROM lease_turn FOR UPDATE", NULL};
     static const char *const COMMIT[] = {"COMMIT", NULL};
     static const char *const ROLLBACK[] = {"ROLLBACK", NULL};
     struct tally_postgres *pg = postgres_of(store);
@@ -146,3 +145,24 @@ static enum tally_status import_end(struct tally_store *store, struct tally_erro
     enum tally_status status = tally_pg_require_connection(pg, err);
     return status == TALLY_OK ? tally_pg_exec(pg, END, err) : status;
 }
+
+static enum tally_status import_job_insert(struct tally_store *store,
+                                           const struct tally_store_job *job, const char *document,
+                                           size_t n_document, const char *idempotency_key,
+                                           uint64_t request_digest, struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
+    tally_pg_bind_int64(&call, job->key);
+    tally_pg_bind_text(&call, idempotency_key);
+    tally_pg_bind_uint64(&call, request_digest);
+    tally_pg_bind_bytes(&call, document, n_document);
+    tally_pg_bind_null(&call); /* nobody leads it */
+    tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, false);
+    return tally_pg_bracket_add(postgres_of(store), &call, job->key, err);
+}
+
+const struct tally_store_import TALLY_PG_IMPORT = {
+    .begin = import_begin,
+    .job_insert = import_job_insert,
+    .end = import_end,
+};

@@ -38,8 +38,8 @@ enum tally_status tally_postgres_verify(const char *conninfo,
     struct tally_postgres *pg = (struct tally_postgres *)store;
     struct tally_store_digest digest = {0};
     ret_report->schema_version = ret_report->newest_schema_version = tally_pg_newest_version();
-    status = tally_pg_ask(pg, "SELECT pg_database_size(current_database())", &ret_report->n_bytes,
-                          err);
+    status =
+        tally_pg_ask(pg, "SELECT pg_database_size(current_database())", &ret_report->n_bytes, err);
     if (status == TALLY_OK) {
         status = tally_pg_require_no_import(pg, err);
     }

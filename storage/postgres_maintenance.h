@@ -1,5 +1,5 @@
-/* postgres_maintenance: maintenance.h for the PostgreSQL backend; what follows "postgres:" instead of
- * URIs. */
+/* postgres_maintenance: maintenance.h for the PostgreSQL backend; what follows "postgres:" instead
+ * of URIs. */
 #ifndef TALLY_STORAGE_POSTGRES_MAINTENANCE_H
 #define TALLY_STORAGE_POSTGRES_MAINTENANCE_H
 

@@ -9,12 +9,25 @@ static const char *after_scheme(const char *uri, const char *scheme)
     return strncmp(uri, scheme, n) == 0 ? uri + n : NULL;
 }
 
+/* What libpq is given: the whole of a URL of its own, or what follows "postgres:"; else NULL. */
+static const char *conninfo_of(const char *uri)
+{
+    const char *rest = after_scheme(uri, "postgres:");
+    return after_scheme(uri, "postgres://") != NULL || after_scheme(uri, "postgresql://") != NULL
+               ? uri
+               : rest;
+}
+
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err)
 {
     const char *path = after_scheme(uri, "sqlite:");
     if (path != NULL) {
         return tally_store_sqlite_open(path, options, ret_store, err);
+    }
+    const char *conninfo = conninfo_of(uri);
+    if (conninfo != NULL) {
+        return tally_store_postgres_open(conninfo, options, ret_store, err);
     }
     const char *rest = after_scheme(uri, "memory:");
     if (rest != NULL && rest[0] == '\0') {
@@ -25,5 +38,7 @@ enum tally_status tally_store_open(const char *uri, const struct tally_store_opt
                           "store \"%s\": nothing may follow \"memory:\"", uri);
     }
     return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                      "store \"%s\" is neither \"sqlite:PATH\" nor \"memory:\"", uri);
+                      "store \"%s\" is neither \"sqlite:PATH\", \"postgres:CONNINFO\" nor "
+                      "\"memory:\"",
+                      uri);
 }

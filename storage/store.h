@@ -206,5 +206,11 @@ enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct
 enum tally_status tally_store_sqlite_open(const char *path,
                                           const struct tally_store_options *options,
                                           struct tally_store **ret_store, struct tally_error *err);
+/* `conninfo` is anything that libpq takes, a URL or "host=... dbname=...". It may hold a password,
+ * and no message quotes it. */
+enum tally_status tally_store_postgres_open(const char *conninfo,
+                                            const struct tally_store_options *options,
+                                            struct tally_store **ret_store,
+                                            struct tally_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <CUnit/Basic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void tally_assert_text(const char *actual, const char *expected, const char *file, int line)
@@ -38,8 +39,22 @@ static const struct tally_suite *find_suite(const char *name)
     return NULL;
 }
 
+enum { SKIPPED = 77 }; /* exit status */
+
+static bool can_run(const struct tally_suite *suite)
+{
+    if (suite->needs != NULL && getenv(suite->needs) == NULL) {
+        printf("suite \"%s\" is SKIPPED: %s is not set\n", suite->name, suite->needs);
+        return false;
+    }
+    return true;
+}
+
 static bool add_suite(const struct tally_suite *suite)
 {
+    if (!can_run(suite)) {
+        return true;
+    }
     CU_pSuite added = CU_add_suite(suite->name, NULL, NULL);
     for (int i = 0; added != NULL && i < suite->n_tests; i++) {
         if (CU_add_test(added, suite->tests[i].name, suite->tests[i].run) == NULL) {
@@ -72,6 +87,10 @@ int main(int argc, char **argv)
         if (!add_suite(TALLY_SUITES[i])) {
             return 2;
         }
+    }
+    if (CU_get_registry()->uiNumberOfSuites == 0) {
+        CU_cleanup_registry();
+        return SKIPPED;
     }
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();

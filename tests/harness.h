@@ -1,7 +1,9 @@
 /* harness: CUnit suites as const tables, selected by argv.
  *
  * On Debian 12 CU_basic_run_tests() and CU_get_error() report success when tests failed, so main()
- * returns the number of failures itself, and an unknown suite name is a failure too. */
+ * returns the number of failures itself, and an unknown suite name is a failure too. A suite that
+ * lacks what it needs is skipped and says so; if nothing else was asked for, the exit status is 77.
+ */
 #ifndef TALLY_TESTS_HARNESS_H
 #define TALLY_TESTS_HARNESS_H
 
@@ -16,6 +18,7 @@ struct tally_suite {
     const char *name; /* "codec_unary" */
     const struct tally_test *tests;
     int n_tests;
+    const char *needs; /* an environment variable without which it is skipped; NULL = none */
 };
 
 /* Row of a test table: the function's own name. */
@@ -24,7 +27,10 @@ struct tally_suite {
 #function, function                                                                        \
     }
 #define TALLY_SUITE(symbol, suite_name, table)                                                     \
-    const struct tally_suite symbol = {suite_name, table, (int)(sizeof table / sizeof table[0])}
+    TALLY_SUITE_THAT_NEEDS(symbol, suite_name, table, NULL)
+#define TALLY_SUITE_THAT_NEEDS(symbol, suite_name, table, variable)                                \
+    const struct tally_suite symbol = {suite_name, table, (int)(sizeof table / sizeof table[0]),   \
+                                       variable}
 
 /* Defined by each test program: its suites, NULL-terminated. */
 extern const struct tally_suite *const TALLY_SUITES[];

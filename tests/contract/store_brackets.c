@@ -179,13 +179,14 @@ void test_store__expected_errors_leave_the_bracket_usable(void)
     struct tally_store_update update = {1, 1, (const uint8_t *)"y", 1};
     expect_begin(&f);
     expect_update(&f, key, 1, 1, "x");
-    CU_ASSERT_EQUAL(f.ops->update_insert(f.store, key, &update, NULL), TALLY_ALREADY_EXISTS);
-    CU_ASSERT_EQUAL(f.ops->update_insert(f.store, 99, &update, NULL), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->update_insert(f.store, key, &update, NULL)),
+                    TALLY_ALREADY_EXISTS);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->update_insert(f.store, 99, &update, NULL)), TALLY_NOT_FOUND);
     CU_ASSERT_EQUAL(f.ops->job_insert(f.store, &job, "", 0, NULL, 0, &key, NULL),
                     TALLY_ALREADY_EXISTS);
-    CU_ASSERT_EQUAL(f.ops->job_update(f.store, &job, NULL), TALLY_NOT_FOUND);
-    CU_ASSERT_EQUAL(f.ops->state_put(f.store, 99, "", 0, NULL), TALLY_NOT_FOUND);
-    CU_ASSERT_EQUAL(f.ops->round_insert(f.store, 99, &record, NULL), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->job_update(f.store, &job, NULL)), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->state_put(f.store, 99, "", 0, NULL)), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->round_insert(f.store, 99, &record, NULL)), TALLY_NOT_FOUND);
     expect_update(&f, key, 1, 2, "z");
     expect_commit(&f);
     struct update_walk walk = {.n = 0};

@@ -6,11 +6,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/contract/raw_postgres.h"
+
 void store_fixture_init(struct store_fixture *fixture)
 {
     *fixture = (struct store_fixture){.err = TALLY_ERROR_INIT};
-    if (strcmp(CU_get_current_suite()->pName, "store_memory") == 0) {
+    const char *suite = CU_get_current_suite()->pName;
+    if (strcmp(suite, "store_memory") == 0) {
         strcpy(fixture->uri, "memory:");
+        return;
+    }
+    if (strncmp(suite, "store_postgres", strlen("store_postgres")) == 0) {
+        raw_make_schema(fixture->schema, sizeof fixture->schema);
+        snprintf(fixture->uri, sizeof fixture->uri, "postgres:%s options='-c search_path=%s'",
+                 getenv("TALLY_POSTGRES"), fixture->schema);
         return;
     }
     strcpy(fixture->folder, "/tmp/tally-store-XXXXXX");
@@ -68,6 +77,14 @@ void store_fixture_close(struct store_fixture *fixture)
     if (fixture->folder[0] != '\0') {
         remove_folder(fixture->folder);
     }
+    if (fixture->schema[0] != '\0') {
+        raw_drop_schema(fixture->schema);
+    }
+}
+
+enum tally_status flushed(struct store_fixture *fixture, enum tally_status status)
+{
+    return status == TALLY_OK ? fixture->ops->flush(fixture->store, &fixture->err) : status;
 }
 
 void expect_begin(struct store_fixture *fixture)

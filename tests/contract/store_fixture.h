@@ -10,19 +10,25 @@
 struct store_fixture {
     struct tally_store *store;
     const struct tally_store_ops *ops; /* of store */
-    char folder[64];                   /* removed by close; "" for the memory backend */
+    char folder[64];                   /* removed by close; "" = none, as for all but SQLite */
     char path[96];                     /* of the database in it */
-    char uri[112];
+    char schema[64];                   /* of PostgreSQL, dropped by close; "" = none */
+    char uri[512];
     struct tally_error err; /* of the last call that was given it */
 };
 
-/* Opens the backend that the running suite is named after: "store_memory", "store_sqlite...". */
+/* Opens the backend that the running suite is named after: "store_memory", "store_sqlite...",
+ * "store_postgres...", the last one in a schema of its own in the database TALLY_POSTGRES, which is
+ * given as "key=value ...". */
 void store_fixture_open(struct store_fixture *fixture);
 void store_fixture_close(struct store_fixture *fixture);
 /* The same with an unopened store, for tests of opening. */
 void store_fixture_init(struct store_fixture *fixture);
 /* Closes and opens again. */
 void store_fixture_reopen(struct store_fixture *fixture);
+
+/* What becomes of a write that returned `status`: a store may tell only in flush(). */
+enum tally_status flushed(struct store_fixture *fixture, enum tally_status status);
 
 void expect_begin(struct store_fixture *fixture);
 void expect_commit(struct store_fixture *fixture);

@@ -265,7 +265,8 @@ void test_store__job_update_of_an_unknown_key_is_not_found(void)
     static const int64_t KEYS[] = {0, 1, -1, INT64_MAX, INT64_MIN};
     for (int i = 0; i < 5; i++) {
         job.key = KEYS[i];
-        TALLY_ASSERT_STATUS(f.ops->job_update(f.store, &job, NULL), TALLY_NOT_FOUND, NULL);
+        TALLY_ASSERT_STATUS(flushed(&f, f.ops->job_update(f.store, &job, NULL)), TALLY_NOT_FOUND,
+                            NULL);
     }
     f.ops->rollback(f.store);
     store_fixture_close(&f);
@@ -371,8 +372,8 @@ void test_store__state_is_not_found_before_it_is_put(void)
     CU_ASSERT_EQUAL(f.err.status, TALLY_NOT_FOUND);
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, key + 1, &out, NULL), TALLY_NOT_FOUND, NULL);
     expect_begin(&f);
-    TALLY_ASSERT_STATUS(f.ops->state_put(f.store, key + 1, "x", 1, &f.err), TALLY_NOT_FOUND,
-                        &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->state_put(f.store, key + 1, "x", 1, &f.err)),
+                        TALLY_NOT_FOUND, &f.err);
     CU_ASSERT_EQUAL(f.err.status, TALLY_NOT_FOUND);
     f.ops->rollback(f.store);
     store_fixture_close(&f);

@@ -112,8 +112,8 @@ void test_store__second_update_of_a_client_already_exists(void)
     struct tally_store_update again = {1, 7, (const uint8_t *)"other", 5};
     expect_begin(&f);
     expect_update(&f, key, 1, 7, "first");
-    TALLY_ASSERT_STATUS(f.ops->update_insert(f.store, key, &again, &f.err), TALLY_ALREADY_EXISTS,
-                        &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->update_insert(f.store, key, &again, &f.err)),
+                        TALLY_ALREADY_EXISTS, &f.err);
     CU_ASSERT_EQUAL(f.err.status, TALLY_ALREADY_EXISTS);
     expect_commit(&f);
     TALLY_ASSERT_TEXT(updates_of(&f, key, 1), "7=first");
@@ -126,7 +126,8 @@ void test_store__update_of_an_unknown_job_is_not_found(void)
     store_fixture_open(&f);
     struct tally_store_update update = {1, 7, (const uint8_t *)"x", 1};
     expect_begin(&f);
-    TALLY_ASSERT_STATUS(f.ops->update_insert(f.store, 1, &update, &f.err), TALLY_NOT_FOUND, &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->update_insert(f.store, 1, &update, &f.err)),
+                        TALLY_NOT_FOUND, &f.err);
     TALLY_ASSERT_TEXT(f.err.message, "no job with key 1");
     expect_commit(&f);
     store_fixture_close(&f);
@@ -268,8 +269,8 @@ void test_store__second_record_of_a_round_already_exists(void)
     struct tally_round_record again = sample_record(1, 2);
     expect_begin(&f);
     expect_round(&f, key, 1, 1);
-    TALLY_ASSERT_STATUS(f.ops->round_insert(f.store, key, &again, &f.err), TALLY_ALREADY_EXISTS,
-                        &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_insert(f.store, key, &again, &f.err)),
+                        TALLY_ALREADY_EXISTS, &f.err);
     CU_ASSERT_EQUAL(f.err.status, TALLY_ALREADY_EXISTS);
     expect_commit(&f);
     struct record_walk walk = {.n = 0};
@@ -285,7 +286,8 @@ void test_store__record_of_an_unknown_job_is_not_found(void)
     store_fixture_open(&f);
     struct tally_round_record record = sample_record(1, 1);
     expect_begin(&f);
-    TALLY_ASSERT_STATUS(f.ops->round_insert(f.store, 1, &record, &f.err), TALLY_NOT_FOUND, &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_insert(f.store, 1, &record, &f.err)),
+                        TALLY_NOT_FOUND, &f.err);
     CU_ASSERT_EQUAL(f.err.status, TALLY_NOT_FOUND);
     expect_commit(&f);
     store_fixture_close(&f);
