@@ -143,21 +143,18 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
 static enum tally_status append_text(struct tally_postgres *pg, const PGresult *result,
                                      struct tally_buffer *out, struct tally_error *err)
 {
-    const uint8_t *stored = NULL;
-    size_t n = 0;
+    const size_t n = (size_t)PQgetlength(result, 0, 0);
     const size_t n_before = out->size;
-    enum tally_status status = tally_pg_read_bytes(pg, result, 0, 0, &stored, &n, err);
-    if (status == TALLY_OK && tally_buffer_reserve(out, n + 1) != TALLY_OK) {
-        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot take %zu bytes", n);
+    enum tally_status status = tally_buffer_reserve(out, n + 1);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "cannot take %zu bytes", n);
     }
-    if (status == TALLY_OK) { /* the encoded form is not shorter */
-        char *text = (char *)out->data + n_before;
-        status = tally_pg_text_decode((const char *)stored, n, text, n + 1)
-                     ? TALLY_OK
-                     : tally_fail(err, TALLY_DATA_LOSS, NULL,
-                                  "database \"%s\": an idempotency key cannot be read", pg->label);
-        out->size = status == TALLY_OK ? n_before + strlen(text) : n_before;
+    char *text = (char *)out->data + n_before; /* not longer than its encoded form */
+    if (!tally_pg_text_decode(PQgetvalue(result, 0, 0), n, text, n + 1)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "database \"%s\": an idempotency key cannot be read", pg->label);
     }
+    out->size = n_before + strlen(text);
     return status;
 }
 

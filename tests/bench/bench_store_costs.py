@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-for folder in ("integration", "replicas"):
+for folder in ("integration", "postgres", "replicas"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import Client, Coordinator, ForeignWorker, Worker, free_port, job_document, messages, wait_until  # noqa: E402

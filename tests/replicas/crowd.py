@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
+for folder in ("integration", "postgres"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import (  # noqa: E402
     Coordinator, Worker, essence, free_port, job_document, simulate, wait_until,

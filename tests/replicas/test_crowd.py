@@ -4,7 +4,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import crowd
+import crowd  # finds the other folders
 from postgres import Cluster
 
 
