@@ -8,7 +8,6 @@
  * coordinator on the loopback interface, where no proxy can have business. */
 #include "api/http_client.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include <curl/curl.h>
-
+#include "api/http_curl.h"
 #include "api/problem.h"
 
 enum {
@@ -89,11 +87,6 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *
 }
 
 /* ---- The client ---- */
-
-static void init_curl(void)
-{
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
 
 /* A copy of one part of the URL, or NULL. */
 static char *url_part(CURLU *url, CURLUPart part)
@@ -170,46 +163,6 @@ static enum tally_status read_token(struct tally_http_client *client, const char
     return TALLY_OK;
 }
 
-/* libcurl reads the file when it connects; whoever mistypes its name should hear of it at once. */
-static enum tally_status check_ca(const char *path, struct tally_error *err)
-{
-    char line[128];
-    bool has_certificate = false;
-    errno = 0;
-    FILE *file = fopen(path, "re");
-    while (file != NULL && !has_certificate && fgets(line, sizeof line, file) != NULL) {
-        has_certificate = strncmp(line, "-----BEGIN ", 11) == 0 && strstr(line, "CERTIFICATE-----");
-    }
-    const int reason = errno;
-    if (file != NULL) {
-        fclose(file);
-    }
-    if (has_certificate) {
-        return TALLY_OK;
-    }
-    return reason != 0 ? tally_fail(err, TALLY_INVALID_ARGUMENT, "tls-ca", "cannot read %s: %s",
-                                    path, strerror(reason))
-                       : tally_fail(err, TALLY_INVALID_ARGUMENT, "tls-ca",
-                                    "%s holds no certificate in PEM form", path);
-}
-
-static enum tally_status set_up_tls(CURL *easy, const char *tls_ca, struct tally_error *err)
-{
-    bool ok =
-        curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
-        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK &&
-        curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK;
-    if (tls_ca != NULL) {
-        enum tally_status status = check_ca(tls_ca, err);
-        if (status != TALLY_OK) {
-            return status;
-        }
-        ok = ok && curl_easy_setopt(easy, CURLOPT_CAINFO, tls_ca) == CURLE_OK &&
-             curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK; /* not also the system's */
-    }
-    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
-}
-
 /* Options that all exchanges share. */
 static enum tally_status set_up_curl(struct tally_http_client *client,
                                      const struct tally_http_client_config *config,
@@ -244,7 +197,7 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     if (client->is_loopback) {
         ok = ok && curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK;
     }
-    return ok ? set_up_tls(easy, config->tls_ca, err)
+    return ok ? tally_curl_set_tls(easy, config->tls_ca, err)
               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
 }
 
@@ -252,8 +205,7 @@ enum tally_status tally_http_client_new(const struct tally_http_client_config *c
                                         struct tally_http_client **ret_client,
                                         struct tally_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, init_curl);
+    tally_curl_init();
     struct tally_http_client *client = calloc(1, sizeof *client);
     if (client == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
@@ -262,6 +214,9 @@ enum tally_status tally_http_client_new(const struct tally_http_client_config *c
     enum tally_status status = read_base_url(client, config->base_url, err);
     if (status == TALLY_OK) {
         status = read_token(client, config->bearer_token, err);
+    }
+    if (status == TALLY_OK && config->tls_ca != NULL) {
+        status = tally_curl_check_ca(config->tls_ca, "tls-ca", err);
     }
     if (status == TALLY_OK) {
         status = set_up_curl(client, config, err);
@@ -441,22 +396,11 @@ static void pipe_guard_fini(const struct pipe_guard *guard)
     pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
 }
 
-static enum tally_status status_of_curl(CURL *easy, CURLcode code, const struct transfer *transfer)
+static enum tally_status status_of(CURL *easy, CURLcode code, const struct transfer *transfer)
 {
-    curl_off_t ready_us = 0; /* when the connection stood; 0 = never */
-    switch ((int)code) {
-    case CURLE_WRITE_ERROR:
-        return transfer->append_status != TALLY_OK ? transfer->append_status : TALLY_UNAVAILABLE;
-    case CURLE_OPERATION_TIMEDOUT:
-        curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-        return ready_us > 0 ? TALLY_DEADLINE : TALLY_UNAVAILABLE;
-    case CURLE_OUT_OF_MEMORY:
-        return TALLY_NO_MEMORY;
-    case CURLE_URL_MALFORMAT:
-        return TALLY_INVALID_ARGUMENT;
-    default:
-        return TALLY_UNAVAILABLE;
-    }
+    return code == CURLE_WRITE_ERROR && transfer->append_status != TALLY_OK
+               ? transfer->append_status
+               : tally_curl_status(easy, code);
 }
 
 static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
@@ -493,7 +437,7 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
         client->in_bytes += transfer->in_bytes;
         return TALLY_OK;
     }
-    enum tally_status status = status_of_curl(client->easy, code, transfer);
+    enum tally_status status = status_of(client->easy, code, transfer);
     const char *reason =
         client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
     return tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,

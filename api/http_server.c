@@ -183,6 +183,67 @@ void tally_http_forget_body(struct tally_http_request *request)
     (void)http_peer_hold(request->peer, 0, true);
 }
 
+void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body)
+{
+    *ret_body = request->body;
+    ret_body->limit = 0;
+    request->body = (struct tally_buffer){.limit = request->body.limit};
+    tally_http_forget_body(request);
+}
+
+/* Percent-encoded but for the unreserved characters of RFC 3986 and those in `kept`. */
+static enum tally_status append_encoded(struct tally_buffer *out, const char *text, size_t n,
+                                        const char *kept)
+{
+    static const char UNRESERVED[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                     "0123456789-._~";
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        const bool is_plain = text[i] != '\0' && (strchr(UNRESERVED, text[i]) != NULL ||
+                                                  strchr(kept, text[i]) != NULL);
+        status = is_plain ? tally_buffer_append(out, &text[i], 1)
+                          : tally_buffer_printf(out, "%%%02X", (unsigned char)text[i]);
+    }
+    return status;
+}
+
+struct target {
+    struct tally_buffer *out;
+    enum tally_status status;
+    bool has_query;
+};
+
+static enum MHD_Result append_argument(void *context, enum MHD_ValueKind kind, const char *key,
+                                       size_t n_key, const char *value, size_t n_value)
+{
+    (void)kind;
+    struct target *target = context;
+    target->status = tally_buffer_append_text(target->out, target->has_query ? "&" : "?");
+    target->has_query = true;
+    if (target->status == TALLY_OK) {
+        target->status = append_encoded(target->out, key, n_key, "");
+    }
+    if (target->status == TALLY_OK && value != NULL) {
+        target->status = tally_buffer_append_text(target->out, "=");
+    }
+    if (target->status == TALLY_OK && value != NULL) {
+        target->status = append_encoded(target->out, value, n_value, "");
+    }
+    return target->status == TALLY_OK ? MHD_YES : MHD_NO;
+}
+
+enum tally_status tally_http_target(const struct tally_http_request *request,
+                                    struct tally_buffer *out)
+{
+    struct target target = {.out = out};
+    target.status = append_encoded(out, request->path, strlen(request->path), "/");
+    if (target.status == TALLY_OK) {
+        MHD_get_connection_values_n(request->connection, MHD_GET_ARGUMENT_KIND, append_argument,
+                                    &target);
+    }
+    return target.status;
+}
+
 void tally_http_set_user(struct tally_http_request *request, void *user)
 {
     request->user = user;

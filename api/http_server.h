@@ -128,6 +128,12 @@ const char *tally_http_header(const struct tally_http_request *request, const ch
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
 /* The body is not needed any more: for whoever lets a request wait for long. */
 void tally_http_forget_body(struct tally_http_request *request);
+/* The same, but its bytes are moved to *ret_body. */
+void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body);
+/* Appends path and query as they may stand in a request line: what came, though perhaps encoded
+ * otherwise. Errors: NO_MEMORY, TOO_LARGE. */
+enum tally_status tally_http_target(const struct tally_http_request *request,
+                                    struct tally_buffer *out);
 /* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
  * its content is counted, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);

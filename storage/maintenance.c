@@ -5,6 +5,7 @@
 
 #include "storage/postgres_maintenance.h"
 #include "storage/sqlite_maintenance.h"
+#include "storage/store.h"
 
 /* What follows "postgres:", NULL for another kind of store. */
 static const char *conninfo_of(const char *uri)
@@ -32,8 +33,13 @@ enum tally_status tally_store_path(const char *uri, const char **ret_path, struc
                           "pg_dump and pg_restore");
     }
     if (strncmp(uri, SCHEME, sizeof SCHEME - 1) != 0 || uri[sizeof SCHEME - 1] == '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "store \"%s\" has no file; \"sqlite:PATH\" has one", uri);
+        struct tally_buffer label = {0};
+        bool is_there = tally_store_label(uri, &label) == TALLY_OK;
+        enum tally_status status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                                              "store \"%s\" has no file; \"sqlite:PATH\" has one",
+                                              is_there ? (const char *)label.data : "");
+        tally_buffer_fini(&label);
+        return status;
     }
     *ret_path = uri + sizeof SCHEME - 1;
     return TALLY_OK;

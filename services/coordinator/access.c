@@ -79,7 +79,7 @@ void end_access(struct tally_coordinator *coordinator, const struct call *call)
     if (!tally_log_is_on(level)) {
         return;
     }
-    const struct tally_log_pair pairs[] = {
+    struct tally_log_pair pairs[10] = {
         tally_log_event("request"),
         tally_log_text("request_id", call->request_id),
         tally_log_text("method", access->method),
@@ -88,8 +88,13 @@ void end_access(struct tally_coordinator *coordinator, const struct call *call)
         tally_log_real("duration_ms", (double)(int64_t)(seconds * 1e6) / 1e3),
         tally_log_unsigned("bytes", access->bytes),
         tally_log_text("path", access->path),
-        tally_log_problem(&call->error), /* last, and only if there is one */
     };
-    const size_t n = sizeof pairs / sizeof pairs[0];
-    tally_log_write(level, pairs, call->error.status != TALLY_OK ? n : n - 1);
+    size_t n = 8;
+    if (call->forwarded != NULL) {
+        pairs[n++] = tally_log_text("forwarded_to", forward_asked(call->forwarded));
+    }
+    if (call->error.status != TALLY_OK) {
+        pairs[n++] = tally_log_problem(&call->error);
+    }
+    tally_log_write(level, pairs, n);
 }

@@ -48,6 +48,17 @@ void answer_error(struct call *call, const struct tally_error *err)
     }
 }
 
+void clear_answer(struct call *call)
+{
+    forwarded_free(call->forwarded);
+    call->forwarded = NULL;
+    call->collector = NULL;
+    call->answered = false;
+    call->content_type = NULL;
+    call->error = (struct tally_error)TALLY_ERROR_INIT;
+    call->body.size = 0;
+}
+
 /* Counts the wire bytes of an exchange for its job, if that is still live. */
 static void count_wire(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
                        uint64_t out)
@@ -69,16 +80,10 @@ static void add_header(struct tally_http_response *response, const char *name, c
     response->headers[n].value = value;
 }
 
-/* Headers of the handler, and those that follow from the status. */
-static void add_headers(const struct call *call, struct tally_http_response *response)
+/* Those that follow from the status. */
+static void add_status_headers(const struct call *call, bool is_worker,
+                               struct tally_http_response *response)
 {
-    const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
-    for (size_t i = 0; i < MAX_CALL_HEADERS && call->headers[i].name != NULL; i++) {
-        add_header(response, call->headers[i].name, call->headers[i].value);
-    }
-    if (call->location[0] != '\0') {
-        add_header(response, "Location", call->location);
-    }
     if (call->status == 405) {
         add_header(response, "Allow", call->allow);
     }
@@ -90,6 +95,24 @@ static void add_headers(const struct call *call, struct tally_http_response *res
     }
     if (!is_worker && (call->status == 429 || call->status == 503)) {
         add_header(response, "Retry-After", "1"); /* a commit, or a job, has ended by then or not */
+    }
+}
+
+/* Headers of the handler, and those that follow from the status; or those that another replica's
+ * answer has. */
+static void add_headers(const struct call *call, struct tally_http_response *response)
+{
+    const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
+    if (forward_has_answer(call->forwarded)) {
+        forward_add_headers(call->forwarded, response);
+    } else {
+        for (size_t i = 0; i < MAX_CALL_HEADERS && call->headers[i].name != NULL; i++) {
+            add_header(response, call->headers[i].name, call->headers[i].value);
+        }
+        if (call->location[0] != '\0') {
+            add_header(response, "Location", call->location);
+        }
+        add_status_headers(call, is_worker, response);
     }
     if (!is_worker || call->status >= 400 || call->request_id_told) { /* else bytes for nothing */
         add_header(response, "X-Request-Id", call->request_id);
@@ -136,6 +159,8 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
         count_wire(coordinator, call->job_id, in, call->access.bytes);
     }
     end_access(coordinator, call);
+    forwarded_free(call->forwarded);
+    tally_json_free(call->collected);
     tally_buffer_fini(&call->body);
     free(call);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 #include "services/job/advice.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -18,79 +19,16 @@ enum {
 
 /* Start and end. */
 
-struct loading {
-    struct tally_store_job *rows;
-    size_t n, capacity;
-};
-
-static enum tally_status collect_row(void *context, const struct tally_store_job *row,
-                                     struct tally_error *err)
-{
-    struct loading *loading = context;
-    if (loading->n == loading->capacity) {
-        size_t capacity = loading->capacity == 0 ? 16 : 2 * loading->capacity;
-        struct tally_store_job *rows = realloc(loading->rows, capacity * sizeof *rows);
-        if (rows == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the stored jobs");
-        }
-        loading->rows = rows;
-        loading->capacity = capacity;
-    }
-    loading->rows[loading->n++] = *row;
-    return TALLY_OK;
-}
-
-/* A job that cannot be read back ends; the others must not suffer. `row` is as stored. */
-static enum tally_status bury_job(struct tally_store *store, struct tally_store_job *row,
-                                  const struct tally_error *why, struct tally_error *err)
-{
-    row->status = TALLY_JOB_FAILED;
-    row->finished_ms = tally_realtime_ms();
-    snprintf(row->reason, sizeof row->reason, "%s", why->message);
-    tally_log(TALLY_LOG_ERROR, tally_log_event("stored job is damaged"),
-              tally_log_text("job", row->id), tally_log_problem(why));
-    enum tally_status status = store->ops->begin(store, err);
-    if (status == TALLY_OK) {
-        status = store->ops->job_update(store, row, err);
-        if (status != TALLY_OK) {
-            store->ops->rollback(store);
-            return status;
-        }
-        status = store->ops->commit(store, err);
-    }
-    return status;
-}
-
-static enum tally_status load_job(struct tally_coordinator *coordinator,
-                                  struct tally_store_job *row, struct tally_error *err)
-{
-    struct hosted_job *job;
-    struct tally_error why = TALLY_ERROR_INIT;
-    enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
-    if (status == TALLY_DATA_LOSS) {
-        return bury_job(coordinator->store, row, &why, err);
-    }
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, why.field, "%s", why.message);
-    }
-    add_job(coordinator, job);
-    restart_clock_after_outage(job);
-    tally_log(TALLY_LOG_INFO, tally_log_event("job restored"), tally_log_text("job", row->id),
-              tally_log_text("status", tally_job_status_name(row->status)),
-              tally_log_integer("round", row->progress.round),
-              tally_log_integer("received", tally_job_open_round(job->engine)->received));
-    return prepare_job(coordinator, job, err);
-}
-
+/* Of a store that is this process's alone; else jobs come with the first heartbeat. */
 static enum tally_status load_jobs(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
-    struct loading loading = {0};
-    enum tally_status status = store->ops->job_list_live(store, collect_row, &loading, err);
-    for (size_t i = 0; status == TALLY_OK && i < loading.n; i++) {
-        status = load_job(coordinator, &loading.rows[i], err);
+    struct job_rows live = {0};
+    enum tally_status status = store->ops->job_list_live(store, collect_row, &live, err);
+    for (size_t i = 0; status == TALLY_OK && i < live.n; i++) {
+        status = load_job(coordinator, &live.rows[i], "job restored", err);
     }
-    free(loading.rows);
+    free(live.rows);
     return status;
 }
 
@@ -115,8 +53,12 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     if (status == TALLY_OK) {
         status = preparer_new(coordinator->wake_fd, config->data_dir, &coordinator->preparer, err);
     }
+    if (status == TALLY_OK && coordinator->store->leases != NULL) {
+        status = forwarding_new(coordinator, err);
+    }
     if (status == TALLY_OK) {
-        status = load_jobs(coordinator, err);
+        status = coordinator->store->leases != NULL ? replicas_new(coordinator, err)
+                                                    : load_jobs(coordinator, err);
     }
     if (status == TALLY_OK) {
         status = metrics_init(coordinator, err); /* after those that cannot be loaded have ended */
@@ -155,6 +97,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
+    forwarding_free(coordinator->forwarding);
+    replicas_free(coordinator->replicas);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -231,22 +175,6 @@ static void take_prepared(struct tally_coordinator *coordinator)
     }
 }
 
-/* Takes a job that the store does not know (any more) out of the list. */
-static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
-{
-    struct hosted_job *job = *at;
-    session_release_job(&coordinator->sessions, job);
-    events_forget_job(job);
-    preparer_forget(coordinator->preparer, job->row.id);
-    *at = job->next;
-    if (*at == NULL) {
-        coordinator->last_job = at;
-    }
-    coordinator->n_jobs--;
-    coordinator->assignment_changed = true;
-    hosted_job_free(job);
-}
-
 /* Ends a job whose stored parts cannot be read back. True if that is stored. */
 static bool end_damaged_job(struct tally_coordinator *coordinator, const struct hosted_job *job,
                             const struct tally_error *why)
@@ -274,7 +202,11 @@ static void reload_jobs(struct tally_coordinator *coordinator)
         enum tally_status status = TALLY_OK;
         if (reloads) {
             status = hosted_job_reload(coordinator->store, job, &err);
-            note_damage(coordinator, &err);
+            if (status == TALLY_DATA_LOSS && !replicas_still_leads(coordinator, job)) {
+                status = TALLY_FAILED_PRECONDITION; /* somebody else writes while we read */
+            } else {
+                note_damage(coordinator, &err);
+            }
         }
         if (status == TALLY_NOT_FOUND || /* its insertion was rolled back */
             (status == TALLY_DATA_LOSS && end_damaged_job(coordinator, job, &err))) {
@@ -306,7 +238,10 @@ static bool commit(struct tally_coordinator *coordinator)
     } else {
         const int64_t began_ns = tally_monotonic_ns();
         ok = store->ops->commit(store, &err) == TALLY_OK;
-        note_store(coordinator, &err); /* OK again, or the reason of this failure */
+        coordinator->was_fenced = err.status == TALLY_FAILED_PRECONDITION;
+        if (!coordinator->was_fenced) {
+            note_store(coordinator, &err); /* OK again, or the reason of this failure */
+        }
         note_damage(coordinator, &err);
         metrics_count_commit(&coordinator->metrics,
                              (double)(tally_monotonic_ns() - began_ns) / 1e9);
@@ -327,8 +262,14 @@ static bool commit(struct tally_coordinator *coordinator)
     }
     if (!ok) {
         coordinator->assignment_failed = true; /* what it started is queued again */
-        tally_log(TALLY_LOG_ERROR, tally_log_event("write failed"),
-                  tally_log_problem(&coordinator->store_error));
+        if (coordinator->was_fenced) {
+            tally_log(TALLY_LOG_WARN,
+                      tally_log_event("write refused: another replica leads a job by now"));
+            replicas_recount(coordinator);
+        } else {
+            tally_log(TALLY_LOG_ERROR, tally_log_event("write failed"),
+                      tally_log_problem(&coordinator->store_error));
+        }
         reload_jobs(coordinator);
     }
     return ok;
@@ -344,8 +285,7 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
         if (!committed && call->in_transaction && call->route->handler != worker_join &&
             call->route->handler != worker_leave) {
             struct tally_error err = TALLY_ERROR_INIT;
-            tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                       coordinator->store_error.message);
+            fail_write(coordinator, &err);
             call->location[0] = '\0';
             answer_error(call, &err);
         }
@@ -441,6 +381,7 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     int64_t now_ms = tally_monotonic_ms();
     const bool ticks = now_ms >= coordinator->next_tick_ms;
     take_prepared(coordinator);
+    forward_take_results(coordinator);
     if (ticks) {
         coordinator->next_tick_ms = now_ms + TICK_MS;
         tick(coordinator, now_ms);
@@ -459,9 +400,13 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
         coordinator->reload_due = false;
         reload_jobs(coordinator);
     }
-    coordinator->begin_failed = false;
+    coordinator->begin_failed = coordinator->was_fenced = false;
+    replicas_turn(coordinator, now_ms);
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);
+    if (coordinator->draining) {
+        replicas_leave(coordinator); /* what is to be stored is: others may go on with our jobs */
+    }
     const bool more_events = serve_events(coordinator, tally_monotonic_ms());
     if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
@@ -482,6 +427,7 @@ void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator)
             answer_idle(coordinator, s);
         }
     }
+    forward_end_polls(coordinator);
     end_streams(coordinator);
 }
 
@@ -491,6 +437,7 @@ void tally_coordinator_drain(struct tally_coordinator *coordinator)
     for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
         mark_ready(coordinator, s);
     }
+    forward_end_polls(coordinator);
     coordinator->next_tick_ms = 0;
     coordinator->next_events_ms = 0; /* the next turn ends the streams */
     coordinator->n_ticks = 0;        /* the next tick stores the wire counters */

@@ -36,6 +36,13 @@ struct tally_coordinator_config {
     int64_t max_sessions;       /* of workers, at once */
     int64_t heartbeat_ms;       /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;    /* how long a job that ended stays in /metrics */
+    /* For a store that several replicas share. */
+    const char *replica_id;      /* the same after a restart, and nobody else's; borrowed */
+    const char *replica_address; /* URL at which the others reach this one; borrowed */
+    int64_t lease_ms;            /* without a heartbeat so long, a replica is dead for the others */
+    const char *peer_tls_ca; /* authorities to trust for replicas at https://, a file; NULL = the
+                              * system's; borrowed */
+    size_t max_held_bytes;   /* of what is forwarded to them, and of their answers */
 };
 
 /* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the store

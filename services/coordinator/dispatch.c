@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
 #include "services/program/time.h"
 
@@ -116,11 +117,19 @@ static void push(struct call_queue *queue, struct call *call)
     queue->last = &call->next;
 }
 
-/* Runs the handler; what it does not answer has been kept for later by the handler itself. */
+/* Runs the handler, or sends the call to whose it is; what neither answers has been kept for later. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
+    bool is_sent;
+    enum tally_status status = call_send_on(coordinator, call, &is_sent, &err);
+    if (is_sent) {
+        return;
+    }
+    if (status == TALLY_OK) {
+        status = call->route->handler(coordinator, call, &err);
+    }
+    if (status != TALLY_OK) {
         note_damage(coordinator, &err);
         answer_error(call, &err);
     }
@@ -168,6 +177,9 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         push(&coordinator->reads, call);
     } else {
         run(coordinator, call);
+        if (call->forwarded != NULL) {
+            return;
+        }
         call->in_transaction = coordinator->in_transaction;
         if (call->request != NULL && call->answered) {
             coordinator->metrics.requests_in_commit += call->in_transaction;
@@ -189,7 +201,9 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
         }
     }
     struct call *call = tally_http_user(request);
-    if (call != NULL) {
+    if (call != NULL && call->forwarded != NULL) {
+        forward_abandon(coordinator, call);
+    } else if (call != NULL) {
         call->request = NULL;
     }
 }
@@ -204,7 +218,9 @@ void run_reads(struct tally_coordinator *coordinator)
         if (call->request != NULL) {
             run(coordinator, call);
         }
-        send_answer(coordinator, call);
+        if (call->forwarded == NULL) { /* else it waits for the other replica */
+            send_answer(coordinator, call);
+        }
         call = next;
     }
 }

@@ -36,6 +36,7 @@
 
 enum {
     FEED_MS = 100,       /* rounds of a running job are collected so long */
+    ELSEWHERE_MS = 250,  /* likewise of a job that another replica leads, from the store */
     JOB_EVENT_MS = 1000, /* the detail changes all the time */
     /* Of a reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
@@ -53,11 +54,11 @@ struct event_chunk {
 };
 
 struct event_feed {
-    struct hosted_job *job;     /* NULL once it is not live any more */
+    struct hosted_job *job;     /* NULL: it is not live, or another replica leads it */
     struct tally_store_job row; /* as stored when the feed last looked */
     bool waits;                 /* likewise */
     struct tally_waiting waiting;
-    bool must_read; /* the row: the job has left the live ones */
+    bool must_read; /* the row: the job has left the live ones here, and has not ended */
     int64_t next_look_ms;
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest one */
@@ -368,12 +369,24 @@ void events_forget_job(struct hosted_job *job)
     }
 }
 
-/* The job has left the live ones: the store has its last word. */
-static bool read_last_row(struct tally_coordinator *coordinator, struct event_feed *feed)
+void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (struct event_feed *feed = coordinator->feeds; feed != NULL; feed = feed->next) {
+        if (feed->row.key == job->row.key) { /* another replica led it until now */
+            feed->job = job;
+            job->feed = feed;
+            feed->must_read = false;
+            feed->next_look_ms = 0;
+        }
+    }
+}
+
+/* The job has left the live ones here: the store has its last word, or that of another replica. */
+static bool read_stored_row(struct tally_coordinator *coordinator, struct event_feed *feed)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = read_row(coordinator, feed->row.id, &feed->row, &err);
-    feed->must_read = status != TALLY_OK;
+    feed->must_read = status != TALLY_OK || !tally_job_status_is_terminal(feed->row.status);
     if (status == TALLY_NOT_FOUND) { /* its insertion was rolled back */
         for (struct event_stream *s = coordinator->first_stream; s != NULL; s = s->next) {
             if (s->feed == feed) {
@@ -409,9 +422,9 @@ static bool look(struct tally_coordinator *coordinator, struct event_feed *feed,
         if (!feed->must_read || now_ms < feed->next_look_ms) {
             return false;
         }
-        is_new = read_last_row(coordinator, feed);
+        is_new = read_stored_row(coordinator, feed);
         feed->next_look_ms =
-            is_new ? now_ms : now_ms + JOB_EVENT_MS; /* a store that cannot be read */
+            now_ms + (is_new ? ELSEWHERE_MS : JOB_EVENT_MS); /* a store that cannot be read */
     } else {
         const struct tally_store_job *row = &feed->job->row;
         const bool is_stored = !feed->job->needs_reload;
@@ -578,6 +591,7 @@ static struct event_feed *feed_of(struct tally_coordinator *coordinator,
         if (feed->job != NULL) {
             feed->job->feed = feed;
         }
+        feed->must_read = feed->job == NULL && !tally_job_status_is_terminal(row->status);
         look_at_waiting(coordinator, feed, tally_monotonic_ms());
         feed->has_new_waiting = false; /* the stream begins with it */
         feed->next = coordinator->feeds;

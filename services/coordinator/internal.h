@@ -4,6 +4,7 @@
 
 #include "api/json.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/forward.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/metrics.h"
 #include "services/coordinator/prepare.h"
@@ -25,6 +26,12 @@ struct access {
     int status;
     uint64_t bytes; /* of the answer on the wire; 0 for a stream, which has only begun */
 };
+
+struct call;
+
+/* Takes what another replica has answered, which is in the call as if it were ours, or the error in
+ * its place (forward_has_answer() tells them apart). Answers in the end, with send_answer(). */
+typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
 
 /* A request from its arrival to its answer. */
 struct call {
@@ -55,6 +62,11 @@ struct call {
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
+    struct forwarded *forwarded;        /* another replica is, or was, to answer; NULL = this one */
+    collector_fn *collector;            /* NULL: what the other replica answers is the answer */
+    /* Of an answer that is collected from all replicas, one after the other. */
+    struct tally_json *collected; /* so far */
+    int64_t asked;                /* number of the replica that was asked last */
     struct call *next;
 };
 
@@ -67,12 +79,22 @@ typedef enum tally_status handler_fn(struct tally_coordinator *coordinator, stru
 
 enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER, ROUTE_METRICS };
 
+/* Which replica answers (addressee.h), where there are several. */
+enum route_place {
+    AT_ANY,
+    AT_LEADER,          /* of the job in the path */
+    AT_LEADER_OR_STORE, /* likewise; while it has none, as the store has it */
+    AT_SESSION,
+    AT_WORKERS_JOB /* of a worker that joins */
+};
+
 struct route {
     const char *method;
     const char *path; /* "{id}" matches one segment */
     enum route_kind kind;
     bool writes; /* runs in the step's transaction; others run after its commit */
     handler_fn *handler;
+    enum route_place place;
 };
 
 /* The whole table, ended by a NULL method. */
@@ -85,9 +107,12 @@ struct tally_coordinator {
     struct hosted_job *jobs, **last_job; /* live jobs, oldest first */
     int64_t n_jobs;
     struct preparer *preparer;
+    int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
+    struct forwarding *forwarding; /* to them; NULL = likewise */
     int wake_fd;
     bool in_transaction;
     bool transaction_failed; /* a write in it failed; it will be rolled back */
+    bool was_fenced;         /* since a job of it is led by another replica by now */
     bool draining;
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
@@ -108,6 +133,7 @@ struct tally_coordinator {
     int64_t next_events_ms;
     bool streams_hungry;               /* some have taken all they were given and lack more */
     struct series_cache *series_cache; /* NULL until it is needed */
+    struct replicas *replicas;         /* replicas.h; NULL: the store is this process's alone */
     struct metrics metrics;
     struct {
         uint64_t rounds, dropped_answers;
@@ -119,6 +145,23 @@ struct tally_coordinator {
 /* Jobs (jobs.c). */
 
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
+/* Rows of jobs, collected in a walk; free(rows). */
+struct job_rows {
+    struct tally_store_job *rows;
+    size_t n, capacity;
+};
+enum tally_status collect_row(void *rows, const struct tally_store_job *row,
+                              struct tally_error *err);
+
+/* Takes a live job from the store among the live ones; `event` is for the log. A damaged one ends.
+ * Not within a bracket. Errors: STORE, NO_MEMORY. */
+enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
+                           const char *event, struct tally_error *err);
+/* Ends a job that cannot be read back; `row` is as stored. Not within a bracket. */
+enum tally_status bury_job(struct tally_store *store, struct tally_store_job *row,
+                           const struct tally_error *why, struct tally_error *err);
+/* Takes a job out of the list; what the store has of it stays. */
+void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at);
 /* Takes a loaded job among the live ones. */
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Queues the solving of f(x*) if the job still needs it. */
@@ -133,6 +176,8 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
                            struct tally_error *err);
 /* What the store has said to the last attempt to write: OK, or why it could not. */
 void note_store(struct tally_coordinator *coordinator, const struct tally_error *said);
+/* Fails as a write does that is not stored: STORE, or UNAVAILABLE if it is not ours to write. */
+enum tally_status fail_write(const struct tally_coordinator *coordinator, struct tally_error *err);
 /* Opens the transaction of this step if it is not open. */
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fails the job with the reason in err, in the open transaction. */
@@ -158,6 +203,12 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Slots of workers here, but for those that jobs keep which do not get on. */
+int64_t count_moving_slots(const struct tally_coordinator *coordinator);
+/* The oldest job that lacks slots which will not come by themselves, `elsewhere` at most; key 0 =
+ * none. */
+void find_want(const struct tally_coordinator *coordinator, int64_t elsewhere, int64_t *ret_key,
+               int64_t *ret_slots);
 /* Slots free for the job now. */
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 
@@ -190,7 +241,9 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* Fills the streams from the store, after the commit; true if the next turn is to go on with it. */
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
-/* The job is taken out of the live ones. */
+/* The job is one of the live ones here: its streams hear of it at once. */
+void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The job is taken out of the live ones here. */
 void events_forget_job(struct hosted_job *job);
 /* Ends all streams; whoever comes again goes on where it was. */
 void end_streams(struct tally_coordinator *coordinator);
@@ -217,6 +270,8 @@ void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
 enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
+/* Takes back what another replica has answered, or that it has not. */
+void clear_answer(struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
 /* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id

@@ -1,5 +1,6 @@
 /* jobs: the live jobs, and the transaction that a step's writes share. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "services/coordinator/internal.h"
@@ -18,12 +19,94 @@ struct hosted_job *find_job(const struct tally_coordinator *coordinator, const c
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    job->next = NULL;
+    struct hosted_job **at = &coordinator->jobs;
+    while (*at != NULL && (*at)->row.key < job->row.key) {
+        at = &(*at)->next;
+    }
     restart_clock(job);
-    *coordinator->last_job = job;
-    coordinator->last_job = &job->next;
+    job->next = *at;
+    *at = job;
+    if (job->next == NULL) {
+        coordinator->last_job = &job->next;
+    }
     coordinator->n_jobs++;
     coordinator->assignment_changed = true;
+    events_adopt_job(coordinator, job);
+}
+
+void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
+{
+    struct hosted_job *job = *at;
+    session_release_job(&coordinator->sessions, job);
+    events_forget_job(job);
+    preparer_forget(coordinator->preparer, job->row.id);
+    *at = job->next;
+    if (*at == NULL) {
+        coordinator->last_job = at;
+    }
+    coordinator->n_jobs--;
+    coordinator->assignment_changed = true;
+    hosted_job_free(job);
+}
+
+/* Loading. */
+
+enum tally_status collect_row(void *rows, const struct tally_store_job *row,
+                              struct tally_error *err)
+{
+    struct job_rows *list = rows;
+    if (list->n == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
+        struct tally_store_job *grown = realloc(list->rows, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the stored jobs");
+        }
+        list->rows = grown;
+        list->capacity = capacity;
+    }
+    list->rows[list->n++] = *row;
+    return TALLY_OK;
+}
+
+enum tally_status bury_job(struct tally_store *store, struct tally_store_job *row,
+                           const struct tally_error *why, struct tally_error *err)
+{
+    row->status = TALLY_JOB_FAILED;
+    row->finished_ms = tally_realtime_ms();
+    snprintf(row->reason, sizeof row->reason, "%s", why->message);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("stored job is damaged"),
+              tally_log_text("job", row->id), tally_log_problem(why));
+    enum tally_status status = store->ops->begin(store, err);
+    if (status == TALLY_OK) {
+        status = store->ops->job_update(store, row, err);
+        if (status != TALLY_OK) {
+            store->ops->rollback(store);
+            return status;
+        }
+        status = store->ops->commit(store, err);
+    }
+    return status;
+}
+
+enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
+                           const char *event, struct tally_error *err)
+{
+    struct hosted_job *job;
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
+    if (status == TALLY_DATA_LOSS) {
+        return bury_job(coordinator->store, row, &why, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    add_job(coordinator, job);
+    restart_clock_after_outage(job);
+    tally_log(TALLY_LOG_INFO, tally_log_event(event), tally_log_text("job", row->id),
+              tally_log_text("status", tally_job_status_name(row->status)),
+              tally_log_integer("round", row->progress.round),
+              tally_log_integer("received", tally_job_open_round(job->engine)->received));
+    return prepare_job(coordinator, job, err);
 }
 
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
@@ -68,11 +151,19 @@ void note_store(struct tally_coordinator *coordinator, const struct tally_error 
     coordinator->store_error = *said;
 }
 
+enum tally_status fail_write(const struct tally_coordinator *coordinator, struct tally_error *err)
+{
+    return coordinator->was_fenced
+               ? tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                            "another coordinator leads a job that was to be written: try again")
+               : tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
+                            coordinator->store_error.message);
+}
+
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     if (coordinator->transaction_failed || coordinator->begin_failed) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
+        return fail_write(coordinator, err);
     }
     if (coordinator->in_transaction) {
         return TALLY_OK;
@@ -104,6 +195,10 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
         coordinator->metrics.store_errors[STORE_WRITE]++;
+        coordinator->was_fenced = status == TALLY_FAILED_PRECONDITION;
+        if (coordinator->was_fenced) {
+            return status; /* the store is well */
+        }
         struct tally_error why = TALLY_ERROR_INIT;
         tally_fail(&why, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);

@@ -15,6 +15,7 @@
 #include "services/program/process_guard.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
+#include "storage/leases.h"
 #include "storage/store.h"
 
 /* Once asked to stop: how long requests are still served, and what silence ends it earlier, once
@@ -50,6 +51,19 @@ static const struct tally_option OPTIONS[] = {
      "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
      "TLS"},
     {"tls-key", "FILE", NULL, "its private key", "TLS"},
+    {"peer-tls-ca", "FILE", NULL,
+     "certificates to trust for other coordinators at https:// addresses, in PEM form, and no "
+     "others (default: the system's)",
+     "TLS"},
+    {"replica-address", "URL", NULL,
+     "where the other coordinators on a postgres: store reach this one (default: that of --listen)",
+     "Replicas"},
+    {"replica-id", "TEXT", NULL,
+     "name of this coordinator among them, the same after a restart (default: its address)",
+     "Replicas"},
+    {"lease-ms", "N", "3000",
+     "silence after which the others take over the jobs of a coordinator; the same for all",
+     "Replicas"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
@@ -88,6 +102,8 @@ static const struct tally_options_spec SPEC = {
 };
 
 struct settings {
+    char replica_address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* "" = cannot be told from --listen */
+    char replica_id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_server_config server;
     struct tally_coordinator_config coordinator;
     struct tally_store_options store;
@@ -160,6 +176,7 @@ static enum tally_status read_limits(const struct tally_options *options, struct
         settings->server.idle_timeout_s = (unsigned)idle;
         settings->server.request_timeout_s = (unsigned)request;
         config->metrics_keep_ms = keep_s * 1000;
+        config->max_held_bytes = settings->server.max_held_bytes;
     }
     return status;
 }
@@ -176,6 +193,42 @@ static enum tally_status read_tls(const struct tally_options *options,
                                     has_key ? "--tls-cert" : "--tls-key");
     }
     return TALLY_OK;
+}
+
+/* How the others reach this coordinator, if it turns out that there may be others. */
+static enum tally_status read_replica(const struct tally_options *options,
+                                      struct settings *settings, struct tally_error *err)
+{
+    const char *address = tally_options_text(options, "replica-address");
+    const char *id = tally_options_text(options, "replica-id");
+    const char *listen = settings->server.listen;
+    char *own_address = settings->replica_address;
+    char *own_id = settings->replica_id;
+    if (address != NULL && strncmp(address, "http://", 7) != 0 &&
+        strncmp(address, "https://", 8) != 0) {
+        return tally_options_refuse(options, "replica-address", err,
+                                    "\"%s\" does not begin with http:// or https://", address);
+    }
+    int n = 0;
+    if (address != NULL) {
+        n = snprintf(own_address, sizeof settings->replica_address, "%s", address);
+    } else if (listen_is_one_address(listen)) {
+        n = snprintf(own_address, sizeof settings->replica_address, "%s://%s",
+                     settings->server.tls_cert != NULL ? "https" : "http", listen);
+    }
+    if (n >= (int)sizeof settings->replica_address) {
+        return tally_options_refuse(options, "replica-address", err, "longer than %d bytes",
+                                    TALLY_REPLICA_ADDRESS_CAPACITY - 1);
+    }
+    n = snprintf(own_id, sizeof settings->replica_id, "%s", id != NULL ? id : own_address);
+    if (n >= (int)sizeof settings->replica_id) {
+        return tally_options_refuse(options, "replica-id", err, "longer than %d bytes",
+                                    TALLY_REPLICA_ID_CAPACITY - 1);
+    }
+    settings->coordinator.replica_address = own_address;
+    settings->coordinator.replica_id = own_id;
+    return tally_options_integer(options, "lease-ms", 500, 600000,
+                                 &settings->coordinator.lease_ms, err);
 }
 
 /* What an operator should know of the certificate in use. */
@@ -238,11 +291,13 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status != TALLY_OK) {
         return status;
     }
+    settings->coordinator.peer_tls_ca = tally_options_text(options, "peer-tls-ca");
     settings->coordinator.data_dir = tally_options_text(options, "data-dir");
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
     settings->coordinator.tokens = &settings->tokens;
-    return check_access(options, settings, err);
+    status = read_replica(options, settings, err);
+    return status == TALLY_OK ? check_access(options, settings, err) : status;
 }
 
 static bool has_secrets(const struct settings *settings)
@@ -337,6 +392,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     return status;
 }
 
+/* What the log may say of the store. */
+static const char *label_of(const char *uri, struct tally_buffer *label)
+{
+    return tally_store_label(uri, label) == TALLY_OK ? (const char *)label->data : "";
+}
+
 static enum tally_status run(const struct tally_options *options, struct settings *settings,
                              struct tally_error *err)
 {
@@ -345,10 +406,16 @@ static enum tally_status run(const struct tally_options *options, struct setting
     struct tally_store *store = NULL;
     int wake_fd = -1;
     const char *uri = tally_options_text(options, "store");
+    struct tally_buffer label = {0};
     enum tally_status status = tally_signals_install(err);
     tally_signals_install_reload();
     if (status == TALLY_OK) {
         status = tally_store_open(uri, &settings->store, &store, err);
+    }
+    if (status == TALLY_OK && store->leases != NULL && settings->replica_address[0] == '\0') {
+        status = tally_options_refuse(options, "replica-address", err,
+                                      "must be given: others cannot reach %s",
+                                      settings->server.listen);
     }
     if (status == TALLY_OK) {
         settings->coordinator.store = store;
@@ -372,11 +439,13 @@ static enum tally_status run(const struct tally_options *options, struct setting
         tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
-                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION),
+                  tally_log_text("store", label_of(uri, &label)),
+                  tally_log_text("version", TALLY_VERSION),
                   tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
         log_tls(server, settings->server.tls_key);
         status = serve(options, settings, server, coordinator, wake_fd, err);
     }
+    tally_buffer_fini(&label);
     tally_http_server_free(server);
     tally_coordinator_free(coordinator);
     if (store != NULL) {

@@ -23,6 +23,11 @@ static const char *const UPDATE_RESULTS[] = {
     UPDATE_RESULT_TABLE(UPDATE_RESULT_NAME)
 #undef UPDATE_RESULT_NAME
 };
+static const char *const FORWARD_RESULTS[] = {
+#define FORWARD_RESULT_NAME(symbol, name) name,
+    FORWARD_RESULT_TABLE(FORWARD_RESULT_NAME)
+#undef FORWARD_RESULT_NAME
+};
 static const char *const POLL_OUTCOMES[] = {"idle", "task", "released"};
 static const char *const STORE_OPERATIONS[] = {"begin", "write", "commit", "read"};
 
@@ -73,8 +78,11 @@ enum tally_status metrics_init(struct tally_coordinator *coordinator, struct tal
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for metrics");
     }
     init_histograms(metrics);
-    /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
     struct tally_store *store = coordinator->store;
+    if (store->leases != NULL) {
+        return TALLY_OK; /* somebody else shows them */
+    }
+    /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
     return store->ops->job_list(store, -1, INT64_MAX, METRICS_MAX_ENDED, remember_ended,
                                 coordinator, err);
 }
@@ -130,6 +138,9 @@ void metrics_count_call(struct metrics *metrics, const struct call *call, int st
 {
     const int i = call->route != NULL ? (int)(call->route - ROUTES) : metrics->n_routes;
     count_status(&metrics->routes[i], status);
+    if (call->forwarded != NULL) { /* all else is counted where it was answered */
+        return;
+    }
     histogram_observe(&metrics->routes[i].seconds, seconds);
     const enum tally_status result = call->error.status;
     if (call->route == NULL) {
@@ -225,6 +236,17 @@ static void write_refusals(const struct metrics *metrics, struct exposition *exp
     for (int i = 0; i < TALLY_N_HTTP_REFUSALS; i++) {
         exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"reason", REASONS[i]}),
                             metrics->refused[i]);
+    }
+}
+
+static void write_forwarded(const struct metrics *metrics, struct exposition *exposition)
+{
+    static const char NAME[] = "tally_forwarded_requests_total";
+    exposition_family(exposition, NAME, EXPOSITION_COUNTER,
+                      "Requests sent on to the coordinator that had to answer them, by result.");
+    for (int i = 0; i < N_FORWARD_RESULTS; i++) {
+        exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"result", FORWARD_RESULTS[i]}),
+                            metrics->forwarded[i]);
     }
 }
 
@@ -335,8 +357,12 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->n_streams);
     write_requests(metrics, &exposition);
     write_refusals(metrics, &exposition);
+    if (coordinator->forwarding != NULL) {
+        write_forwarded(metrics, &exposition);
+    }
     write_latency(metrics, &exposition);
     write_store(metrics, &exposition);
+    metrics_write_replicas(coordinator, &exposition);
     metrics_write_process(metrics, &exposition);
     if (exposition.status != TALLY_OK) {
         return tally_fail(err, exposition.status, NULL, "no memory for metrics");

@@ -8,7 +8,11 @@
  *
  * Cardinality is bounded: routes are those of the table, statuses those we send, and series of
  * their own have at most METRICS_MAX_JOBS jobs: first running and paused ones, then those that
- * ended less than `--metrics-keep-s` ago, then queued ones; among equals the newest. */
+ * ended less than `--metrics-keep-s` ago, then queued ones; among equals the newest.
+ *
+ * Of several coordinators on one store each shows the jobs that it leads, and those that ended in
+ * it, until it starts again: so a job is in the /metrics of one of them, and sums over all of them
+ * count nothing twice. */
 #ifndef TALLY_SERVICES_COORDINATOR_METRICS_H
 #define TALLY_SERVICES_COORDINATOR_METRICS_H
 
@@ -18,6 +22,8 @@
 #include "api/http_server.h"
 #include "api/worker_messages.h"
 #include "services/coordinator/exposition.h"
+#include "services/coordinator/forward.h"
+#include "services/coordinator/replicas.h"
 #include "storage/store.h"
 
 struct call;
@@ -77,12 +83,14 @@ struct metrics {
     uint64_t jobs_ended[TALLY_N_JOB_STATUS];
     struct histogram commit_seconds, commit_requests;
     uint64_t requests_in_commit; /* that rest on the open transaction */
+    uint64_t forwarded[N_FORWARD_RESULTS];
+    struct replica_metrics replicas;
     uint64_t store_errors[N_STORE_OPERATIONS];
     struct ended_job *ended; /* ring, oldest first */
     int first_ended, n_ended;
 };
 
-/* Also reads from the store which jobs ended a short time ago. Errors: NO_MEMORY, STORE. */
+/* Also reads from the store, if it is this process's alone, which jobs ended a short time ago. Errors: NO_MEMORY, STORE. */
 enum tally_status metrics_init(struct tally_coordinator *coordinator, struct tally_error *err);
 void metrics_fini(struct metrics *metrics);
 
@@ -103,8 +111,9 @@ void metrics_count_commit(struct metrics *metrics, double seconds);
 /* A job has reached its last status, in the store as well. */
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row);
 
-/* Parts of the answer (metrics_jobs.c, metrics_process.c). */
+/* Parts of the answer (metrics_jobs.c, metrics_process.c, metrics_replicas.c). */
 void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition);
+void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition);
 void metrics_write_process(const struct metrics *metrics, struct exposition *exposition);
 
 #endif

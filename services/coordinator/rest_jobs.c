@@ -6,6 +6,7 @@
 
 #include "codec/checksum.h"
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 #include "services/document/document.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -124,7 +125,9 @@ static enum tally_status create_job(struct tally_coordinator *coordinator,
         if (status == TALLY_OK) {
             status = hosted_job_load(store, &row, &job, err);
         }
-        write_failed(coordinator, status, err);
+        if (status != TALLY_ALREADY_EXISTS) { /* which changes nothing */
+            write_failed(coordinator, status, err);
+        }
     }
     tally_json_free(json);
     tally_job_free(engine);
@@ -190,6 +193,16 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     }
     if (status == TALLY_OK) {
         status = create_job(coordinator, &spec, key, digest, &job, err);
+    }
+    if (status == TALLY_ALREADY_EXISTS) { /* another replica was faster with the same request */
+        tally_error_clear(err);
+        status = key != NULL ? answer_repeated(coordinator, call, key, digest, err)
+                             : TALLY_NOT_FOUND;
+        if (status == TALLY_NOT_FOUND) {
+            tally_error_clear(err);
+            return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the job's id is taken: try again");
+        }
+        return status;
     }
     if (status != TALLY_OK) {
         return status;
@@ -329,14 +342,17 @@ static enum tally_status change_job(struct tally_coordinator *coordinator, struc
     if (job == NULL) {
         struct tally_store_job row;
         enum tally_status found = read_row(coordinator, call->params[0], &row, err);
+        if (found == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+            return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                              "job %s is being taken over by a coordinator", row.id);
+        }
         return found != TALLY_OK
                    ? found
                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",
                                 verb, tally_job_status_name(row.status));
     }
     if (job->needs_reload) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
+        return fail_write(coordinator, err);
     }
     enum tally_status status = begin_write(coordinator, err);
     if (status == TALLY_OK) {

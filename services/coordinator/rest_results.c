@@ -115,6 +115,10 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
     }
     struct tally_store_job row;
     enum tally_status status = read_row(coordinator, id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "job %s is being taken over by a coordinator", id);
+    }
     if (status == TALLY_OK) {
         status = hosted_job_load(coordinator->store, &row, ret_job, err);
         *ret_owned = status == TALLY_OK;

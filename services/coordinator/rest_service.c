@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 #include "services/program/time.h"
 
 /* Both take `value`, and free it if `ok` is false. */
@@ -91,8 +92,8 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
     return object;
 }
 
-enum tally_status get_workers(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+/* The workers whose sessions are here. NULL = out of memory. */
+static struct tally_json *workers_here(const struct tally_coordinator *coordinator)
 {
     const int64_t now_ms = tally_monotonic_ms();
     struct tally_json *answer = tally_json_object();
@@ -110,7 +111,121 @@ enum tally_status get_workers(struct tally_coordinator *coordinator, struct call
         tally_json_free(answer);
         answer = NULL;
     }
+    return answer;
+}
+
+/* Adds what another replica has said of its workers to `all`. False = out of memory. */
+static bool add_workers(struct tally_json *all, const struct tally_json *said)
+{
+    const struct tally_json *lists[] = {tally_json_get(all, "workers"),
+                                        tally_json_get(said, "workers")};
+    struct tally_json *merged = tally_json_array();
+    bool ok = merged != NULL;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; ok && lists[i] != NULL && k < tally_json_size(lists[i]); k++) {
+            ok = tally_json_append(merged, tally_json_copy(tally_json_at(lists[i], k)));
+        }
+    }
+    if (!ok) {
+        tally_json_free(merged);
+        return false;
+    }
+    return tally_json_set(all, "workers", merged) &&
+           tally_json_set_integer(all, "slots_free",
+                                  tally_json_get_integer(all, "slots_free", 0) +
+                                      tally_json_get_integer(said, "slots_free", 0));
+}
+
+/* Adds a line about a replica: whether its workers are in the list. */
+static bool add_replica(struct tally_json *all, const struct tally_replica *replica, bool answered)
+{
+    struct tally_json *list = tally_json_array(), *one = tally_json_object();
+    const struct tally_json *before = tally_json_get(all, "replicas");
+    bool ok = list != NULL && one != NULL && tally_json_set_text(one, "id", replica->id) &&
+              tally_json_set_text(one, "address", replica->address) &&
+              tally_json_set_bool(one, "alive", replica->is_alive) &&
+              tally_json_set_integer(one, "jobs", replica->jobs) &&
+              tally_json_set_bool(one, "answered", answered);
+    for (size_t i = 0; ok && before != NULL && i < tally_json_size(before); i++) {
+        ok = tally_json_append(list, tally_json_copy(tally_json_at(before, i)));
+    }
+    ok = append_if(ok, list, one);
+    list = keep_if(ok, list);
+    return list != NULL && tally_json_set(all, "replicas", list);
+}
+
+static void collect_workers(struct tally_coordinator *coordinator, struct call *call);
+
+/* Asks the replicas after call->asked, one at a time, until one is to be waited for; answers once
+ * all have been asked. */
+static enum tally_status ask_next(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
+{
+    size_t n;
+    const struct tally_replica *replicas = replicas_list(coordinator, &n);
+    bool ok = call->collected != NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct tally_replica *replica = &replicas[i];
+        if (replica->number <= call->asked) {
+            continue;
+        }
+        call->asked = replica->number;
+        const bool is_self = replica->number == coordinator->replica_number;
+        if (!is_self && replica->is_alive) {
+            call->collector = collect_workers;
+            if (forward_call(coordinator, call, replica, NULL) == TALLY_OK) {
+                return TALLY_OK;
+            }
+        }
+        ok = add_replica(call->collected, replica, is_self);
+    }
+    struct tally_json *answer = call->collected;
+    call->collected = NULL;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
     return answer_json(call, 200, answer, err);
+}
+
+/* An answer of another replica has come, or none. */
+static void collect_workers(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct tally_json *said = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    size_t n;
+    const struct tally_replica *replicas = replicas_list(coordinator, &n);
+    bool ok = true;
+    if (call->status == 200) {
+        (void)tally_json_parse((const char *)call->body.data, call->body.size, &said, NULL);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (replicas[i].number == call->asked) {
+            ok = add_replica(call->collected, &replicas[i], said != NULL);
+        }
+    }
+    ok = ok && (said == NULL || add_workers(call->collected, said));
+    tally_json_free(said);
+    clear_answer(call);
+    enum tally_status status =
+        ok ? ask_next(coordinator, call, &err)
+           : tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the workers");
+    if (status != TALLY_OK) {
+        answer_error(call, &err);
+    }
+    if (call->forwarded == NULL) {
+        send_answer(coordinator, call);
+    }
+}
+
+enum tally_status get_workers(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    if (coordinator->replicas == NULL || is_forwarded(call)) {
+        return answer_json(call, 200, workers_here(coordinator), err);
+    }
+    call->collected = workers_here(coordinator);
+    return ask_next(coordinator, call, err);
 }
 
 static enum tally_status answer_state(struct call *call, const char *state, struct tally_error *err)
@@ -138,6 +253,11 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     }
     if (coordinator->damage.status != TALLY_OK) { /* until an operator has looked at it */
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
+    if (!replicas_may_serve(coordinator)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "this coordinator has no part in the replicas: %s",
+                          coordinator->store_error.message);
     }
     struct tally_store *store = coordinator->store;
     enum tally_status status = store->ops->check(store, err);

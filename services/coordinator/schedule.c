@@ -11,9 +11,15 @@
 #include <string.h>
 
 #include "api/problem.h"
+#include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
+
+/* Workers of a job that has come from another replica have so long to come as well before others
+ * are looked for. */
+enum { WORKERS_RETURN_MS = 3000 };
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
@@ -56,6 +62,40 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
         }
     }
     return n;
+}
+
+int64_t count_moving_slots(const struct tally_coordinator *coordinator)
+{
+    int64_t n = coordinator->sessions.n_free;
+    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        for (uint32_t i = 0; i < s->n_assignments; i++) {
+            n += gets_on(s->assignments[i].job);
+        }
+    }
+    return n;
+}
+
+void find_want(const struct tally_coordinator *coordinator, int64_t elsewhere, int64_t *ret_key,
+               int64_t *ret_slots)
+{
+    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        const enum tally_job_status status = tally_job_status(job->engine);
+        int64_t lacking = 0;
+        if (job->needs_reload) {
+            continue;
+        }
+        if (status == TALLY_JOB_QUEUED && job->prepared) {
+            lacking = job->row.clients - count_coming_slots(coordinator, job);
+        } else if (status == TALLY_JOB_RUNNING && job->n_vacant > 0 &&
+                   tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS) {
+            lacking = job->n_vacant - count_free_slots(coordinator, job);
+        }
+        if (lacking > 0 && lacking <= elsewhere) {
+            *ret_key = job->row.key;
+            *ret_slots = lacking;
+            return;
+        }
+    }
 }
 
 static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *job)
@@ -190,6 +230,9 @@ void assign_slots(struct tally_coordinator *coordinator)
         if (tally_job_status(job->engine) != TALLY_JOB_QUEUED || !job->prepared) {
             continue;
         }
+        if (replicas_hold_back(coordinator, job->row.key)) {
+            break;
+        }
         if (count_free_slots(coordinator, job) >= job->n_vacant) {
             fill_job(coordinator, job);
             start_job(coordinator, job);
@@ -259,13 +302,16 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     tally_buffer_fini(&body);
 }
 
-/* Live jobs that the session could serve. */
+/* Live jobs that the session could serve, also at other replicas: it may be sent there. */
 static uint32_t count_pending(const struct tally_coordinator *coordinator,
                               const struct session *session)
 {
     uint32_t n = 0;
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         n += session_serves(session, job);
+    }
+    if (session->pinned_job[0] == '\0') {
+        n += (uint32_t)replicas_n_jobs_elsewhere(coordinator);
     }
     return n;
 }
@@ -418,13 +464,23 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
     finish_poll(coordinator, session, &response, job);
 }
 
+/* Whether the job has ended; not if another replica leads it, or nobody can say. */
+static bool has_ended(struct tally_coordinator *coordinator, const char *job_id)
+{
+    bool is_elsewhere;
+    const enum tally_status status =
+        is_live_elsewhere(coordinator, job_id, &is_elsewhere, NULL);
+    return status == TALLY_NOT_FOUND || (status == TALLY_OK && !is_elsewhere);
+}
+
 /* A job for which the worker holds a point that it needs no more. */
-static const char *find_released(const struct tally_coordinator *coordinator,
+static const char *find_released(struct tally_coordinator *coordinator,
                                  const struct session *session)
 {
     const struct tally_poll_request *poll = session->poll.message;
     for (size_t i = 0; i < poll->n_cursors; i++) {
-        if (find_job(coordinator, poll->cursors[i].job_id) == NULL) {
+        if (find_job(coordinator, poll->cursors[i].job_id) == NULL &&
+            has_ended(coordinator, poll->cursors[i].job_id)) {
             return poll->cursors[i].job_id;
         }
     }
@@ -434,7 +490,9 @@ static const char *find_released(const struct tally_coordinator *coordinator,
 static void refuse_poll(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    tally_fail(&err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    tally_fail(&err, TALLY_UNAVAILABLE, NULL, "%s",
+               coordinator->draining ? "the coordinator is shutting down"
+                                     : "this coordinator has lost touch with the others");
     struct tally_buffer body = {0};
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
@@ -460,7 +518,7 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
 static void serve_poll(struct tally_coordinator *coordinator, struct session *session,
                        uint32_t *clients, int64_t now_ms)
 {
-    if (coordinator->draining) {
+    if (coordinator->draining || !replicas_may_serve(coordinator)) {
         refuse_poll(coordinator, session);
         return;
     }

@@ -37,6 +37,9 @@ static bool draw_id(const struct session_table *table, uint64_t *ret_id)
         if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
             return false;
         }
+        if (table->home != 0) {
+            id = id >> 16 | (uint64_t)table->home << 48;
+        }
     } while (id == 0 || session_by_id(table, id) != NULL);
     *ret_id = id;
     return true;

@@ -24,7 +24,7 @@ struct assignment {
 };
 
 struct session {
-    uint64_t id; /* random; the right to post, together with a token of the identity below */
+    uint64_t id; /* random but for its home; the right to post, together with a token of the identity below */
     struct token_identity identity;             /* who joined */
     char token_name[TALLY_TOKEN_NAME_CAPACITY]; /* likewise; "" = none */
     char name[TALLY_WORKER_NAME_CAPACITY];
@@ -49,7 +49,8 @@ struct session {
 };
 
 struct session_table {
-    void *by_id; /* tsearch(3) tree */
+    void *by_id;  /* tsearch(3) tree */
+    int64_t home; /* number of this replica, which new ids have in their top 16 bits; 0 = none */
     struct session *first;
     int64_t n_sessions;
     int64_t n_free; /* slots that play nothing, over all sessions */

@@ -6,6 +6,7 @@
 
 #include "codec/base/utf8.h"
 #include "services/coordinator/internal.h"
+#include "services/coordinator/replicas.h"
 
 enum { NAMES_IN_TEXT = 3 };
 
@@ -46,6 +47,10 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
     waiting->what = TALLY_WAITS_FOR_WORKERS;
     add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
              job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
+    if (coordinator->replicas != NULL) {
+        add_text(waiting, " at this coordinator, %lld at others",
+                 (long long)replicas_n_free_elsewhere(coordinator));
+    }
     if (n_free >= job->n_vacant) {
         add_text(waiting, ", but %s",
                  coordinator->draining ? "the coordinator is shutting down"

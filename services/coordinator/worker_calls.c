@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/encoding.h"
+#include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
@@ -106,6 +107,12 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
                           (long long)coordinator->config.max_sessions);
     }
     if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
+        bool is_elsewhere;
+        if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
+            is_elsewhere) {
+            return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
+                              "job %s is not here (any more): try again", join->job_id);
+        }
         return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
     }
     return TALLY_OK;
@@ -268,8 +275,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
                                  struct tally_error *err)
 {
     if (job->needs_reload) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
+        return fail_write(coordinator, err);
     }
     enum tally_status status = begin_write(coordinator, err);
     if (status != TALLY_OK) {
@@ -290,15 +296,21 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
     return write_failed(coordinator, status, err);
 }
 
-/* An update for a job that has ended: the engine, restored, tells a repetition from a late one. */
+/* An update for a job that has ended: the engine, restored, tells a repetition from a late one. One
+ * that is live at another replica has nothing to look for in this session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
-                                       const struct tally_update *update,
+                                       struct session *session, const struct tally_update *update,
                                        struct tally_job_outcome *ret_outcome,
                                        struct tally_error *err)
 {
     struct tally_store_job row;
     struct hosted_job *job;
     enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        end_session(coordinator, session);
+        return tally_fail(err, TALLY_NOT_FOUND, "session",
+                          "job %s is led by another coordinator: join again", update->job_id);
+    }
     if (status == TALLY_OK) {
         status = hosted_job_load(coordinator->store, &row, &job, err);
     }
@@ -315,8 +327,7 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
                                       const struct tally_update *update, struct tally_error *err)
 {
     if (job->needs_reload) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
+        return fail_write(coordinator, err);
     }
     if (update->round != tally_job_open_round(job->engine)->round) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
@@ -373,8 +384,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
                                       const struct tally_update *update, struct tally_error *err)
 {
     if (job->needs_reload) {
-        return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                          coordinator->store_error.message);
+        return fail_write(coordinator, err);
     }
     enum tally_status status = session_refuse(&coordinator->sessions, session, job, update, err);
     if (status != TALLY_OK) {
@@ -436,7 +446,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     }
     struct hosted_job *job = find_job(coordinator, update.job_id);
     if (job == NULL) {
-        status = receive_ended(coordinator, &update, &outcome, err);
+        status = receive_ended(coordinator, session, &update, &outcome, err);
     } else if (!plays(session, job, update.client)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
                             "this session does not play client %u of job %s", update.client,

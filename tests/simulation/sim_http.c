@@ -98,6 +98,20 @@ void tally_http_forget_body(struct tally_http_request *request)
     (void)request; /* the message owns it */
 }
 
+/* There is one coordinator, which forwards nothing. */
+
+void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body)
+{
+    (void)request;
+    *ret_body = (struct tally_buffer){0};
+}
+
+enum tally_status tally_http_target(const struct tally_http_request *request,
+                                    struct tally_buffer *out)
+{
+    return tally_buffer_append_text(out, tally_http_path(request));
+}
+
 void tally_http_set_user(struct tally_http_request *request, void *user)
 {
     request->user = user;

@@ -50,8 +50,24 @@ static void test_coordinator_listen_scope__others_too_or_not_understood(void)
     }
 }
 
+static void test_coordinator_listen_scope__one_address_or_any(void)
+{
+    static const char *const ONE[] = {"127.0.0.1:8080", "10.0.0.1:80", "[::1]:8080",
+                                      "[fe80::1]:8080"};
+    static const char *const ANY[] = {"0.0.0.0:8080", "[::]:8080",      "127.0.0.1:0",
+                                      "[::1]:0",      "localhost:8080", "127.0.0.1",
+                                      ""};
+    for (size_t i = 0; i < sizeof ONE / sizeof ONE[0]; i++) {
+        CU_ASSERT_TRUE(listen_is_one_address(ONE[i]));
+    }
+    for (size_t i = 0; i < sizeof ANY / sizeof ANY[0]; i++) {
+        CU_ASSERT_FALSE(listen_is_one_address(ANY[i]));
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_listen_scope__this_machine_alone),
     TALLY_TEST(test_coordinator_listen_scope__others_too_or_not_understood),
+    TALLY_TEST(test_coordinator_listen_scope__one_address_or_any),
 };
 TALLY_SUITE(coordinator_listen_scope_suite, "coordinator_listen_scope", TESTS);
