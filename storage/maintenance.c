@@ -1,6 +1,5 @@
 #include "storage/maintenance.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "storage/postgres_maintenance.h"
@@ -12,16 +11,6 @@ static const char *conninfo_of(const char *uri)
 {
     static const char SCHEME[] = "postgres:";
     return strncmp(uri, SCHEME, sizeof SCHEME - 1) == 0 ? uri + sizeof SCHEME - 1 : NULL;
-}
-
-void tally_store_label(const char *uri, char ret_label[TALLY_STORE_LABEL_CAPACITY])
-{
-    const char *conninfo = conninfo_of(uri);
-    if (conninfo != NULL) {
-        tally_postgres_label(conninfo, ret_label);
-    } else {
-        snprintf(ret_label, TALLY_STORE_LABEL_CAPACITY, "%s", uri);
-    }
 }
 
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err)

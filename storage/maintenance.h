@@ -56,8 +56,4 @@ enum tally_status tally_store_owner(const char *uri, int64_t *ret_process, struc
 /* The path of the file that holds the store. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err);
 
-enum { TALLY_STORE_LABEL_CAPACITY = 256 }; /* with NUL */
-/* What to call the store in messages: the URI, or without what may be a password. */
-void tally_store_label(const char *uri, char ret_label[TALLY_STORE_LABEL_CAPACITY]);
-
 #endif

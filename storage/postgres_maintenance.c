@@ -1,17 +1,7 @@
 #include "storage/postgres_maintenance.h"
 
-#include <stdio.h>
-
 #include "storage/digest.h"
 #include "storage/postgres_internal.h"
-
-void tally_postgres_label(const char *conninfo, char ret_label[TALLY_STORE_LABEL_CAPACITY])
-{
-    struct tally_postgres pg = {0};
-    const bool is_known = tally_pg_init(&pg, conninfo, NULL) == TALLY_OK;
-    snprintf(ret_label, TALLY_STORE_LABEL_CAPACITY, "%s", is_known ? pg.label : "postgres:");
-    tally_pg_fini(&pg);
-}
 
 static void count(const struct tally_store_digest *digest, struct tally_store_report *report)
 {

@@ -9,6 +9,5 @@ enum tally_status tally_postgres_verify(const char *conninfo,
                                         const struct tally_store_progress *progress,
                                         struct tally_store_report *ret_report,
                                         struct tally_error *err);
-void tally_postgres_label(const char *conninfo, char ret_label[TALLY_STORE_LABEL_CAPACITY]);
 
 #endif

@@ -14,6 +14,7 @@
 #include "services/objectives/dataset.h"
 #include "services/program/store_bar.h"
 #include "services/program/time.h"
+#include "storage/store.h"
 
 /* Longer than any healthy answer, shorter than a person's patience. */
 enum { TIMEOUT_MS = 5000 };
@@ -302,13 +303,15 @@ int tally_cli_doctor(struct tally_cli *cli)
         .n_descriptors = -1,
         .descriptor_limit = -1,
     };
-    char label[TALLY_STORE_LABEL_CAPACITY];
+    struct tally_buffer label = {0};
     const char *uri = tally_options_text(cli->options, "store");
     gather_coordinator(cli, &facts);
     if (uri != NULL) {
-        tally_store_label(uri, label);
-        facts.store = label;
+        facts.store =
+            tally_store_label(uri, &label) == TALLY_OK ? (const char *)label.data : "the store";
         gather_store(uri, &facts);
     }
-    return report(&facts, tally_options_bool(cli->options, "json"));
+    const int exit_code = report(&facts, tally_options_bool(cli->options, "json"));
+    tally_buffer_fini(&label);
+    return exit_code;
 }

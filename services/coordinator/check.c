@@ -111,14 +111,12 @@ static void check_missing(struct check *check, const char *uri, const char *labe
     say(check, can_make, text);
 }
 
-static void check_database(struct check *check, const char *uri)
+static void check_database(struct check *check, const char *uri, const char *label)
 {
     struct tally_store_bar progress;
     struct tally_store_report report;
     struct tally_error err = TALLY_ERROR_INIT;
     char text[1024];
-    char label[TALLY_STORE_LABEL_CAPACITY];
-    tally_store_label(uri, label);
     tally_store_bar_init(&progress);
     enum tally_status status = tally_store_verify(uri, &progress.base, &report, &err);
     tally_store_bar_end(&progress);
@@ -156,7 +154,10 @@ int coordinator_check(const char *uri)
     if (strcmp(uri, "memory:") == 0) {
         say(&check, true, "store memory: keeps nothing, so there is nothing to look through");
     } else {
-        check_database(&check, uri);
+        struct tally_buffer label = {0};
+        const bool has_label = tally_store_label(uri, &label) == TALLY_OK;
+        check_database(&check, uri, has_label ? (const char *)label.data : "");
+        tally_buffer_fini(&label);
     }
     return check.n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
