@@ -75,6 +75,8 @@ struct tally_http_forwarder {
     int64_t timer_ms; /* when libcurl wants to be called without an event; -1 = never */
     struct list running;
     size_t n_running;
+    bool *watched; /* by descriptor: libcurl waits for it */
+    size_t n_watched;
     /* Of both. */
     int command_fd; /* eventfd: there is something in `waiting` or `aborted`, or it is to stop */
     atomic_size_t n_requests, held_bytes;
@@ -306,7 +308,7 @@ static const char *copy_text(char **at, const char *text)
 /* Copies the head out of libcurl's memory. */
 static enum tally_status read_head(CURL *easy, struct tally_http_forward_result *result)
 {
-    const struct curl_header *headers[TALLY_HTTP_FORWARD_MAX_HEADERS - 1];
+    struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS - 1];
     size_t n = 0;
     const char *type = NULL;
     long status = 0;
@@ -316,7 +318,8 @@ static enum tally_status read_head(CURL *easy, struct tally_http_forward_result 
     struct curl_header *header = NULL;
     while ((header = curl_easy_nextheader(easy, CURLH_HEADER, -1, header)) != NULL) {
         if (n < TALLY_HTTP_FORWARD_MAX_HEADERS - 1 && is_passed_on(header->name)) {
-            headers[n++] = header;
+            /* The struct is libcurl's one for all, the texts stay. */
+            headers[n++] = (struct tally_http_forward_header){header->name, header->value};
             n_text += strlen(header->name) + strlen(header->value) + 2;
         }
     }
@@ -327,8 +330,8 @@ static enum tally_status read_head(CURL *easy, struct tally_http_forward_result 
     result->http_status = (int)status;
     result->content_type = type != NULL ? copy_text(&at, type) : NULL;
     for (size_t i = 0; i < n; i++) {
-        result->headers[i].name = copy_text(&at, headers[i]->name);
-        result->headers[i].value = copy_text(&at, headers[i]->value);
+        result->headers[i].name = copy_text(&at, headers[i].name);
+        result->headers[i].value = copy_text(&at, headers[i].value);
     }
     return TALLY_OK;
 }
@@ -368,17 +371,42 @@ static void read_result(struct tally_http_forward *forward, CURLcode code)
 
 /* ---- The thread ---- */
 
+/* Makes room for one more descriptor. */
+static bool reserve_watched(struct tally_http_forwarder *forwarder, int fd)
+{
+    size_t n = forwarder->n_watched;
+    if ((size_t)fd < n) {
+        return true;
+    }
+    while (n <= (size_t)fd) {
+        n = 2 * n + 64;
+    }
+    bool *watched = realloc(forwarder->watched, n * sizeof *watched);
+    if (watched == NULL) {
+        return false;
+    }
+    memset(watched + forwarder->n_watched, 0, (n - forwarder->n_watched) * sizeof *watched);
+    forwarder->watched = watched;
+    forwarder->n_watched = n;
+    return true;
+}
+
+/* A socket that libcurl does not wait for any more stays in the set until something happens to it,
+ * serve_event(): libcurl 7.88 tells of some when it has closed them already, and by then the number
+ * may be that of somebody else's file. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *socket_data)
 {
     (void)easy, (void)socket_data;
-    const struct tally_http_forwarder *forwarder = context;
-    struct epoll_event event = {.data.fd = fd};
-    if (what == CURL_POLL_REMOVE) {
-        (void)epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_DEL, fd, &event); /* or it is closed */
-        return 0;
+    struct tally_http_forwarder *forwarder = context;
+    struct epoll_event event = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) |
+                                          (what & CURL_POLL_OUT ? EPOLLOUT : 0U),
+                                .data.fd = fd};
+    if (!reserve_watched(forwarder, fd)) {
+        return -1;
     }
-    event.events = (what & CURL_POLL_IN ? EPOLLIN : 0U) | (what & CURL_POLL_OUT ? EPOLLOUT : 0U);
-    if (epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0) {
+    forwarder->watched[fd] = what != CURL_POLL_REMOVE;
+    if (what == CURL_POLL_REMOVE ||
+        epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0) {
         return 0;
     }
     return errno == ENOENT ? epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_ADD, fd, &event) : -1;
@@ -392,11 +420,15 @@ static int on_timer(CURLM *multi, long timeout_ms, void *context)
     return 0;
 }
 
-/* libcurl counts busy and idle connections together. */
+/* libcurl counts busy and idle connections together, and looks when one of the busy becomes idle,
+ * which is the last of them to be `running`. */
 static void bound_idle(struct tally_http_forwarder *forwarder)
 {
-    curl_multi_setopt(forwarder->multi, CURLMOPT_MAXCONNECTS,
-                      (long)(forwarder->n_running + forwarder->config.max_idle_connections));
+    if (forwarder->n_running > 0) {
+        curl_multi_setopt(
+            forwarder->multi, CURLMOPT_MAXCONNECTS,
+            (long)(forwarder->n_running - 1 + forwarder->config.max_idle_connections));
+    }
 }
 
 /* Takes it out of libcurl's hands; its connection is kept if it ended well, else closed. */
@@ -500,10 +532,16 @@ static void serve_event(struct tally_http_forwarder *forwarder, const struct epo
         (void)n; /* what it is for stands in the lists */
         return;
     }
+    if (!forwarder->watched[event->data.fd]) {
+        struct epoll_event unused;
+        (void)epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_DEL, event->data.fd, &unused);
+        return;
+    }
     if (event->events & (EPOLLERR | EPOLLHUP)) {
         mask = 0; /* libcurl looks itself: an answer may have come before the end */
     }
     curl_multi_socket_action(forwarder->multi, event->data.fd, mask, &running);
+    take_ended(forwarder); /* one by one, for bound_idle() */
 }
 
 static void *run(void *context)
@@ -519,8 +557,8 @@ static void *run(void *context)
             int running;
             forwarder->timer_ms = -1; /* libcurl sets it anew */
             curl_multi_socket_action(forwarder->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+            take_ended(forwarder);
         }
-        take_ended(forwarder);
     }
     return NULL;
 }
@@ -584,6 +622,7 @@ static void forwarder_fini(struct tally_http_forwarder *forwarder)
         close(forwarder->command_fd);
     }
     pthread_mutex_destroy(&forwarder->mutex);
+    free(forwarder->watched);
     free(forwarder->tls_ca);
     free(forwarder);
 }

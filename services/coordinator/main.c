@@ -392,6 +392,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     return status;
 }
 
+/* What the log may say of the store. */
+static const char *label_of(const char *uri, struct tally_buffer *label)
+{
+    return tally_store_label(uri, label) == TALLY_OK ? (const char *)label->data : "";
+}
+
 static enum tally_status run(const struct tally_options *options, struct settings *settings,
                              struct tally_error *err)
 {
@@ -400,6 +406,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
     struct tally_store *store = NULL;
     int wake_fd = -1;
     const char *uri = tally_options_text(options, "store");
+    struct tally_buffer label = {0};
     enum tally_status status = tally_signals_install(err);
     tally_signals_install_reload();
     if (status == TALLY_OK) {
@@ -432,11 +439,13 @@ static enum tally_status run(const struct tally_options *options, struct setting
         tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
-                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION),
+                  tally_log_text("store", label_of(uri, &label)),
+                  tally_log_text("version", TALLY_VERSION),
                   tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
         log_tls(server, settings->server.tls_key);
         status = serve(options, settings, server, coordinator, wake_fd, err);
     }
+    tally_buffer_fini(&label);
     tally_http_server_free(server);
     tally_coordinator_free(coordinator);
     if (store != NULL) {

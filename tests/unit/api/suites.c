@@ -13,4 +13,5 @@ const struct tally_suite *const TALLY_SUITES[] = {&TALLY_SUITE_API_UTF8,
                                                   &TALLY_SUITE_API_HTTP_STREAM,
                                                   &TALLY_SUITE_API_HTTP_TLS,
                                                   &TALLY_SUITE_API_HTTP_CLIENT,
+                                                  &TALLY_SUITE_API_HTTP_FORWARD,
                                                   NULL};

@@ -15,5 +15,6 @@ extern const struct tally_suite TALLY_SUITE_API_HTTP_SERVER;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_STREAM;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_TLS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CLIENT;
+extern const struct tally_suite TALLY_SUITE_API_HTTP_FORWARD;
 
 #endif

@@ -1,0 +1,125 @@
+"""A PostgreSQL of a test's own (tests/postgres/cluster), and connections that outlive a coordinator."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from common import REPO, TallyTestCase
+
+CLUSTER = REPO / "tests/postgres/cluster"
+
+
+def has_postgres():
+    return any(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+
+
+class Cluster:
+    """A server that is started, crashed and restarted."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="tally-postgres-")
+        os.chmod(self.folder, 0o755)  # the server's user must get in
+        self.conninfo = self._run("start")
+
+    def _run(self, command, *arguments):
+        done = subprocess.run(
+            [CLUSTER, command, f"{self.folder}/cluster", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
+        )
+        return done.stdout.strip()
+
+    def new_store(self, name):
+        """The URI of an empty database."""
+        program = max(Path("/usr/lib/postgresql").glob("*/bin/psql"))
+        subprocess.run([program, self.conninfo, "--quiet", "--command", f"CREATE DATABASE {name}"], check=True)
+        return "postgres:" + self.conninfo.replace("dbname=tally", f"dbname={name}")
+
+    def crash(self):
+        self._run("stop", "immediate")
+
+    def restart(self):
+        self._run("restart")
+
+    def close(self):
+        self._run("stop", "immediate")
+        shutil.rmtree(self.folder)
+
+
+class Balancer:
+    """Passes every connection on to one of several ports that listens, in turns, and ends it with it."""
+
+    def __init__(self, *ports):
+        self.ports = list(ports)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.n_accepted = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.n_accepted += 1
+            threading.Thread(target=self._serve, args=(connection, self.n_accepted), daemon=True).start()
+
+    def _serve(self, connection, turn):
+        for i in range(len(self.ports)):
+            try:
+                peer = socket.create_connection(("127.0.0.1", self.ports[(turn + i) % len(self.ports)]), timeout=2)
+            except OSError:
+                continue
+            peer.settimeout(None)
+            threading.Thread(target=self._pump, args=(peer, connection), daemon=True).start()
+            self._pump(connection, peer)
+            return
+        connection.close()
+
+    @staticmethod
+    def _pump(source, target):
+        try:
+            while piece := source.recv(65536):
+                target.sendall(piece)
+        except OSError:
+            pass
+        for end in (source, target):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class PostgresTestCase(TallyTestCase):
+    """Tests with an empty database each."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not has_postgres():
+            print(f"\n*** SKIPPED: {cls.__name__} was not tested, there is no PostgreSQL server", flush=True)
+            raise unittest.SkipTest("no PostgreSQL server")
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.n_stores = 0
+
+    def setUp(self):
+        super().setUp()
+        type(self).n_stores += 1
+        self.store = self.cluster.new_store(f"store_{self.n_stores}")
+
+    def start_replica(self, name, **options):
+        return self.start_coordinator(store=self.store, name=name, **options)
+
+    def balance(self, *replicas):
+        balancer = Balancer(*(replica.port for replica in replicas))
+        self.addCleanup(balancer.close)
+        return balancer

@@ -1,0 +1,354 @@
+"""Several coordinators on one PostgreSQL: any of them answers, and nothing is lost when one goes."""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import threading
+import time
+import unittest
+
+from common import HANG_S, essence, job_document, simulate, sum_of_rounds, wait_until
+from private_postgres import PostgresTestCase
+from test_events import TERMINAL, Stream, running_totals
+
+LONG_JOB = "synthetic-ceal-long"
+
+
+def small_job(**changes):
+    return job_document(LONG_JOB, **{"horizon": 600, **changes})
+
+
+def metric(replica, name):
+    """The sum of a metric's samples, over all labels unless some are given with the name."""
+    text = replica.client.get("/metrics").body.decode()
+    pattern = re.escape(name) + (r" (\S+)$" if "{" in name else r"(?:\{[^}]*\})? (\S+)$")
+    return sum(float(value) for value in re.findall("^" + pattern, text, re.MULTILINE))
+
+
+def names_of_workers(replica, **headers):
+    answer = replica.client.get("/v1/workers", **headers)
+    return sorted(worker["name"] for worker in answer.json()["workers"])
+
+
+class Follower(threading.Thread):
+    """Reads a job's event stream to its end; comes again with Last-Event-ID if it is cut off."""
+
+    def __init__(self, ports, job_id):
+        super().__init__(daemon=True)
+        self.ports = ports
+        self.job_id = job_id
+        self.rounds = []
+        self.details = []
+        self.n_connections = 0
+        self.start()
+
+    def run(self):
+        last_id = 0
+        while not self.details or self.details[-1]["status"] not in TERMINAL:
+            port = self.ports[self.n_connections % len(self.ports)]
+            try:
+                with Stream(port, self.job_id, last_event_id=last_id) as stream:
+                    self.n_connections += 1
+                    for kind, data in stream.items():
+                        if kind == "round":
+                            self.rounds.append(data)
+                            last_id = data["round"]
+                        elif kind == "job":
+                            self.details.append(data)
+            except (OSError, http.client.HTTPException):
+                self.n_connections += 1
+                time.sleep(0.05)
+
+
+class Replicas(PostgresTestCase):
+    def setUp(self):
+        super().setUp()
+        seed = time.time_ns()
+        print(f"\nrandom seed {seed}", flush=True)
+        self.random = random.Random(seed)
+
+    def check_result(self, replica, job_id, document):
+        detail = replica.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        sums = sum_of_rounds(replica.client.rounds(job_id))
+        self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
+        return detail
+
+    def wait_for_round(self, replica, job_id, wanted):
+        return wait_until(
+            lambda: (detail := replica.client.job(job_id))["round"] >= wanted and detail, f"round {wanted}"
+        )
+
+    def start_pair(self, **options):
+        return self.start_replica("a", **options), self.start_replica("b", **options)
+
+    # ---- Any replica answers ----
+
+    def test_any_replica_answers_for_the_job(self):
+        a, b = self.start_pair()
+        self.start_worker(a, "w", clients=10)
+        document = small_job(horizon=100000)
+        job_id = a.client.submit(document)
+        a.client.wait_status(job_id, "running")
+        self.wait_for_round(b, job_id, 5)
+        self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/pause").json()["status"], "paused")
+        detail = b.client.job(job_id)
+        self.assertEqual(detail, a.client.job(job_id))
+        self.assertEqual(detail["waiting"]["for"], "resume")  # which the leader alone knows
+        for path in (f"/v1/jobs/{job_id}/rounds", f"/v1/jobs/{job_id}/rounds.csv",
+                     f"/v1/jobs/{job_id}/model", f"/v1/jobs/{job_id}/series"):
+            here, there = a.client.get(path), b.client.get(path)
+            self.assertEqual((here.status, here.type, here.body), (there.status, there.type, there.body), path)
+        npy = [each.client.get(f"/v1/jobs/{job_id}/model", Accept="application/x-npy") for each in (a, b)]
+        self.assertEqual([each.type for each in npy], ["application/x-npy"] * 2)
+        self.assertEqual(npy[0].body, npy[1].body)
+        self.assertEqual([job["id"] for job in b.client.get_json("/v1/jobs")["jobs"]], [job_id])
+        self.assert_problem(b.client.post(f"/v1/jobs/{job_id}/pause"), 409)  # as the leader says it
+        self.assert_problem(b.client.post("/v1/jobs/0123456789ab/cancel"), 404)
+        self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/resume").json()["status"], "running")
+        self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/cancel").json()["status"], "cancelled")
+        a.client.wait_status(job_id, "cancelled")
+        self.assertGreater(metric(b, 'tally_forwarded_requests_total{result="answered"}'), 5)
+        self.assertEqual(metric(a, 'tally_forwarded_requests_total{result="answered"}'), 0)
+        model = [each.client.get(f"/v1/jobs/{job_id}/model").body for each in (a, b)]
+        self.assertEqual(model[0], model[1])
+
+    def test_workers_of_all_replicas_are_listed(self):
+        a, b = self.start_pair()
+        self.start_worker(a, "at-a", clients=2)
+        self.start_worker(b, "at-b", clients=3)
+        for replica in (a, b):
+            wait_until(lambda: names_of_workers(replica) == ["at-a", "at-b"], "both workers")
+            answer = replica.client.get_json("/v1/workers")
+            self.assertEqual(answer["slots_free"], 5)
+            self.assertEqual([each["address"] for each in answer["replicas"]], [a.url, b.url])
+            self.assertEqual([each["answered"] for each in answer["replicas"]], [True, True])
+        a.kill()
+        wait_until(lambda: names_of_workers(b) == ["at-b"], "the dead replica's worker to be gone")
+        said = b.client.get_json("/v1/workers")["replicas"]
+        self.assertFalse(said[0]["answered"])
+
+    def test_the_same_key_at_two_replicas_is_one_job(self):
+        a, b = self.start_pair()
+        body = json.dumps(small_job())
+        headers = {"Idempotency-Key": "once"}
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            posts = [pool.submit(each.client.post_job, body, headers) for each in (a, b) * 8]
+        answers = [post.result() for post in posts]
+        self.assertEqual({answer.status for answer in answers}, {201}, answers)
+        self.assertEqual(len({answer.json()["id"] for answer in answers}), 1)
+        self.assertEqual(len(a.client.get_json("/v1/jobs")["jobs"]), 1)
+        other = b.client.post_job(small_job(seed=99), headers)
+        self.assert_problem(other, 409, "Idempotency-Key")
+
+    def test_a_worker_bound_to_a_job_finds_its_leader(self):
+        a, b = self.start_pair()
+        document = small_job()
+        job_id = a.client.submit(document)
+        worker = self.start_worker(b, "bound", clients=10, options=("--job", job_id))
+        self.check_result(b, job_id, document)
+        self.assertIn("worker joined", a.log())
+        self.assertNotIn("worker joined", b.log())
+        self.assert_ends_well(worker)
+
+    # ---- Workers and jobs move ----
+
+    def test_workers_move_where_a_job_lacks_them(self):
+        a, b = self.start_pair()
+        for i in range(2):
+            self.start_worker(a, f"a{i}", clients=2)
+        for i in range(3):
+            self.start_worker(b, f"b{i}", clients=2)
+        wait_until(lambda: len(names_of_workers(a)) == 5, "all workers")
+        document = small_job()
+        job_id = a.client.submit(document)
+        self.check_result(a, job_id, document)
+        self.assertEqual(metric(b, "tally_replica_workers_given_total"), 3)
+        self.assertEqual(len(names_of_workers(a, **{"Tally-Forwarded": "1"})), 5)
+
+    def test_a_queued_job_goes_to_free_slots(self):
+        a, b = self.start_pair()
+        self.start_worker(b, "w", clients=10)
+        document = small_job()
+        job_id = a.client.submit(document)
+        detail = self.check_result(a, job_id, document)
+        self.assertEqual(metric(a, "tally_replica_jobs_given_total"), 1)
+        self.assertEqual(metric(b, "tally_replica_jobs_taken_total"), 1)
+        self.assertEqual(metric(b, 'tally_jobs_ended_total{status="completed"}'), 1)
+        self.assertEqual(metric(a, "tally_job_rounds_total"), 0)  # one replica shows it
+        self.assertEqual(metric(b, "tally_job_rounds_total"), detail["round"])
+
+    def test_an_old_job_is_not_starved_by_small_ones(self):
+        a, b = self.start_pair()
+        for i in range(5):
+            self.start_worker(b, f"b{i}", clients=2)
+        for i in range(2):
+            self.start_worker(a, f"a{i}", clients=2)
+        wait_until(lambda: len(names_of_workers(a)) == 7, "all workers")
+        small = [small_job(clients=4, quorum=None, horizon=60, seed=seed) for seed in range(12)]
+        ids = [b.client.submit(document) for document in small[:4]]
+        large = small_job(clients=14, quorum=None)
+        large_id = a.client.submit(large)
+        ids += [b.client.submit(document) for document in small[4:]]
+        for document, job_id in zip(small, ids):
+            self.check_result(a, job_id, document)
+        self.check_result(b, large_id, large)
+
+    def test_many_jobs_on_two_replicas(self):
+        a, b = self.start_pair()
+        for i in range(4):
+            self.start_worker((a, b)[i % 2], f"w{i}", clients=10)
+        documents = [small_job(seed=seed, horizon=100) for seed in range(5)]
+        jobs = [((a, b)[i % 2].client.submit(documents[i // 2 % 5]), documents[i // 2 % 5]) for i in range(40)]
+        for i, (job_id, document) in enumerate(jobs):
+            self.check_result((b, a)[i % 2], job_id, document)
+        ended = [metric(each, 'tally_jobs_ended_total{status="completed"}') for each in (a, b)]
+        self.assertEqual(sum(ended), 40)
+        self.assertTrue(all(ended), ended)
+
+    # ---- Replicas come and go ----
+
+    def test_leader_killed(self):
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        document = small_job(horizon=1500)
+        expected = simulate(document)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=2)
+        wait_until(lambda: b.client.get_json("/v1/workers")["slots_free"] == 10, "all workers")
+        job_id = a.client.submit(document)
+        leader, other = a, b
+        wait_until(lambda: other.client.job(job_id)["status"] == "running", "the job to run")
+        if metric(b, 'tally_jobs{status="running"}') == 1:  # it was given there
+            leader, other = b, a
+        followers = [Follower([other.port], job_id), Follower([leader.port, other.port], job_id)]
+        point = self.random.randrange(1, expected["round"] // 2)
+        before = self.wait_for_round(other, job_id, point)
+        time.sleep(self.random.uniform(0, 0.05))
+        leader.kill()
+        killed = time.monotonic()
+        after = other.client.job(job_id)  # though nobody leads it
+        self.assertGreaterEqual(after["round"], before["round"])
+        wait_until(lambda: "job taken over" in other.log(), "the take-over")
+        print(f"killed at round {after['round']}, taken over after {time.monotonic() - killed:.1f} s", flush=True)
+        self.wait_for_round(other, job_id, after["round"] + 2)
+        print(f"next rounds closed after {time.monotonic() - killed:.1f} s", flush=True)
+        detail = self.check_result(other, job_id, document)
+        for way in ("in", "out"):
+            self.assertGreaterEqual(detail["bits"]["wire_bytes"][way], after["bits"]["wire_bytes"][way])
+        records = other.client.rounds(job_id)
+        for follower in followers:
+            follower.join(HANG_S)
+            self.assertEqual([each["round"] for each in follower.rounds], list(range(1, len(records) + 1)))
+            self.assertEqual([each["totals"] for each in follower.rounds], running_totals(records))
+            self.assertEqual(follower.details[-1]["status"], "completed")
+        self.assertEqual(followers[0].n_connections, 1)  # it was never cut off
+        self.assertGreater(followers[1].n_connections, 1)
+
+    def test_leader_killed_again_and_again(self):
+        replicas = list(self.start_pair())
+        balancer = self.balance(*replicas)
+        document = small_job(horizon=1500)
+        expected = simulate(document)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=2)
+        job_id = replicas[0].client.submit(document)
+        for point in sorted(self.random.sample(range(1, expected["round"] * 2 // 3), 3)):
+            self.wait_for_round(replicas[1], job_id, point)
+            leads = [metric(each, 'tally_jobs{status="running"}') == 1 for each in replicas]
+            victim = leads.index(True) if any(leads) else 0
+            replicas[victim].kill()
+            old = replicas[victim]
+            seen = replicas[1 - victim].client.job(job_id)["round"]
+            self.wait_for_round(replicas[1 - victim], job_id, min(seen + 2, expected["round"]))
+            replicas[victim] = self.start_replica(old.name, port=old.port)
+        self.check_result(replicas[0], job_id, document)
+
+    def test_leader_stopped_in_good_order(self):
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        document = small_job(horizon=1500)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=2)
+        job_id = a.client.submit(document)
+        self.wait_for_round(a, job_id, 10)
+        self.assert_ends_well(a)
+        stopped = time.monotonic()
+        round_then = b.client.job(job_id)["round"]
+        self.wait_for_round(b, job_id, round_then + 2)
+        print(f"next rounds closed {time.monotonic() - stopped:.1f} s after the end", flush=True)
+        self.check_result(b, job_id, document)
+        self.assert_ends_well(b)
+
+    def test_paused_leader_wakes_up(self):
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        document = small_job(horizon=1500)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=2)
+        job_id = a.client.submit(document)
+        self.wait_for_round(b, job_id, 10)
+        leader, other = (a, b) if metric(a, 'tally_jobs{status="running"}') == 1 else (b, a)
+        os.kill(leader.pid, signal.SIGSTOP)
+        wait_until(lambda: "job taken over" in other.log(), "the take-over")
+        round_then = other.client.job(job_id)["round"]
+        balancer.ports = [other.port]
+        self.wait_for_round(other, job_id, round_then + 5)
+        os.kill(leader.pid, signal.SIGCONT)
+        wait_until(lambda: "job lost" in leader.log(), "the old leader to see it")
+        self.assertEqual(leader.client.get("/readyz").status, 200)
+        self.check_result(leader, job_id, document)
+
+    def test_a_queued_job_is_taken_over(self):
+        a, b = self.start_pair()
+        document = small_job()
+        job_id = a.client.submit(document)
+        a.kill()
+        wait_until(lambda: "job taken over" in b.log(), "the take-over")
+        self.start_worker(b, "w", clients=10)
+        self.check_result(b, job_id, document)
+
+    def test_store_away_for_a_while(self):
+        a, b = self.start_pair()
+        document = small_job(horizon=1500)
+        for i in range(5):
+            self.start_worker((a, b)[i % 2], f"w{i}", clients=2)
+        job_id = a.client.submit(document)
+        self.wait_for_round(b, job_id, 10)
+        self.cluster.crash()
+        slowest = 0
+        for _ in range(40):  # longer than a lease
+            for replica in (a, b):
+                began = time.monotonic()
+                self.assertEqual(replica.client.get("/healthz").status, 200)
+                slowest = max(slowest, time.monotonic() - began)
+            time.sleep(0.1)
+        print(f"slowest /healthz without a store: {slowest * 1000:.0f} ms", flush=True)
+        self.assertLess(slowest, 2)
+        for replica in (a, b):
+            self.assertEqual(replica.client.get("/readyz").status, 503)
+            self.assertIn("stepping down", replica.log())
+        self.cluster.restart()
+        for replica in (a, b):
+            replica.wait_ready()
+        self.check_result(b, job_id, document)
+
+    def test_an_address_that_others_cannot_reach_is_refused(self):
+        coordinator = self.start_replica("any", host="0.0.0.0", options=("--insecure",), wait=False)
+        self.assertEqual(coordinator.wait(), 1)
+        self.assertIn("--replica-address", coordinator.log())
+        self.processes.remove(coordinator)
+        told = self.start_replica(
+            "told", port=coordinator.port, host="0.0.0.0",
+            options=("--insecure", "--replica-address", f"http://127.0.0.1:{coordinator.port}",
+                     "--replica-id", "one", "--lease-ms", "2000"),
+        )
+        self.assertIn("replica=one", told.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
