@@ -122,7 +122,7 @@ class ReplicasTestCase(FaultTestCase):
         self.replicas[name] = self.start_coordinator(
             name=name, program=self.program, host=address, port=PORT, launcher=self.network.enter(name), wait=False,
             store=self.store, options=(
-                "--insecure", "--replica-id", name, "--advertise", f"http://{address}:{PORT}",
+                "--insecure", "--replica-id", name, "--replica-address", f"http://{address}:{PORT}",
                 "--lease-ms", self.lease_ms, "--session-timeout-ms", SESSION_TIMEOUT_MS,
             ),
         )
