@@ -3,13 +3,19 @@
 #include <string.h>
 
 #include "storage/sqlite_maintenance.h"
+#include "storage/store.h"
 
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err)
 {
     static const char SCHEME[] = "sqlite:";
     if (strncmp(uri, SCHEME, sizeof SCHEME - 1) != 0 || uri[sizeof SCHEME - 1] == '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "store \"%s\" has no file; \"sqlite:PATH\" has one", uri);
+        struct tally_buffer label = {0};
+        bool is_there = tally_store_label(uri, &label) == TALLY_OK;
+        enum tally_status status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                                              "store \"%s\" has no file; \"sqlite:PATH\" has one",
+                                              is_there ? (const char *)label.data : "");
+        tally_buffer_fini(&label);
+        return status;
     }
     *ret_path = uri + sizeof SCHEME - 1;
     return TALLY_OK;

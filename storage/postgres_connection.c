@@ -65,45 +65,69 @@ static const char *option_value(const PQconninfoOption *options, const char *key
 }
 
 /* "postgres:host:port/dbname", of what the conninfo itself says. */
-static enum tally_status describe(struct tally_postgres *pg, const PQconninfoOption *options,
-                                  struct tally_error *err)
+static enum tally_status append_label(struct tally_buffer *out, const PQconninfoOption *options)
 {
-    struct tally_buffer label = {0};
-    const char *host = option_value(options, "host");
     const char *port = option_value(options, "port");
     enum tally_status status =
-        tally_buffer_printf(&label, "postgres:%s%s%s/%s", host, port[0] != '\0' ? ":" : "", port,
-                            option_value(options, "dbname"));
-    const char *secret = option_value(options, "password");
-    pg->secret = secret[0] != '\0' ? strdup(secret) : NULL;
-    if (status != TALLY_OK || tally_buffer_append(&label, "", 1) != TALLY_OK ||
-        (secret[0] != '\0' && pg->secret == NULL)) {
-        tally_buffer_fini(&label);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+        tally_buffer_printf(out, "postgres:%s%s%s/%s", option_value(options, "host"),
+                            port[0] != '\0' ? ":" : "", port, option_value(options, "dbname"));
+    return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
+}
+
+/* A password with an unescaped '@' or '/' has the rest of it taken for host or database. */
+static bool has_stray_at(const PQconninfoOption *options)
+{
+    return strchr(option_value(options, "host"), '@') != NULL ||
+           strchr(option_value(options, "port"), '@') != NULL ||
+           strchr(option_value(options, "dbname"), '@') != NULL;
+}
+
+/* NULL if libpq does not understand it, or something else than was meant. Its message quotes what
+ * it does not understand, which may be the password. */
+static PQconninfoOption *parse(const char *conninfo)
+{
+    char *message = NULL;
+    PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+    PQfreemem(message);
+    if (options != NULL && has_stray_at(options)) {
+        PQconninfoFree(options);
+        return NULL;
     }
-    pg->label = (char *)label.data;
-    return TALLY_OK;
+    return options;
+}
+
+enum tally_status tally_store_postgres_label(const char *conninfo, struct tally_buffer *out)
+{
+    PQconninfoOption *options = parse(conninfo);
+    enum tally_status status = options != NULL
+                                   ? append_label(out, options)
+                                   : tally_buffer_append(out, "postgres:", sizeof "postgres:");
+    PQconninfoFree(options);
+    return status;
 }
 
 enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
                                 struct tally_error *err)
 {
-    char *message = NULL;
-    PQconninfoOption *options = PQconninfoParse(conninfo, &message);
-    PQfreemem(message); /* it quotes what it does not understand, which may be the password */
+    PQconninfoOption *options = parse(conninfo);
     if (options == NULL) {
         return tally_fail(
             err, TALLY_INVALID_ARGUMENT, NULL,
-            "what follows \"postgres:\" is neither postgresql://USER@HOST/DATABASE "
-            "nor \"host=HOST dbname=DATABASE ...\"; it is not shown, as it may hold a "
-            "password");
+            "what follows \"postgres:\" is neither //USER@HOST/DATABASE, with %%40 and "
+            "%%2F for @ and / in a password, nor \"host=HOST dbname=DATABASE ...\"; "
+            "it is not shown, as it may hold a password");
     }
-    enum tally_status status = describe(pg, options, err);
-    PQconninfoFree(options);
+    struct tally_buffer label = {0};
+    const char *secret = option_value(options, "password");
+    enum tally_status status = append_label(&label, options);
+    pg->label = (char *)label.data;
+    pg->secret = secret[0] != '\0' ? strdup(secret) : NULL;
     pg->conninfo = strdup(conninfo);
-    return status == TALLY_OK && pg->conninfo == NULL
-               ? tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database")
-               : status;
+    if (status != TALLY_OK || pg->conninfo == NULL || (secret[0] != '\0' && pg->secret == NULL)) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+    }
+    PQconninfoFree(options);
+    return status;
 }
 
 void tally_pg_fini(struct tally_postgres *pg)
@@ -413,14 +437,16 @@ static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error
     return status;
 }
 
-/* Whether a connection that nobody uses was ended by the other side. */
+/* Whether a connection that nobody uses was ended by the other side. Its last words come before its
+ * end, each in a read of its own. */
 static bool is_lost(struct tally_postgres *pg)
 {
-    if (pg->connection == NULL) {
-        return true;
-    }
-    if (wait_for(pg, false, 0)) {
-        PQconsumeInput(pg->connection);
+    enum { MAX_READS = 8 };
+    for (int i = 0; i < MAX_READS && pg->connection != NULL && wait_for(pg, false, 0); i++) {
+        if (PQconsumeInput(pg->connection) != 1) {
+            return true;
+        }
+        (void)PQisBusy(pg->connection); /* takes in what was read */
     }
     return PQstatus(pg->connection) != CONNECTION_OK;
 }

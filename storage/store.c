@@ -18,6 +18,32 @@ static const char *conninfo_of(const char *uri)
                : rest;
 }
 
+enum tally_status tally_store_label(const char *uri, struct tally_buffer *out)
+{
+    const char *conninfo = conninfo_of(uri);
+    if (conninfo != NULL) {
+        return tally_store_postgres_label(conninfo, out);
+    }
+    /* A URL of a scheme that is not ours may hold a password too. */
+    const char *authority = after_scheme(uri, "sqlite:") == NULL ? strstr(uri, "://") : NULL;
+    enum tally_status status =
+        tally_buffer_append(out, uri, authority != NULL ? (size_t)(authority - uri) : strlen(uri));
+    return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
+}
+
+/* No backend has this URI. */
+static enum tally_status fail_scheme(const char *uri, struct tally_error *err)
+{
+    struct tally_buffer label = {0};
+    bool is_there = tally_store_label(uri, &label) == TALLY_OK;
+    enum tally_status status =
+        tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                   "store \"%s\" is neither \"sqlite:PATH\", \"postgres:CONNINFO\" nor \"memory:\"",
+                   is_there ? (const char *)label.data : "");
+    tally_buffer_fini(&label);
+    return status;
+}
+
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err)
 {
@@ -37,8 +63,5 @@ enum tally_status tally_store_open(const char *uri, const struct tally_store_opt
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
                           "store \"%s\": nothing may follow \"memory:\"", uri);
     }
-    return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                      "store \"%s\" is neither \"sqlite:PATH\", \"postgres:CONNINFO\" nor "
-                      "\"memory:\"",
-                      uri);
+    return fail_scheme(uri, err);
 }

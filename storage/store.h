@@ -188,6 +188,10 @@ struct tally_store_options {
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 
+/* Appends what may be shown of a URI, with a NUL: all of it but the password and the options of a
+ * connection. Errors: NO_MEMORY. */
+enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
+
 /* Backends; tally_store_open chooses between them. */
 enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err);
 enum tally_status tally_store_sqlite_open(const char *path,
@@ -199,5 +203,6 @@ enum tally_status tally_store_postgres_open(const char *conninfo,
                                             const struct tally_store_options *options,
                                             struct tally_store **ret_store,
                                             struct tally_error *err);
+enum tally_status tally_store_postgres_label(const char *conninfo, struct tally_buffer *out);
 
 #endif

@@ -227,8 +227,8 @@ static enum tally_status read_replica(const struct tally_options *options,
     }
     settings->coordinator.replica_address = own_address;
     settings->coordinator.replica_id = own_id;
-    return tally_options_integer(options, "lease-ms", 500, 600000,
-                                 &settings->coordinator.lease_ms, err);
+    return tally_options_integer(options, "lease-ms", 500, 600000, &settings->coordinator.lease_ms,
+                                 err);
 }
 
 /* What an operator should know of the certificate in use. */
@@ -392,6 +392,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     return status;
 }
 
+/* What the log may say of the store. */
+static const char *label_of(const char *uri, struct tally_buffer *label)
+{
+    return tally_store_label(uri, label) == TALLY_OK ? (const char *)label->data : "";
+}
+
 static enum tally_status run(const struct tally_options *options, struct settings *settings,
                              struct tally_error *err)
 {
@@ -400,15 +406,16 @@ static enum tally_status run(const struct tally_options *options, struct setting
     struct tally_store *store = NULL;
     int wake_fd = -1;
     const char *uri = tally_options_text(options, "store");
+    struct tally_buffer label = {0};
     enum tally_status status = tally_signals_install(err);
     tally_signals_install_reload();
     if (status == TALLY_OK) {
         status = tally_store_open(uri, &settings->store, &store, err);
     }
     if (status == TALLY_OK && store->leases != NULL && settings->replica_address[0] == '\0') {
-        status = tally_options_refuse(options, "replica-address", err,
-                                      "must be given: others cannot reach %s",
-                                      settings->server.listen);
+        status =
+            tally_options_refuse(options, "replica-address", err,
+                                 "must be given: others cannot reach %s", settings->server.listen);
     }
     if (status == TALLY_OK) {
         settings->coordinator.store = store;
@@ -432,11 +439,13 @@ static enum tally_status run(const struct tally_options *options, struct setting
         tally_log(TALLY_LOG_INFO, tally_log_event("listening"),
                   tally_log_text("address", settings->server.listen),
                   tally_log_integer("port", tally_http_server_port(server)),
-                  tally_log_text("store", uri), tally_log_text("version", TALLY_VERSION),
+                  tally_log_text("store", label_of(uri, &label)),
+                  tally_log_text("version", TALLY_VERSION),
                   tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
         log_tls(server, settings->server.tls_key);
         status = serve(options, settings, server, coordinator, wake_fd, err);
     }
+    tally_buffer_fini(&label);
     tally_http_server_free(server);
     tally_coordinator_free(coordinator);
     if (store != NULL) {

@@ -73,6 +73,14 @@ int64_t raw_run(struct raw *raw, const char *format, ...)
     return value;
 }
 
+bool raw_succeeds(struct raw *raw, const char *sql)
+{
+    PGresult *result = PQexec(connection_of(raw), sql);
+    ExecStatusType status = PQresultStatus(result);
+    PQclear(result);
+    return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
 int64_t raw_ask(const char *schema, const char *format, ...)
 {
     struct raw *raw = raw_open(schema);
@@ -97,6 +105,12 @@ void raw_wait(struct raw *raw)
     }
 }
 
+bool raw_is_busy(struct raw *raw)
+{
+    PQconsumeInput(connection_of(raw));
+    return PQisBusy(connection_of(raw)) != 0;
+}
+
 void raw_make_schema(char *ret_schema, size_t capacity)
 {
     static int n_made;
@@ -107,4 +121,12 @@ void raw_make_schema(char *ret_schema, size_t capacity)
 void raw_drop_schema(const char *schema)
 {
     raw_ask("public", "DROP SCHEMA %s CASCADE", schema);
+}
+
+void raw_end_connections(const char *schema)
+{
+    raw_ask("public",
+            "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity"
+            " WHERE application_name = '%s'",
+            schema);
 }

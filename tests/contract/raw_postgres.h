@@ -4,6 +4,7 @@
 #ifndef TALLY_TESTS_CONTRACT_RAW_POSTGRES_H
 #define TALLY_TESTS_CONTRACT_RAW_POSTGRES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,11 +20,18 @@ void raw_close(struct raw *raw);
 /* Runs SQL, which may be several statements; the value of the first column of the last one's first
  * row, 0 if it has none. */
 int64_t raw_run(struct raw *raw, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whether SQL succeeds. */
+bool raw_succeeds(struct raw *raw, const char *sql);
 /* Sends SQL and does not wait for it; raw_wait does. */
 void raw_send(struct raw *raw, const char *sql);
 void raw_wait(struct raw *raw);
+bool raw_is_busy(struct raw *raw);
 
 /* The same as raw_run on a connection of its own. */
 int64_t raw_ask(const char *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Ends the connections of the stores in a schema, as an administrator would; returns when they are
+ * gone. */
+void raw_end_connections(const char *schema);
 
 #endif

@@ -18,8 +18,9 @@ void store_fixture_init(struct store_fixture *fixture)
     }
     if (strncmp(suite, "store_postgres", strlen("store_postgres")) == 0) {
         raw_make_schema(fixture->schema, sizeof fixture->schema);
-        snprintf(fixture->uri, sizeof fixture->uri, "postgres:%s options='-c search_path=%s'",
-                 getenv("TALLY_POSTGRES"), fixture->schema);
+        snprintf(fixture->uri, sizeof fixture->uri,
+                 "postgres:%s options='-c search_path=%s' application_name=%s",
+                 getenv("TALLY_POSTGRES"), fixture->schema, fixture->schema);
         return;
     }
     strcpy(fixture->folder, "/tmp/tally-store-XXXXXX");
@@ -39,6 +40,13 @@ static void open_store(struct store_fixture *fixture)
 void store_fixture_open(struct store_fixture *fixture)
 {
     store_fixture_init(fixture);
+    open_store(fixture);
+}
+
+void store_fixture_open_beside(struct store_fixture *fixture, const struct store_fixture *first)
+{
+    *fixture = (struct store_fixture){.err = TALLY_ERROR_INIT};
+    snprintf(fixture->uri, sizeof fixture->uri, "%s", first->uri);
     open_store(fixture);
 }
 

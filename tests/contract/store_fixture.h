@@ -19,11 +19,13 @@ struct store_fixture {
 
 /* Opens the backend that the running suite is named after: "store_memory", "store_sqlite...",
  * "store_postgres...", the last one in a schema of its own in the database TALLY_POSTGRES, which is
- * given as "key=value ...". */
+ * given as "key=value ..."; the schema is also the connection's application_name. */
 void store_fixture_open(struct store_fixture *fixture);
 void store_fixture_close(struct store_fixture *fixture);
 /* The same with an unopened store, for tests of opening. */
 void store_fixture_init(struct store_fixture *fixture);
+/* Opens another store object on what `first` has; closing it leaves that as it is. */
+void store_fixture_open_beside(struct store_fixture *fixture, const struct store_fixture *first);
 /* Closes and opens again. */
 void store_fixture_reopen(struct store_fixture *fixture);
 

@@ -95,6 +95,60 @@
     X(test_store_sqlite_file__removed_log_loses_nothing)                                           \
     X(test_store_sqlite_file__check_notices_a_removed_file)
 
+/* What a server can do to a store, and what is found in its database. */
+#define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \
+    X(test_store_postgres_server__reopening_keeps_everything)                                      \
+    X(test_store_postgres_server__uncommitted_is_gone_after_reopening)                             \
+    X(test_store_postgres_server__huge_lists_are_whole)                                            \
+    X(test_store_postgres_server__lost_connection_is_made_again)                                   \
+    X(test_store_postgres_server__lost_in_a_bracket_leaves_nothing)                                \
+    X(test_store_postgres_server__lost_in_a_write_leaves_nothing)                                  \
+    X(test_store_postgres_server__lost_in_commit_leaves_nothing)                                   \
+    X(test_store_postgres_server__random_losses_lose_nothing_acknowledged)                         \
+    X(test_store_postgres_server__conflict_in_a_write_is_retried)                                  \
+    X(test_store_postgres_server__conflict_in_commit_is_retried)                                   \
+    X(test_store_postgres_server__retried_bracket_keeps_what_was_told)                             \
+    X(test_store_postgres_server__endless_conflict_is_given_up)                                    \
+    X(test_store_postgres_server__deadlock_is_retried)                                             \
+    X(test_store_postgres_server__brackets_lock_in_one_order)                                      \
+    X(test_store_postgres_server__deferred_failure_fails_the_commit)                               \
+    X(test_store_postgres_server__concurrent_inserts_have_ascending_keys)                          \
+    X(test_store_postgres_server__two_may_make_the_schema_at_once)                                 \
+    X(test_store_postgres_server__newer_schema_is_refused)                                         \
+    X(test_store_postgres_server__impossible_schema_version_is_refused)                            \
+    X(test_store_postgres_server__table_of_another_program_is_refused_untouched)                   \
+    X(test_store_postgres_server__missing_table_or_column_is_data_loss)                            \
+    X(test_store_postgres_server__unexpected_values_are_data_loss)                                 \
+    X(test_store_postgres_server__reader_has_one_snapshot)                                         \
+    X(test_store_postgres_server__reader_needs_a_store)                                            \
+    X(test_store_postgres_server__no_message_has_the_password)                                     \
+    X(test_store_postgres_server__server_that_is_not_there_is_an_error)
+
+/* Several coordinators on one database. */
+#define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
+    X(test_store_postgres_leases__replicas_are_numbered_and_listed)                                \
+    X(test_store_postgres_leases__inserted_job_is_led_by_its_inserter)                             \
+    X(test_store_postgres_leases__take_gives_what_nobody_leads_oldest_first)                       \
+    X(test_store_postgres_leases__stopped_walk_is_gone_on_with)                                    \
+    X(test_store_postgres_leases__silent_replica_dies_and_loses_its_jobs)                          \
+    X(test_store_postgres_leases__former_leader_can_write_nothing)                                 \
+    X(test_store_postgres_leases__bracket_from_before_the_take_over_is_refused)                    \
+    X(test_store_postgres_leases__bracket_is_refused_as_a_whole)                                   \
+    X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket)                      \
+    X(test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly)                        \
+    X(test_store_postgres_leases__taker_ends_the_connection_of_the_dead)                           \
+    X(test_store_postgres_leases__reconnecting_changes_the_tokens)                                 \
+    X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
+    X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
+    X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \
+    X(test_store_postgres_leases__leaving_frees_the_jobs_at_once)                                  \
+    X(test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead)                             \
+    X(test_store_postgres_leases__time_without_a_store_does_not_count)                             \
+    X(test_store_postgres_leases__lead_without_a_token_is_taken_again)                             \
+    X(test_store_postgres_leases__ended_job_may_still_be_written)                                  \
+    X(test_store_postgres_leases__who_is_no_replica_writes_what_nobody_leads)                      \
+    X(test_store_postgres_leases__leader_of_tells_who_leads)
+
 /* The choice of a backend. */
 #define TALLY_STORE_OPEN_TESTS(X)                                                                  \
     X(test_store_open__scheme_chooses_the_backend)                                                 \
@@ -103,6 +157,8 @@
 #define TALLY_DECLARE_TEST(name) void name(void);
 TALLY_STORE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_SQLITE_FILE_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_POSTGRES_SERVER_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_POSTGRES_LEASES_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_OPEN_TESTS(TALLY_DECLARE_TEST)
 #undef TALLY_DECLARE_TEST
 

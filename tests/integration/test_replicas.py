@@ -1,6 +1,7 @@
 """Several coordinators on one PostgreSQL: any of them answers, and nothing is lost when one goes."""
 
 import concurrent.futures
+import http.client
 import json
 import os
 import random
@@ -58,7 +59,7 @@ class Follower(threading.Thread):
                             last_id = data["round"]
                         elif kind == "job":
                             self.details.append(data)
-            except (OSError, AssertionError, ValueError):
+            except (OSError, http.client.HTTPException):
                 self.n_connections += 1
                 time.sleep(0.05)
 
@@ -214,9 +215,8 @@ class Replicas(PostgresTestCase):
     def test_leader_killed(self):
         a, b = self.start_pair()
         balancer = self.balance(a, b)
-        document = small_job(horizon=3000)
+        document = small_job(horizon=1500)
         expected = simulate(document)
-        self.start_worker(a, "w0", clients=2).terminate()  # so that the first Join of all went to a
         for i in range(5):
             self.start_worker(balancer, f"w{i}", clients=2)
         wait_until(lambda: b.client.get_json("/v1/workers")["slots_free"] == 10, "all workers")
@@ -252,7 +252,7 @@ class Replicas(PostgresTestCase):
     def test_leader_killed_again_and_again(self):
         replicas = list(self.start_pair())
         balancer = self.balance(*replicas)
-        document = small_job(horizon=4000)
+        document = small_job(horizon=1500)
         expected = simulate(document)
         for i in range(5):
             self.start_worker(balancer, f"w{i}", clients=2)
@@ -271,7 +271,7 @@ class Replicas(PostgresTestCase):
     def test_leader_stopped_in_good_order(self):
         a, b = self.start_pair()
         balancer = self.balance(a, b)
-        document = small_job(horizon=2000)
+        document = small_job(horizon=1500)
         for i in range(5):
             self.start_worker(balancer, f"w{i}", clients=2)
         job_id = a.client.submit(document)
@@ -287,7 +287,7 @@ class Replicas(PostgresTestCase):
     def test_paused_leader_wakes_up(self):
         a, b = self.start_pair()
         balancer = self.balance(a, b)
-        document = small_job(horizon=3000)
+        document = small_job(horizon=1500)
         for i in range(5):
             self.start_worker(balancer, f"w{i}", clients=2)
         job_id = a.client.submit(document)
@@ -314,7 +314,7 @@ class Replicas(PostgresTestCase):
 
     def test_store_away_for_a_while(self):
         a, b = self.start_pair()
-        document = small_job(horizon=2000)
+        document = small_job(horizon=1500)
         for i in range(5):
             self.start_worker((a, b)[i % 2], f"w{i}", clients=2)
         job_id = a.client.submit(document)
