@@ -2,12 +2,25 @@
 
 #include <string.h>
 
+#include "storage/postgres_maintenance.h"
 #include "storage/sqlite_maintenance.h"
 #include "storage/store.h"
+
+/* What follows "postgres:", NULL for another kind of store. */
+static const char *conninfo_of(const char *uri)
+{
+    static const char SCHEME[] = "postgres:";
+    return strncmp(uri, SCHEME, sizeof SCHEME - 1) == 0 ? uri + sizeof SCHEME - 1 : NULL;
+}
 
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err)
 {
     static const char SCHEME[] = "sqlite:";
+    if (conninfo_of(uri) != NULL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "a PostgreSQL database has no file of ours; use PostgreSQL's own tools, "
+                          "pg_dump and pg_restore");
+    }
     if (strncmp(uri, SCHEME, sizeof SCHEME - 1) != 0 || uri[sizeof SCHEME - 1] == '\0') {
         struct tally_buffer label = {0};
         bool is_there = tally_store_label(uri, &label) == TALLY_OK;
@@ -24,6 +37,10 @@ enum tally_status tally_store_path(const char *uri, const char **ret_path, struc
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report, struct tally_error *err)
 {
+    const char *conninfo = conninfo_of(uri);
+    if (conninfo != NULL) {
+        return tally_postgres_verify(conninfo, progress, ret_report, err);
+    }
     const char *path = NULL;
     enum tally_status status = tally_store_path(uri, &path, err);
     return status == TALLY_OK ? tally_sqlite_verify(path, progress, ret_report, err) : status;

@@ -25,11 +25,12 @@ struct tally_store_report {
     int64_t n_jobs, n_live_jobs, n_rounds, n_updates;
 };
 
-/* Looks through all of a store: structure, references, the checksum of every row (not in schema
- * version 1, which has none). `progress` may be NULL. *ret_report is also written as far as it is
- * known when damage is found. Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the
- * first damage and how many there are), STORE, CANCELLED, INVALID_ARGUMENT (the store has no file).
- */
+/* Looks through all of a store. SQLite: structure, references, the checksum of every row (not in
+ * schema version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
+ * `progress` may be NULL. *ret_report is also written as far as it is known when damage is found.
+ * Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite,
+ * how many there are), STORE, CANCELLED, INVALID_ARGUMENT (another kind of store); PostgreSQL also
+ * FAILED_PRECONDITION (of an older schema, or only half filled by a migration). */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,
                                      struct tally_error *err);

@@ -291,6 +291,24 @@ static enum tally_status memory_job_by_idempotency_key(struct tally_store *store
     return TALLY_OK;
 }
 
+static enum tally_status memory_request_get(struct tally_store *store, int64_t job_key,
+                                            struct tally_buffer *out, bool *ret_has_key,
+                                            uint64_t *ret_request_digest, struct tally_error *err)
+{
+    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
+    if (job == NULL) {
+        return fail_no_job(job_key, err);
+    }
+    const char *key = job->idempotency_key;
+    enum tally_status status = key != NULL ? tally_buffer_append_text(out, key) : TALLY_OK;
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "cannot take an idempotency key");
+    }
+    *ret_has_key = key != NULL;
+    *ret_request_digest = job->request_digest;
+    return TALLY_OK;
+}
+
 static enum tally_status memory_job_list(struct tally_store *store, int status, int64_t before_key,
                                          int64_t limit, tally_store_job_fn *each, void *context,
                                          struct tally_error *err)
@@ -418,6 +436,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .round_insert = memory_round_insert,
     .job_get = memory_job_get,
     .job_by_idempotency_key = memory_job_by_idempotency_key,
+    .request_get = memory_request_get,
     .job_list = memory_job_list,
     .job_list_live = memory_job_list_live,
     .document_get = memory_document_get,

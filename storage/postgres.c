@@ -147,6 +147,7 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .round_insert = postgres_round_insert,
     .job_get = tally_pg_job_get,
     .job_by_idempotency_key = tally_pg_job_by_idempotency_key,
+    .request_get = tally_pg_request_get,
     .job_list = tally_pg_job_list,
     .job_list_live = tally_pg_job_list_live,
     .document_get = tally_pg_document_get,
@@ -175,6 +176,13 @@ static enum tally_status open_snapshot(struct tally_postgres *pg, struct tally_e
     return status == TALLY_OK ? tally_pg_exec(pg, BEGIN, err) : status;
 }
 
+/* Brings the schema up to date. Who does not mean to complete it does not get a half of a store. */
+static enum tally_status open_writer(struct tally_postgres *pg, struct tally_error *err)
+{
+    enum tally_status status = tally_pg_migrate(pg, err);
+    return status == TALLY_OK && !pg->importing ? tally_pg_require_no_import(pg, err) : status;
+}
+
 static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
                               struct tally_error *err)
 {
@@ -183,7 +191,7 @@ static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
         status = tally_pg_connect(pg, err);
     }
     if (status == TALLY_OK) {
-        status = pg->read_only ? open_snapshot(pg, err) : tally_pg_migrate(pg, err);
+        status = pg->read_only ? open_snapshot(pg, err) : open_writer(pg, err);
     }
     return status == TALLY_OK ? tally_pg_prepare(pg, err) : status;
 }
@@ -198,7 +206,9 @@ enum tally_status tally_store_postgres_open(const char *conninfo,
     }
     pg->base.ops = &POSTGRES_OPS;
     pg->base.leases = &TALLY_PG_LEASES;
+    pg->base.import = &TALLY_PG_IMPORT;
     pg->read_only = options != NULL && options->read_only;
+    pg->importing = options != NULL && options->importing;
     enum tally_status status = init(pg, conninfo, err);
     if (status != TALLY_OK) {
         postgres_close(&pg->base);

@@ -5,6 +5,7 @@
 #include <libpq-fe.h>
 
 #include "storage/columns.h"
+#include "storage/import.h"
 #include "storage/leases.h"
 #include "storage/store.h"
 
@@ -22,6 +23,7 @@ enum tally_pg_sql {
     TALLY_PG_ROUND_INSERT,
     TALLY_PG_JOB_GET,
     TALLY_PG_JOB_BY_IDEMPOTENCY_KEY,
+    TALLY_PG_REQUEST_GET,
     TALLY_PG_JOB_LIST,
     TALLY_PG_JOB_LIST_LIVE,
     TALLY_PG_DOCUMENT_GET,
@@ -111,6 +113,7 @@ struct tally_postgres {
     char *label;        /* for messages: where, and no password */
     char *secret;       /* the password, to be found in libpq's messages; NULL = none */
     bool read_only;
+    bool importing;       /* a lost connection is not made again: the right to fill ends with it */
     bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
     int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
@@ -258,6 +261,9 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
                                                   struct tally_store_job *ret_job,
                                                   uint64_t *ret_request_digest,
                                                   struct tally_error *err);
+enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_key,
+                                       struct tally_buffer *out, bool *ret_has_key,
+                                       uint64_t *ret_request_digest, struct tally_error *err);
 enum tally_status tally_pg_job_list(struct tally_store *store, int status, int64_t before_key,
                                     int64_t limit, tally_store_job_fn *each, void *context,
                                     struct tally_error *err);
@@ -280,5 +286,11 @@ enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key
 extern const struct tally_store_leases TALLY_PG_LEASES;
 /* After a new connection: new tokens for what is held. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
+
+/* Filling by a migration (postgres_import.c). */
+
+extern const struct tally_store_import TALLY_PG_IMPORT;
+/* Errors: FAILED_PRECONDITION if one has been begun and not ended. */
+enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct tally_error *err);
 
 #endif

@@ -169,6 +169,9 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     tally_pg_bind_int64(call, TALLY_MAX_REPLICA_NUMBER);
     status = pg->connection != NULL ? run_transaction(pg, &join, err)
                                     : tally_pg_require_connection(pg, err);
+    if (status == TALLY_OK && PQntuples(join.results[join.n_calls - 1]) == 0) {
+        status = tally_pg_require_no_import(pg, err);
+    }
     if (status == TALLY_OK) {
         status = tell_join(pg, join.results[join.n_calls - 1], lease_ms, ret_number, err);
     }

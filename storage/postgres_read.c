@@ -139,6 +139,53 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
     return status;
 }
 
+/* Appends what is stored in the first column, as it was before it was encoded. */
+static enum tally_status append_text(struct tally_postgres *pg, const PGresult *result,
+                                     struct tally_buffer *out, struct tally_error *err)
+{
+    const size_t n = (size_t)PQgetlength(result, 0, 0);
+    const size_t n_before = out->size;
+    enum tally_status status = tally_buffer_reserve(out, n + 1);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "cannot take %zu bytes", n);
+    }
+    char *text = (char *)out->data + n_before; /* not longer than its encoded form */
+    if (!tally_pg_text_decode(PQgetvalue(result, 0, 0), n, text, n + 1)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "database \"%s\": an idempotency key cannot be read", pg->label);
+    }
+    out->size = n_before + strlen(text);
+    return status;
+}
+
+enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_key,
+                                       struct tally_buffer *out, bool *ret_has_key,
+                                       uint64_t *ret_request_digest, struct tally_error *err)
+{
+    struct tally_postgres *pg = postgres_of(store);
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_REQUEST_GET);
+    tally_pg_bind_int64(&call, job_key);
+    PGresult *result = NULL;
+    int64_t digest = 0;
+    enum tally_status status = read_rows(pg, &call, &result, err);
+    if (status == TALLY_OK && PQntuples(result) == 0) {
+        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
+    }
+    if (status == TALLY_OK) {
+        status = tally_pg_read_int64(pg, result, 0, 1, &digest, err);
+    }
+    const bool has_key = status == TALLY_OK && PQgetisnull(result, 0, 0) == 0;
+    if (has_key) {
+        status = append_text(pg, result, out, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_has_key = has_key;
+        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+    }
+    PQclear(result);
+    return status;
+}
+
 /* Calls `each` for the jobs of the page, and says which key was the last. */
 static enum tally_status walk_jobs(struct walk *walk, tally_store_job_fn *each, void *context,
                                    int64_t *ret_last_key, struct tally_error *err)

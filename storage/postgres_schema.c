@@ -87,6 +87,9 @@ static const char *const VERSION_1[] = {
     "leader bigint REFERENCES replicas, token bigint NOT NULL"
     ") WITH (fillfactor = 50)",
     "CREATE INDEX job_leases_leader ON job_leases (leader)",
+
+    /* A row while the database is filled from another store: a checksum of that one. */
+    "CREATE TABLE import_mark (source bigint NOT NULL)",
     NULL,
 };
 

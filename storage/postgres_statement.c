@@ -89,6 +89,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_JOB_BY_IDEMPOTENCY_KEY] =
         {"SELECT job_key, {names}, request_digest FROM jobs WHERE idempotency_key = $1::text",
          &TALLY_JOB_COLUMNS, 0},
+    [TALLY_PG_REQUEST_GET] = {"SELECT idempotency_key, request_digest FROM jobs"
+                              " WHERE job_key = $1::int8",
+                              NULL, 0},
     [TALLY_PG_JOB_LIST] = {"SELECT job_key, {names} FROM jobs WHERE job_key < $1::int8"
                            " AND ($2::text IS NULL OR status = $2::text)"
                            " ORDER BY job_key DESC LIMIT $3::int8",
@@ -178,6 +181,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " $1::text, $2::text, $3::int8, $4::int8, $5::int8, $6::int8, $7::int8,"
          " $8::int8" MILLISECOND ", clock_timestamp() + $8::int8" MILLISECOND ", true, 1,"
          " pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())"
+         " WHERE NOT EXISTS (SELECT FROM import_mark)"
          " ON CONFLICT (id) DO UPDATE SET address = excluded.address, jobs = excluded.jobs,"
          " slots = excluded.slots, free_slots = excluded.free_slots,"
          " wants_key = excluded.wants_key, wants_slots = excluded.wants_slots,"

@@ -299,6 +299,37 @@ static enum tally_status sqlite_job_by_idempotency_key(struct tally_store *store
     return status;
 }
 
+static enum tally_status sqlite_request_get(struct tally_store *store, int64_t job_key,
+                                            struct tally_buffer *out, bool *ret_has_key,
+                                            uint64_t *ret_request_digest, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_REQUEST_GET);
+    tally_sql_bind_int64(&call, 1, job_key);
+    const void *key = NULL;
+    size_t n_key = 0;
+    int64_t digest = 0;
+    enum tally_status status = TALLY_OK;
+    if (tally_sql_walk(&call, &status, err)) {
+        status = tally_sql_read_int64(&call, 1, &digest, err);
+    } else if (status == TALLY_OK) {
+        status = fail_no_job(job_key, err);
+    }
+    const bool has_key =
+        status == TALLY_OK && sqlite3_column_type(call.statement, 0) != SQLITE_NULL;
+    if (has_key) {
+        status = tally_sql_read_bytes(&call, 0, &key, &n_key, err);
+    }
+    if (status == TALLY_OK && tally_buffer_append(out, key, n_key) != TALLY_OK) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot take %zu bytes", n_key);
+    }
+    if (status == TALLY_OK) {
+        *ret_has_key = has_key;
+        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
 static enum tally_status walk_jobs(struct tally_sql_call *call, tally_store_job_fn *each,
                                    void *context, struct tally_error *err)
 {
@@ -475,6 +506,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .round_insert = sqlite_round_insert,
     .job_get = sqlite_job_get,
     .job_by_idempotency_key = sqlite_job_by_idempotency_key,
+    .request_get = sqlite_request_get,
     .job_list = sqlite_job_list,
     .job_list_live = sqlite_job_list_live,
     .document_get = sqlite_document_get,
@@ -485,10 +517,11 @@ static const struct tally_store_ops SQLITE_OPS = {
     .check = sqlite_check,
 };
 
-static enum tally_status init_snapshot(struct tally_sqlite *sqlite, struct tally_error *err)
+static enum tally_status init_snapshot(struct tally_sqlite *sqlite, bool exclusive,
+                                       struct tally_error *err)
 {
     int version = 0;
-    enum tally_status status = tally_sqlite_init_reader(sqlite, &version, err);
+    enum tally_status status = tally_sqlite_init_reader(sqlite, exclusive, &version, err);
     if (status == TALLY_OK && version != tally_sqlite_newest_version()) {
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\" has schema version %d, not %d", sqlite->path, version,
@@ -511,7 +544,7 @@ enum tally_status tally_store_sqlite_open(const char *path,
     sqlite->base.ops = &SQLITE_OPS;
     enum tally_status status =
         options != NULL && options->read_only
-            ? init_snapshot(sqlite, err)
+            ? init_snapshot(sqlite, options->exclusive, err)
             : tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
     if (status != TALLY_OK) {
         sqlite_close(&sqlite->base);

@@ -24,6 +24,7 @@ enum tally_sql {
     TALLY_SQL_ROUND_INSERT,
     TALLY_SQL_JOB_GET,
     TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY,
+    TALLY_SQL_REQUEST_GET,
     TALLY_SQL_JOB_LIST,
     TALLY_SQL_JOB_LIST_LIVE,
     TALLY_SQL_DOCUMENT_GET,
@@ -81,10 +82,11 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
                                            int *ret_version, struct tally_error *err);
 void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
-/* The same for a `sqlite` that is zeroed but for base, path and lock. On failure the caller still
+/* The same for a `sqlite` that is zeroed but for base, path and lock; `exclusive` takes the
+ * coordinator's lock all the same, and leaves even the log as it is. On failure the caller still
  * calls fini. */
-enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
-                                           struct tally_error *err);
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
+                                           int *ret_version, struct tally_error *err);
 
 /* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed but for base and path. On failure
  * the caller still calls fini. */

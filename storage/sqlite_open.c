@@ -147,8 +147,18 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
     return status == TALLY_OK ? configure_connection(sqlite, err) : status;
 }
 
-enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret_version,
-                                           struct tally_error *err)
+/* The last connection that closes would fold the log into the file. */
+static void keep_log(const struct tally_sqlite *sqlite)
+{
+    struct stat log;
+    const char *name = sqlite3_filename_wal(sqlite3_db_filename(sqlite->db, "main"));
+    if (stat(name, &log) == 0 && log.st_size > 0) {
+        sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    }
+}
+
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
+                                           int *ret_version, struct tally_error *err)
 {
     struct stat file;
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
@@ -157,6 +167,10 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, int *ret
     /* Writable, because reading beside a log needs shared memory; query_only lets nothing through.
      */
     enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
+    if (status == TALLY_OK && exclusive) {
+        keep_log(sqlite);
+        status = take_lock(sqlite, err);
+    }
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(sqlite, "PRAGMA query_only = ON", err);
     }
@@ -190,7 +204,7 @@ enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite
     if (sqlite == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
     }
-    enum tally_status status = tally_sqlite_init_reader(sqlite, ret_version, err);
+    enum tally_status status = tally_sqlite_init_reader(sqlite, false, ret_version, err);
     if (status != TALLY_OK) {
         tally_sqlite_close_reader(sqlite);
         return status;

@@ -83,6 +83,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,
                                           "SELECT job_key, {names}, request_digest" JOB_DAMAGE
                                           " FROM jobs WHERE idempotency_key = ?1"},
+    [TALLY_SQL_REQUEST_GET] = {&TALLY_JOB_COLUMNS,
+                               "SELECT idempotency_key, request_digest" JOB_DAMAGE
+                               " FROM jobs WHERE job_key = ?1"},
     [TALLY_SQL_JOB_LIST] = {&TALLY_JOB_COLUMNS,
                             "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
                             " WHERE job_key < ?1 AND (?2 IS NULL OR status = ?2)"

@@ -134,6 +134,11 @@ struct tally_store_ops {
                                                 struct tally_store_job *ret_job,
                                                 uint64_t *ret_request_digest,
                                                 struct tally_error *err);
+    /* How the job was asked for: appends its idempotency key to *out, if it has one, which
+     * *ret_has_key tells, and gives the digest that was kept beside it. Errors: NOT_FOUND. */
+    enum tally_status (*request_get)(struct tally_store *store, int64_t job_key,
+                                     struct tally_buffer *out, bool *ret_has_key,
+                                     uint64_t *ret_request_digest, struct tally_error *err);
     /* Newest first: jobs with key < before_key (INT64_MAX for all), of one status or of any
      * (status < 0), at most `limit`. */
     enum tally_status (*job_list)(struct tally_store *store, int status, int64_t before_key,
@@ -165,6 +170,8 @@ struct tally_store_ops {
 struct tally_store {
     const struct tally_store_ops *ops;
     const struct tally_store_leases *leases; /* leases.h; NULL: one process has the store alone */
+    const struct tally_store_import
+        *import; /* import.h; NULL: it cannot take another's jobs over */
 };
 
 /* Numbers of a store since it was opened, for /metrics. */
@@ -179,6 +186,12 @@ struct tally_store_options {
     /* One snapshot of an existing store, beside its coordinator or without one: takes no lock,
      * makes and migrates nothing, and every write fails. */
     bool read_only;
+    /* Nobody may have the store meanwhile, which is STORE otherwise; with read_only, not a byte of
+     * its files changes. For a store whose process has it alone. */
+    bool exclusive;
+    /* To fill the store through import.h; without this, one that is half filled is not opened but
+     * read_only (FAILED_PRECONDITION). */
+    bool importing;
 };
 
 /* Opens "sqlite:PATH", "postgres:CONNINFO" or "memory:". Creates and migrates what is missing.

@@ -25,6 +25,7 @@ int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
 int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
+int tally_cli_migrate(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
 int tally_cli_reproduce(struct tally_cli *cli);
 int tally_cli_restore(struct tally_cli *cli); /* backup.c */
@@ -42,6 +43,7 @@ extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_HEALTH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
+extern const struct tally_option TALLY_CLI_MIGRATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];

@@ -14,6 +14,7 @@
 #include "services/objectives/dataset.h"
 #include "services/program/store_bar.h"
 #include "services/program/time.h"
+#include "storage/store.h"
 
 /* Longer than any healthy answer, shorter than a person's patience. */
 enum { TIMEOUT_MS = 5000 };
@@ -211,16 +212,10 @@ static void gather_descriptors(struct doctor_facts *facts)
     }
 }
 
-static void gather_store(const char *uri, struct doctor_facts *facts)
+/* Who has the file of a store, and what is around it. */
+static void gather_file(const char *uri, const char *path, struct doctor_facts *facts)
 {
-    const char *path = NULL;
-    if (tally_store_path(uri, &path, &facts->store_error) != TALLY_OK) {
-        return;
-    }
-    struct tally_store_bar bar;
-    tally_store_bar_init(&bar);
-    tally_store_verify(uri, &bar.base, &facts->report, &facts->store_error);
-    tally_store_bar_end(&bar);
+    facts->has_file = true;
     tally_store_owner(uri, &facts->owner, NULL);
     if (facts->owner > 0) {
         gather_descriptors(facts);
@@ -235,6 +230,18 @@ static void gather_store(const char *uri, struct doctor_facts *facts)
         }
     }
     free(copy);
+}
+
+static void gather_store(const char *uri, struct doctor_facts *facts)
+{
+    const char *path = NULL;
+    struct tally_store_bar bar;
+    tally_store_bar_init(&bar);
+    tally_store_verify(uri, &bar.base, &facts->report, &facts->store_error);
+    tally_store_bar_end(&bar);
+    if (tally_store_path(uri, &path, NULL) == TALLY_OK) {
+        gather_file(uri, path, facts);
+    }
 }
 
 static bool add_json(struct tally_json *list, const char *name,
@@ -292,14 +299,19 @@ int tally_cli_doctor(struct tally_cli *cli)
         .has_token = tally_options_text(cli->options, "token-file") != NULL,
         .own_version = TALLY_VERSION,
         .has_data_dir = tally_options_text(cli->options, "data-dir") != NULL,
-        .store = tally_options_text(cli->options, "store"),
         .n_free_bytes = -1,
         .n_descriptors = -1,
         .descriptor_limit = -1,
     };
+    struct tally_buffer label = {0};
+    const char *uri = tally_options_text(cli->options, "store");
     gather_coordinator(cli, &facts);
-    if (facts.store != NULL) {
-        gather_store(facts.store, &facts);
+    if (uri != NULL) {
+        facts.store =
+            tally_store_label(uri, &label) == TALLY_OK ? (const char *)label.data : "the store";
+        gather_store(uri, &facts);
     }
-    return report(&facts, tally_options_bool(cli->options, "json"));
+    const int exit_code = report(&facts, tally_options_bool(cli->options, "json"));
+    tally_buffer_fini(&label);
+    return exit_code;
 }

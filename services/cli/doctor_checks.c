@@ -206,8 +206,10 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
              facts->store_error.message);
         break;
     case TALLY_DATA_LOSS:
-        find(finding, DOCTOR_FAIL, "restore a backup with tally restore", "%s",
-             facts->store_error.message);
+        find(finding, DOCTOR_FAIL,
+             facts->has_file ? "restore a backup with tally restore"
+                             : "restore a backup of the database",
+             "%s", facts->store_error.message);
         break;
     default:
         find(finding, DOCTOR_FAIL, "is it the coordinator's --store, and may you read it?", "%s",
@@ -218,7 +220,7 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
 
 static void judge_owner(const struct doctor_facts *facts, struct doctor_finding *finding)
 {
-    if (facts->store == NULL || facts->store_error.status == TALLY_INVALID_ARGUMENT) {
+    if (facts->store == NULL || !facts->has_file) {
         return;
     }
     if (facts->owner != 0) {

@@ -35,7 +35,8 @@ struct doctor_facts {
         n_data_missing; /* live jobs with files, and those whose files are not right */
     char data_error[DOCTOR_TEXT_CAPACITY];
     bool has_data_dir;
-    const char *store; /* NULL = not to be looked at */
+    const char *store; /* what to call it; NULL = not to be looked at */
+    bool has_file;     /* it is one; else a database on some machine */
     struct tally_error store_error;
     struct tally_store_report report;
     int64_t owner; /* process, 0 = none, -1 = unknown */

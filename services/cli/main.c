@@ -54,6 +54,19 @@ static const struct tally_command COMMANDS[] = {
      "Verifies the backup in FILE and puts it in the place of the coordinator's database. The "
      "coordinator must be stopped. Jobs go on from where the backup was made.",
      TALLY_CLI_STORE_OPTIONS, 1, 1, false, tally_cli_restore},
+    {"migrate", "sqlite:PATH postgres:CONNINFO [OPTION]...",
+     "move a SQLite store into a PostgreSQL database",
+     "Copies all jobs of a SQLite store, with their documents, states, updates of open rounds, "
+     "rounds and idempotency keys, into a PostgreSQL database that has none, and reads them back: "
+     "prints how many rows each table has on both sides, and their checksums. The coordinator of "
+     "the store must be stopped; nothing in it is changed. Jobs go on from there when "
+     "coordinators are started with --store postgres:CONNINFO, and not before all is copied and "
+     "verified. Stopped or killed, it goes on where it was when it is run again; run once more "
+     "after that, it writes nothing.\n\n"
+     "CONNINFO is what libpq takes, \"host=... dbname=...\"; a password belongs into PGPASSFILE or "
+     "PGPASSWORD.\n\n"
+     "Exit codes: 0 both sides are equal, 1 they are not or the copy could not be made, 2 usage.",
+     TALLY_CLI_MIGRATE_OPTIONS, 2, 2, false, tally_cli_migrate},
     {"simulate", "FILE|- [OPTION]...", "run a job document here, without coordinator and workers",
      "Runs the job document in FILE in this process, on the engine of the service: the same "
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "

@@ -91,21 +91,27 @@ static void check_jobs(struct check *check, const char *uri)
     }
 }
 
-static void check_missing(struct check *check, const char *uri)
+/* Whether a start may make the store's file. */
+static bool can_make_file(const char *path)
 {
-    char text[1024];
-    const char *path = NULL;
-    tally_store_path(uri, &path, NULL);
     char *copy = strdup(path);
     const bool can_make = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
     free(copy);
-    snprintf(text, sizeof text, "store %s: %s", uri,
+    return can_make;
+}
+
+static void check_missing(struct check *check, const char *uri, const char *label)
+{
+    char text[1024];
+    const char *path = NULL;
+    const bool can_make = tally_store_path(uri, &path, NULL) != TALLY_OK || can_make_file(path);
+    snprintf(text, sizeof text, "store %s: %s", label,
              can_make ? "is not there yet; a start makes it"
                       : "is not there, and its folder cannot be written");
     say(check, can_make, text);
 }
 
-static void check_database(struct check *check, const char *uri)
+static void check_database(struct check *check, const char *uri, const char *label)
 {
     struct tally_store_bar progress;
     struct tally_store_report report;
@@ -115,20 +121,22 @@ static void check_database(struct check *check, const char *uri)
     enum tally_status status = tally_store_verify(uri, &progress.base, &report, &err);
     tally_store_bar_end(&progress);
     if (status == TALLY_NOT_FOUND) {
-        check_missing(check, uri);
+        check_missing(check, uri, label);
         return;
     }
     if (status != TALLY_OK) {
-        snprintf(text, sizeof text,
-                 "%s; restore a backup (tally restore), or see README, \"Operations\"",
-                 err.message);
+        const char *path = NULL;
+        snprintf(text, sizeof text, "%s%s", err.message,
+                 tally_store_path(uri, &path, NULL) == TALLY_OK
+                     ? "; restore a backup (tally restore), or see README, \"Operations\""
+                     : "");
         say(check, false, text);
     } else {
         const bool is_old = report.schema_version < report.newest_schema_version;
         snprintf(text, sizeof text,
                  "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
                  "%lld updates of open rounds",
-                 uri, report.schema_version, is_old ? " (a start brings it up to date)" : "",
+                 label, report.schema_version, is_old ? " (a start brings it up to date)" : "",
                  (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
                  (long long)report.n_rounds, (long long)report.n_updates);
         say(check, true, text);
@@ -146,7 +154,10 @@ int coordinator_check(const char *uri)
     if (strcmp(uri, "memory:") == 0) {
         say(&check, true, "store memory: keeps nothing, so there is nothing to look through");
     } else {
-        check_database(&check, uri);
+        struct tally_buffer label = {0};
+        const bool has_label = tally_store_label(uri, &label) == TALLY_OK;
+        check_database(&check, uri, has_label ? (const char *)label.data : "");
+        tally_buffer_fini(&label);
     }
     return check.n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

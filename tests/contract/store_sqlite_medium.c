@@ -300,3 +300,53 @@ void test_store_sqlite_file__check_notices_a_removed_file(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, f.path));
     store_fixture_close(&f);
 }
+
+/* Copies a file, and says where its bytes are; the caller frees. */
+static uint8_t *copy_file(const char *from, const char *to, size_t *ret_n)
+{
+    uint8_t *bytes = file_read(from, ret_n);
+    file_write(to, bytes, *ret_n);
+    return bytes;
+}
+
+static void expect_bytes(const char *path, const uint8_t *bytes, size_t n)
+{
+    size_t n_now = 0;
+    uint8_t *now = file_read(path, &n_now);
+    CU_ASSERT_EQUAL_FATAL(n_now, n);
+    CU_ASSERT_EQUAL(memcmp(now, bytes, n), 0);
+    free(now);
+}
+
+/* As after kill -9: the log holds what the file lacks, and neither is touched by reading. */
+void test_store_sqlite_file__exclusive_reader_changes_nothing(void)
+{
+    struct store_fixture f;
+    char path[sizeof f.path + 16], log[sizeof f.path + 16], copy[sizeof f.path + 16];
+    size_t n_file = 0, n_log = 0;
+    store_fixture_open(&f);
+    expect_job(&f, "a", TALLY_JOB_RUNNING);
+    snprintf(path, sizeof path, "%s-wal", f.path);
+    snprintf(copy, sizeof copy, "%s.copy", f.path);
+    snprintf(log, sizeof log, "%s.copy-wal", f.path);
+    uint8_t *log_bytes = copy_file(path, log, &n_log);
+    uint8_t *file_bytes = copy_file(f.path, copy, &n_file);
+    CU_ASSERT(n_log > 0);
+    const struct tally_store_options options = {.read_only = true, .exclusive = true};
+    struct tally_store *reader = NULL;
+    struct tally_store *other = NULL;
+    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, &options, &reader, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(reader);
+    struct tally_store_job job;
+    TALLY_ASSERT_STATUS(reader->ops->job_get(reader, "a", &job, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, NULL, &other, NULL), TALLY_STORE, NULL);
+    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, &options, &other, NULL), TALLY_STORE, NULL);
+    reader->ops->close(reader);
+    expect_bytes(copy, file_bytes, n_file);
+    expect_bytes(log, log_bytes, n_log);
+    TALLY_ASSERT_STATUS(tally_store_sqlite_open(f.path, &options, &other, NULL), TALLY_STORE, NULL);
+    CU_ASSERT_PTR_NULL(other);
+    free(file_bytes);
+    free(log_bytes);
+    store_fixture_close(&f);
+}

@@ -58,7 +58,12 @@
     X(test_store__records_are_listed_in_order_from_the_cursor)                                     \
     X(test_store__second_record_of_a_round_already_exists)                                         \
     X(test_store__record_of_an_unknown_job_is_not_found)                                           \
-    X(test_store__callback_stops_round_list)
+    X(test_store__callback_stops_round_list)                                                       \
+    X(test_store__request_is_read_back)                                                            \
+    X(test_store__request_of_an_unknown_job_is_not_found)                                          \
+    X(test_store__digest_is_that_of_the_reference)                                                 \
+    X(test_store__digest_shows_a_change_of_any_table)                                              \
+    X(test_store__digest_shows_a_job_too_many)
 
 /* What only a file can show. */
 #define TALLY_STORE_SQLITE_FILE_TESTS(X)                                                           \
@@ -93,7 +98,8 @@
     X(test_store_sqlite_file__no_space_left_is_said)                                               \
     X(test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium)                    \
     X(test_store_sqlite_file__removed_log_loses_nothing)                                           \
-    X(test_store_sqlite_file__check_notices_a_removed_file)
+    X(test_store_sqlite_file__check_notices_a_removed_file)                                        \
+    X(test_store_sqlite_file__exclusive_reader_changes_nothing)
 
 /* What a server can do to a store, and what is found in its database. */
 #define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \

@@ -1,0 +1,71 @@
+/* digest: how many rows each table of a store has, and a checksum over them, job by job.
+ *
+ * All is read through the slots of store.h and summed here, value by value, so that two stores of
+ * different kinds hold the same if and only if (but for accidents of a checksum) their digests are
+ * equal. Values that a kind of store may keep in more than one way are summed in one: any NaN is
+ * the same NaN; the sign of a zero counts. */
+#ifndef TALLY_STORAGE_DIGEST_H
+#define TALLY_STORAGE_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "storage/maintenance.h"
+#include "storage/store.h"
+
+enum tally_table {
+    TALLY_TABLE_JOBS, /* with idempotency key and request digest */
+    TALLY_TABLE_DOCUMENTS,
+    TALLY_TABLE_STATES,
+    TALLY_TABLE_UPDATES, /* of the open rounds: others are not read by anybody */
+    TALLY_TABLE_ROUNDS,
+    TALLY_N_TABLES
+};
+
+extern const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES]; /* "jobs", "job_documents", ... */
+
+struct tally_table_digest {
+    int64_t n_rows;
+    uint64_t checksum;
+};
+
+struct tally_job_digest {
+    int64_t key;
+    char id[TALLY_JOB_ID_CAPACITY];
+    bool is_live;
+    struct tally_table_digest tables[TALLY_N_TABLES];
+};
+
+/* Zeroed it is that of an empty store. */
+struct tally_store_digest {
+    struct tally_job_digest *jobs; /* newest first; heap */
+    size_t n_jobs, capacity;
+};
+
+/* Reads through all of a store. `progress` (may be NULL) is told `what` and the rows so far of
+ * `n_rows` (0 = not known). Whoever writes meanwhile makes the result that of no instant.
+ * Errors: NO_MEMORY, CANCELLED, those of the reads. The caller calls fini in any case. */
+enum tally_status tally_store_digest_read(struct tally_store *store,
+                                          const struct tally_store_progress *progress,
+                                          const char *what, int64_t n_rows,
+                                          struct tally_store_digest *ret_digest,
+                                          struct tally_error *err);
+void tally_store_digest_fini(struct tally_store_digest *digest);
+
+/* Of one table, over all jobs. */
+struct tally_table_digest tally_store_digest_table(const struct tally_store_digest *digest,
+                                                   enum tally_table table);
+/* Over everything. */
+uint64_t tally_store_digest_checksum(const struct tally_store_digest *digest);
+int64_t tally_store_digest_rows(const struct tally_store_digest *digest);
+/* The job of that key, or NULL. */
+const struct tally_job_digest *tally_store_digest_job(const struct tally_store_digest *digest,
+                                                      int64_t key);
+
+/* OK if they are equal; else DATA_LOSS, and the message names the first job and table that differ,
+ * and the stores as `name_a` and `name_b`. */
+enum tally_status tally_store_digest_compare(const struct tally_store_digest *a, const char *name_a,
+                                             const struct tally_store_digest *b, const char *name_b,
+                                             struct tally_error *err);
+
+#endif

@@ -1,0 +1,459 @@
+"""tally migrate: a SQLite store into PostgreSQL, whatever happens meanwhile."""
+
+import contextlib
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+from common import (
+    BIN, HANG_S, REPO, Process, TallyTestCase, essence, free_port, job_document, simulate, wait_until,
+)
+from databases import LONG, add_long_job, answer_in_part, make_version_1, query
+
+sys.path.insert(0, str(REPO / "tests/postgres"))
+
+from postgres import Cluster  # noqa: E402
+
+TABLES = ("jobs", "job_documents", "job_states", "updates", "rounds")
+N_LONG_ROUNDS = 60000
+CLUSTER = None
+
+
+def setUpModule():
+    global CLUSTER
+    CLUSTER = Cluster()
+
+
+def tearDownModule():
+    CLUSTER.close()
+
+
+class MigrateTestCase(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = Path(self.folder) / "tally.db"
+        self.uri = f"sqlite:{self.path}"
+        self.target = CLUSTER.new_database()
+
+    def run_migrate(self, *arguments):
+        return subprocess.run(
+            [BIN / "tally", "migrate", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=HANG_S, check=False, cwd=self.folder,
+        )
+
+    def migrate(self, status=0, *words):
+        """Runs it; returns the answer, with --json, of a run that printed one."""
+        done = self.run_migrate("--json", self.uri, self.target.uri)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        return json.loads(done.stdout) if done.stdout else None
+
+    def assert_same(self, answer, outcome):
+        self.assertEqual(answer["outcome"], outcome)
+        self.assertEqual([table["table"] for table in answer["tables"]], list(TABLES))
+        for table in answer["tables"]:
+            self.assertEqual(table["source"], table["target"])
+            self.assertRegex(table["source"]["checksum"], "^[0-9a-f]{16}$")
+
+    def start_on_target(self, **options):
+        return self.start_coordinator(store=self.target.uri, name=f"on-target-{free_port()}", **options)
+
+    def assert_not_served(self, *words):
+        """No coordinator takes a half of a store for a whole one."""
+        done = subprocess.run(
+            [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{free_port()}", "--store", self.target.uri],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False,
+        )
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stdout + done.stderr)
+
+    def source_bytes(self):
+        """Of database and log; not of the shared memory beside them, nor of who has the lock."""
+        return {name: hashlib.sha256(Path(f"{self.path}{name}").read_bytes()).hexdigest()
+                for name in ("", "-wal") if Path(f"{self.path}{name}").exists()}
+
+    def make_short_store(self):
+        """Three jobs, one of them with two updates of the open round."""
+        make_version_1(self.path)
+        coordinator = self.start_coordinator()
+        answer_in_part(self, coordinator, self.path)
+        self.assert_ends_well(coordinator)
+
+    def make_long_store(self, n_rounds=N_LONG_ROUNDS):
+        """Four jobs, one with many rounds, of the newest version."""
+        make_version_1(self.path)
+        add_long_job(self.path, n_rounds)
+        self.assert_ends_well(self.start_coordinator())
+
+
+def small(**changes):
+    return job_document(**{"clients": 3, "quorum": 3, "horizon": 300, **changes})
+
+
+class Jobs(MigrateTestCase):
+    """A coordinator is killed in the middle of a round, with a job in every status."""
+
+    def make_store(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        self.documents = {
+            "completed": small(seed=1),
+            "failed": small(seed=2, job_deadline_ms=1),
+            "cancelled": small(seed=3),
+            "paused": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=6000, seed=4),
+            "running": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=6000, seed=5),
+            "queued": small(seed=6, clients=8, quorum=8),
+        }
+        self.ids = {}
+
+        def submit(status):
+            answer = client.post_job(self.documents[status], {"Idempotency-Key": f"key of {status}"})
+            self.assertEqual(answer.status, 201, answer)
+            self.ids[status] = answer.json()["id"]
+            return self.ids[status]
+
+        client.wait_status(submit("failed"), "failed")
+        self.assertEqual(client.post(f"/v1/jobs/{submit('cancelled')}/cancel").status, 200)
+        self.start_worker(coordinator, "two", clients=2)
+        last = self.start_worker(coordinator, "one", clients=1)
+        client.wait_status(submit("completed"), "completed")
+        job = submit("paused")
+        wait_until(lambda: client.job(job)["round"] > 5, "some rounds", pause_s=0.001)
+        client.post(f"/v1/jobs/{job}/pause")
+        client.wait_status(job, "paused")
+        running = submit("running")
+        submit("queued")
+        wait_until(lambda: client.job(running)["round"] > 5, "some rounds", pause_s=0.001)
+        last.popen.send_signal(signal.SIGSTOP)
+        wait_until(lambda: query(self.path, "SELECT count(*) FROM updates JOIN jobs USING (job_key)"
+                                            " WHERE id = ?", running) == [(2,)], "two of three updates")
+        coordinator.kill()
+        for worker in self.processes[1:]:
+            worker.kill()
+        self.processes.clear()
+
+    def look(self, client):
+        """What is shown of each job, rounds included."""
+        details = {status: client.job(job) for status, job in self.ids.items()}
+        rounds = {status: client.rounds(job) for status, job in self.ids.items()}
+        return details, rounds
+
+    def test_jobs_go_on_from_where_they_were(self):
+        self.make_store()
+        before = self.source_bytes()
+        self.assertGreater(Path(f"{self.path}-wal").stat().st_size, 0, "the log holds what the file lacks")
+        answer = self.migrate()
+        self.assert_same(answer, "migrated")
+        rows = {table["table"]: table["source"]["rows"] for table in answer["tables"]}
+        self.assertEqual((rows["jobs"], rows["job_documents"], rows["updates"]), (6, 6, 2))
+        self.assertEqual(answer["copied_rows"], sum(rows.values()))
+        self.assertEqual(self.source_bytes(), before)
+
+        elsewhere = self.start_coordinator(name="on-source")  # the source itself is as good as before
+        details, rounds = self.look(elsewhere.client)
+        self.assert_ends_well(elsewhere)
+        coordinator = self.start_on_target()
+        client = coordinator.client
+        moved_details, moved_rounds = self.look(client)
+        self.assertEqual(moved_rounds, rounds)
+        for status in self.ids:
+            for key in ("id", "status", "round", "x_checksum", "bits", "created_ms", "reason"):
+                self.assertEqual(moved_details[status][key], details[status][key], (status, key))
+            self.check_idempotency(client, status)
+        listed = client.get_json("/v1/jobs")["jobs"]
+        self.assertEqual([job["id"] for job in listed],
+                         [self.ids[status] for status in ("queued", "running", "paused", "completed",
+                                                          "cancelled", "failed")])
+        client.post(f"/v1/jobs/{self.ids['paused']}/resume")
+        new = client.submit(small(seed=9))  # its key comes after those that were copied
+        self.assertEqual(client.get_json("/v1/jobs?limit=1")["jobs"][0]["id"], new)
+        self.start_worker(coordinator, "w", clients=8)
+        for status in ("running", "paused", "queued"):
+            detail = client.wait_status(self.ids[status], "completed")
+            self.assertEqual(essence(detail), essence(simulate(self.documents[status])))
+        self.assertEqual(essence(client.wait_status(new, "completed")), essence(simulate(small(seed=9))))
+        self.assertEqual(essence(client.job(self.ids["completed"])), essence(simulate(self.documents["completed"])))
+        # The jobs have gone on: a further run finds that, and touches nothing.
+        self.migrate(1, "the target has jobs already, and nothing was changed")
+        self.assertEqual(client.job(self.ids["running"])["status"], "completed")
+
+    def check_idempotency(self, client, status):
+        """The same request again is the same job, another one with its key is refused."""
+        key = {"Idempotency-Key": f"key of {status}"}
+        again = client.post_job(self.documents[status], key)
+        self.assertEqual((again.status, again.json()["id"]), (201, self.ids[status]), again)
+        self.assertEqual(client.post_job(small(seed=77), key).status, 409)
+
+    def test_open_round_is_not_asked_for_again(self):
+        """The updates that were acknowledged before the move are not computed a second time."""
+        self.make_store()
+        self.migrate()
+        coordinator = self.start_on_target()
+        running = coordinator.client.job(self.ids["running"])
+        self.assertEqual(running["status"], "running")
+        self.assertEqual(self.target.rows("SELECT count(*) FROM updates"), [("2",)])
+        self.assertEqual(running["bits"]["uplink"], simulate_uplink(coordinator.client.rounds(running["id"])))
+
+
+def simulate_uplink(records):
+    return {key: sum(record["bits"]["uplink"][key] for record in records)
+            for key in ("formula", "payload", "messages", "clipped")}
+
+
+class Interrupted(MigrateTestCase):
+    def kill_at(self, pause_s):
+        """kill -9 that long after it began; whether it had ended before."""
+        process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
+        time.sleep(pause_s)
+        had_ended = not process.is_alive()
+        process.kill()
+        return had_ended
+
+    def n_copied(self):
+        try:
+            return int(self.target.rows("SELECT count(*) FROM rounds")[0][0])
+        except AssertionError:  # there are no tables yet
+            return 0
+
+    def test_kill_at_random_moments(self):
+        self.make_long_store()
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        print(f"seed {seed}", flush=True)
+        began = time.monotonic()
+        undisturbed = self.migrate()
+        took_s = time.monotonic() - began
+        self.assert_same(undisturbed, "migrated")
+        before = self.source_bytes()
+        n_partial = sum(self.kill_until_done(moments, took_s) for _ in range(3))
+        print(f"killed {n_partial} times while it copied", flush=True)
+        self.assertGreater(n_partial, 0)
+        answer = self.migrate()
+        self.assert_same(answer, "already there")
+        self.assertEqual(answer["copied_rows"], 0)
+        self.assertEqual(answer["tables"], undisturbed["tables"])
+        self.assertEqual(self.source_bytes(), before)
+        self.assertEqual(len(self.start_on_target().client.rounds(LONG)), N_LONG_ROUNDS)
+
+    def kill_until_done(self, moments, took_s):
+        """Into a new database, killed and run again until it is through; how often it was in the middle."""
+        self.target = CLUSTER.new_database()
+        copied = [0]
+        n_partial = 0
+        while not self.kill_at(moments.uniform(0, took_s / 2)):
+            copied.append(self.n_copied())
+            self.assertGreaterEqual(copied[-1], copied[-2], "what was copied stays")
+            if 0 < copied[-1] < N_LONG_ROUNDS:
+                n_partial += 1
+                self.assert_not_served("tally migrate")
+            self.assertLess(len(copied), 200, "it never ends")
+        return n_partial
+
+    def interrupt(self):
+        """Kills it when it has copied a part."""
+        process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
+        wait_until(lambda: self.n_copied() > 0 or not process.is_alive(), "a part to be copied", pause_s=0.005)
+        process.kill()
+        self.assertLess(self.n_copied(), N_LONG_ROUNDS)
+
+    def test_resumed_run_writes_only_what_was_missing(self):
+        self.make_long_store()
+        self.interrupt()
+        n = self.n_copied()
+        answer = self.migrate()
+        self.assert_same(answer, "resumed")
+        self.assertLessEqual(answer["copied_rows"], sum(table["source"]["rows"] for table in answer["tables"]) - n)
+
+    def test_source_that_went_on_meanwhile_is_refused(self):
+        self.make_long_store()
+        self.interrupt()
+        coordinator = self.start_coordinator()
+        coordinator.client.submit(small())
+        self.assert_ends_well(coordinator)
+        n = self.n_copied()
+        self.migrate(1, "another store, or of this one at another time")
+        self.assertEqual(self.n_copied(), n)
+        self.assert_not_served("tally migrate")
+
+    def test_row_changed_by_hand_in_the_middle_is_found(self):
+        self.make_long_store()
+        self.interrupt()
+        self.target.rows(f"UPDATE rounds SET norm = norm + 1 WHERE round = 1 AND job_key ="
+                         f" (SELECT job_key FROM jobs WHERE id = '{LONG}')")
+        done = self.run_migrate("--json", self.uri, self.target.uri)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(LONG, done.stderr)
+        self.assertIn("rounds", done.stderr)
+        self.assert_not_served("tally migrate")
+
+    def test_two_at_once(self):
+        """One of them does it, the other is refused or finds all done; the target is right in any case."""
+        self.make_long_store()
+        two = [Process(self.folder, f"migrate-{i}", [BIN / "tally", "migrate", self.uri, self.target.uri])
+               for i in range(2)]
+        self.assertIn(0, [process.wait() for process in two])
+        self.assert_same(self.migrate(), "already there")
+
+    def test_stopped_by_a_signal(self):
+        self.make_long_store()
+        process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
+        wait_until(lambda: self.n_copied() > 0, "a part to be copied", pause_s=0.005)
+        self.assertEqual(process.terminate(), 128 + signal.SIGTERM)
+        self.assert_same(self.migrate(), "resumed")
+
+
+class Found(MigrateTestCase):
+    """What verification finds after the fact."""
+
+    CHANGES = {
+        "jobs": "UPDATE jobs SET recovery_bits = recovery_bits + 1 WHERE job_key = 2",
+        "job_documents": "UPDATE job_documents SET document = document || ' ' WHERE job_key = 1",
+        "job_states": "DELETE FROM job_states WHERE job_key = 2",
+        "updates": "DELETE FROM updates WHERE client = (SELECT min(client) FROM updates)",
+        "rounds": "DELETE FROM rounds WHERE job_key = 1 AND round = 3",
+    }
+
+    def test_changed_row(self):
+        self.make_short_store()
+        for table, change in self.CHANGES.items():
+            with self.subTest(table):
+                self.target = CLUSTER.new_database()
+                self.assert_same(self.migrate(), "migrated")
+                n_before = self.target.rows(f"SELECT count(*) FROM {table}")
+                self.assertTrue(self.target.changes(change), "the change changes something")
+                done = self.run_migrate("--json", self.uri, self.target.uri)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(table, done.stderr)
+                self.assertIn("nothing was changed", done.stderr)
+                if "DELETE" in change:
+                    self.assertNotEqual(self.target.rows(f"SELECT count(*) FROM {table}"), n_before)
+
+    def test_table_of_both_sides(self):
+        self.make_short_store()
+        done = self.run_migrate(self.uri, self.target.uri)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual([line[0] for line in lines], ["TABLE", *TABLES])
+        for line in lines[1:]:
+            self.assertEqual(line[1:3], line[3:5])
+        again = self.run_migrate(self.uri, self.target.uri)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(again.stdout, done.stdout)
+
+
+class Refused(MigrateTestCase):
+    def assert_untouched(self):
+        """The target serves as an empty one."""
+        coordinator = self.start_on_target()
+        self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"], [])
+
+    def test_source_in_use(self):
+        self.start_coordinator()
+        self.migrate(1, "in use")
+        self.assert_untouched()
+
+    def test_damaged_source(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 9")
+        before = self.source_bytes()
+        self.migrate(1, "rounds, job_key 1, round 9")
+        self.assertEqual(self.source_bytes(), before)
+        self.assert_untouched()
+
+    def test_old_source(self):
+        make_version_1(self.path)
+        before = self.source_bytes()
+        self.migrate(1, "schema version 1")
+        self.assertEqual(self.source_bytes(), before)
+        self.assert_untouched()
+
+    def test_missing_source(self):
+        self.migrate(1, "there is no database")
+        self.assertFalse(self.path.exists())
+        self.assert_untouched()
+
+    def test_target_with_other_jobs(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        coordinator = self.start_on_target()
+        job = coordinator.client.submit(small())
+        self.assert_ends_well(coordinator)
+        self.migrate(1, "the target has jobs already, and nothing was changed")
+        self.assertEqual(self.target.rows("SELECT id FROM jobs"), [(job,)])
+        self.assertEqual(self.start_on_target().client.job(job)["status"], "queued")
+
+    def test_target_in_use(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        coordinator = self.start_on_target()
+        self.migrate(1, "a coordinator uses")
+        self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"], [])
+        self.assert_ends_well(coordinator)
+        self.assert_same(self.migrate(), "migrated")
+
+    def test_empty_source(self):
+        self.assert_ends_well(self.start_coordinator())
+        self.assert_same(self.migrate(), "migrated")
+        self.assert_untouched()
+
+    def test_arguments(self):
+        for arguments, word in (
+            ((), "too few arguments"),
+            ((self.uri,), "too few arguments"),
+            ((self.uri, self.target.uri, "x"), "unexpected argument"),
+            ((self.target.uri, self.uri), "from \"sqlite:PATH\""),
+            (("memory:", self.target.uri), "from \"sqlite:PATH\""),
+            (("sqlite:", self.target.uri), "from \"sqlite:PATH\""),
+            ((self.uri, self.uri), "to \"postgres:CONNINFO\""),
+            ((self.uri, "memory:"), "to \"postgres:CONNINFO\""),
+        ):
+            with self.subTest(arguments):
+                done = self.run_migrate(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(word, done.stderr)
+                self.assertNotIn("password", done.stderr)
+
+    def test_target_that_is_not_there(self):
+        make_version_1(self.path)
+        self.assert_ends_well(self.start_coordinator())
+        for uri in (f"postgres:host=127.0.0.1 port={free_port()} password=swordfish dbname=x",
+                    f"{self.target.uri} dbname=nonexistent"):
+            done = self.run_migrate(self.uri, uri)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertNotIn("swordfish", done.stderr + done.stdout)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+
+class OtherPrograms(MigrateTestCase):
+    """--check and doctor look through a PostgreSQL store too."""
+
+    def check(self, status, *words):
+        done = subprocess.run([BIN / "tally-coordinator", "--check", "--store", self.target.uri],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stdout)
+
+    def test_check(self):
+        self.check(0, "a start makes it")
+        self.make_short_store()
+        self.migrate()
+        self.check(0, "3 jobs (2 live)", "(running): round 13, 2 updates of the open one")
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.assert_ends_well, self.start_on_target())
+            self.check(0, "3 jobs (2 live)")  # beside a coordinator
+        self.target.rows("DELETE FROM rounds WHERE job_key = 1 AND round = 3")
+        self.check(1, "the record of round 3 is missing")
+
+
+if __name__ == "__main__":
+    unittest.main()

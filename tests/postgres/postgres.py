@@ -1,0 +1,78 @@
+"""A private PostgreSQL for tests in Python: tests/postgres/cluster, and databases in it."""
+
+import itertools
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+CLUSTER = Path(__file__).with_name("cluster")
+
+
+class Database:
+    """One of a cluster's, with nothing in it at first."""
+
+    def __init__(self, conninfo):
+        self.conninfo = conninfo
+        self.uri = f"postgres:{conninfo}"
+
+    def uri_at(self, port):
+        """The same by another port, of something that forwards."""
+        return "postgres:" + re.sub(r"\bport=\d+", f"port={port}", self.conninfo)
+
+    def _psql(self, sql):
+        done = subprocess.run(["psql", "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-c", sql,
+                               self.conninfo], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"{sql}: {done.stderr}")
+        return done.stdout
+
+    def rows(self, sql):
+        """What a statement gives: tuples of texts."""
+        return [tuple(line.split("\t")) for line in self._psql(sql).splitlines()]
+
+    def changes(self, sql):
+        """How many rows an INSERT, UPDATE or DELETE changes."""
+        return len(self.rows(f"{sql} RETURNING 1"))
+
+
+class Cluster:
+    """Runs until it is closed."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="tally-postgres-")
+        Path(self._folder.name).chmod(0o755)  # root starts it as another user
+        self.folder = Path(self._folder.name) / "cluster"
+        self._numbers = itertools.count()
+        self._first = Database(self._command("start"))
+
+    def _command(self, command, *arguments):
+        done = subprocess.run([CLUSTER, command, self.folder, *arguments], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"tests/postgres/cluster {command}: {done.stderr}")
+        return done.stdout.strip()
+
+    def new_database(self):
+        name = f"tally_{next(self._numbers)}"
+        self._first.rows(f"CREATE DATABASE {name}")
+        return Database(re.sub(r"\bdbname=\w+", f"dbname={name}", self._first.conninfo))
+
+    @property
+    def port(self):
+        return int(re.search(r"\bport=(\d+)", self._first.conninfo)[1])
+
+    @property
+    def pid(self):
+        """Of the process that has started all others."""
+        return int((self.folder / "data/postmaster.pid").read_text().split()[0])
+
+    def close(self):
+        self._command("stop", "immediate")
+        self._folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
