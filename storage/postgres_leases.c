@@ -370,7 +370,7 @@ static enum tally_status walk_taken(struct tally_postgres *pg,
 static enum tally_status postgres_take(struct tally_store *store, tally_store_job_fn *each,
                                        void *context, struct tally_error *err)
 {
-    enum { TAKE = 1 };
+    enum { TAKE = 0 };
     struct tally_postgres *pg = postgres_of(store);
     bool is_any = false;
     enum tally_status status = require_member(pg, err);
@@ -385,7 +385,6 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     }
     struct transaction take = {.n_calls = 0};
     struct tally_pg_lease_set taken = {0};
-    add_call(&take, TALLY_PG_TURN);
     struct tally_pg_call *call = add_call(&take, TALLY_PG_TAKE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);

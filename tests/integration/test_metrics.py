@@ -725,6 +725,12 @@ class Linted(MetricsTestCase):
             'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="0.5"}': "0+10x40",
             'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="1"}': "0+10x40",
             'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="+Inf"}': "0+10x40",
+            'tally_replicas{job="tally",instance="c",state="alive"}': "2x40",
+            'tally_replicas{job="tally",instance="c",state="dead"}': "0x40",
+            'tally_replica_serves{job="tally",instance="c"}': "1x40",
+            'tally_store_fenced_writes_total{job="tally",instance="c"}': "3x40",
+            'tally_store_reconnects_total{job="tally",instance="c"}': "0x30 1x10",
+            'tally_store_retried_conflicts_total{job="tally",instance="c"}': "0+6x40",
         }
         bad = {
             "TallyDown": {'up{job="tally",instance="c"}': "0x40"},
@@ -738,11 +744,17 @@ class Linted(MetricsTestCase):
             "TallyWorkersLost": {'tally_workers_lost_total{job="tally",instance="c"}': "0x35 6x5"},
             "TallySlowCommits": {
                 'tally_store_commit_duration_seconds_bucket{job="tally",instance="c",le="0.5"}': "0x40"},
+            "TallyReplicaSilent": {'tally_replicas{job="tally",instance="c",state="dead"}': "1x40"},
+            "TallyReplicaSteppedDown": {'tally_replica_serves{job="tally",instance="c"}': "0x40"},
+            "TallyReplicaFenced": {'tally_store_fenced_writes_total{job="tally",instance="c"}': "3x35 4x5"},
+            "TallyStoreReconnects": {'tally_store_reconnects_total{job="tally",instance="c"}': "0x35 6x5"},
+            "TallyStoreConflicts": {'tally_store_retried_conflicts_total{job="tally",instance="c"}': "0+90x40"},
         }
         alerts = re.findall(r"- alert: (\w+)", rules.read_text())
         self.assertEqual(set(alerts), set(bad))
         tests = []
-        for broken, changes in ((None, {}), *bad.items()):
+        gone = ("TallyDown", {'up{job="tally",instance="c"}': "_x40"})  # no target at all
+        for broken, changes in ((None, {}), *bad.items(), gone):
             series = {**good, **changes}
             checks = []
             for alert in alerts:

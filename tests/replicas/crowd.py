@@ -14,7 +14,7 @@ for folder in ("integration", "postgres"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import (  # noqa: E402
-    Coordinator, Worker, essence, free_port, job_document, simulate, wait_until,
+    Coordinator, Worker, essence, job_document, simulate, wait_until,
 )
 
 N_JOBS = 200
@@ -55,6 +55,7 @@ class Outcome:
     conflicts: int
     fenced: int
     takeovers: int
+    given: int
     led: list  # rounds closed by each coordinator
     details: list
 
@@ -62,7 +63,7 @@ class Outcome:
         return (f"{self.name:<36} {self.rounds / self.seconds:7.0f} rounds/s {self.updates / self.seconds:7.0f} "
                 f"updates/s  {self.updates / max(1, self.commits):5.2f} updates/commit  "
                 f"{100 * self.conflicts / max(1, self.commits):6.3f} % conflicts  {self.fenced} fenced writes  "
-                f"{self.takeovers} take-overs  {self.seconds:6.1f} s, {self.most_running} jobs at once")
+                f"{self.takeovers} take-overs, {self.given} jobs given  {self.seconds:6.1f} s, {self.most_running} jobs at once")
 
 
 class Crowd:
@@ -72,14 +73,10 @@ class Crowd:
         self.name, self.processes = name, []
         self.folder = Path(folder)
         self.folder.mkdir()
-        self.coordinators = [self._start(store, i, n_coordinators, options) for i in range(n_coordinators)]
+        self.coordinators = [self._start(store, i, options) for i in range(n_coordinators)]
 
-    def _start(self, store, index, n_coordinators, options):
-        port = free_port()
-        more = () if n_coordinators == 1 else (
-            "--replica-id", f"replica-{index}", "--advertise", f"http://127.0.0.1:{port}")
-        coordinator = Coordinator(self.folder, port=port, store=store, name=f"coordinator-{index}",
-                                  options=(*options, *more))
+    def _start(self, store, index, options):
+        coordinator = Coordinator(self.folder, store=store, name=f"coordinator-{index}", options=options)
         self.processes.append(coordinator)
         return coordinator
 
@@ -123,9 +120,10 @@ class Crowd:
             updates=sum(each["bits"]["uplink"]["messages"] for each in details),
             most_running=self.most_running,
             commits=self._sum(texts, "tally_store_commit_duration_seconds_count"),
-            conflicts=self._sum(texts, "tally_store_retries_total"),
+            conflicts=self._sum(texts, "tally_store_retried_conflicts_total"),
             fenced=self._sum(texts, "tally_store_fenced_writes_total"),
-            takeovers=self._sum(texts, "tally_takeovers_total"),
+            takeovers=self._sum(texts, "tally_replica_jobs_lost_total"),
+            given=self._sum(texts, "tally_replica_jobs_given_total"),
             led=[metric(text, "tally_rounds_total") for text in texts],
             details=details,
         )
