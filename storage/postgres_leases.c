@@ -405,12 +405,11 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                                        int64_t replica_number, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->held, job_key);
-    enum tally_status status = require_ready(pg, err);
+    enum tally_status status = require_ready(pg, err); /* a new connection has new tokens */
     if (status != TALLY_OK) {
         return status;
     }
-    lease = tally_pg_lease_find(&pg->held, job_key); /* a new connection has new tokens */
+    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->held, job_key);
     PGresult *result = NULL;
     struct tally_pg_call call = tally_pg_call(TALLY_PG_GIVE);
     tally_pg_bind_int64(&call, job_key);

@@ -116,7 +116,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_RETURN_TIME] =
         {"UPDATE replicas r SET expires_at = r.expires_at + (clock_timestamp() - c.renewed_at)"
          " FROM (SELECT renewed_at FROM lease_clock FOR UPDATE) c"
-         " WHERE clock_timestamp() - c.renewed_at > r.lease / 2 AND r.expires_at > c.renewed_at",
+         " WHERE clock_timestamp() - c.renewed_at > r.lease / 2",
          NULL, 0},
     [TALLY_PG_TICK] = {"UPDATE lease_clock SET renewed_at = clock_timestamp()", NULL, 0},
     [TALLY_PG_RENEW] =

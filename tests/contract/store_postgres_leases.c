@@ -596,6 +596,9 @@ void test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead(void)
         CU_ASSERT_EQUAL(takers[0].n_taken + takers[1].n_taken, N_JOBS);
         CU_ASSERT(takers[0].n_taken == 0 || takers[1].n_taken == 0);
     }
+    /* They wait for each other one way only. */
+    CU_ASSERT_EQUAL(f[0].ops->counters(f[0].store).retried_conflicts, 0);
+    CU_ASSERT_EQUAL(f[1].ops->counters(f[1].store).retried_conflicts, 0);
     store_fixture_close(&f[1]);
     close_two(&a, &f[0]);
 }
