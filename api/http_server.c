@@ -3,9 +3,10 @@
  *   headers are in   handle() makes the request; one that is too long is refused here
  *   body comes       handle() collects it
  *   all is in        handle() calls on_request. Answered: the response is queued. Not answered: the
- *                    connection is suspended; MHD neither reads it nor counts its idle time
- *   respond()        keeps the response and resumes the connection; MHD calls handle() again,
- *                    which queues it
+ *                    request waits. MHD does not read, and calls handle() again whenever it runs
+ *   it waits long    the connection is suspended: MHD lets it alone and does not count its idle time
+ *   respond()        keeps the response, and resumes the connection if it was suspended; MHD calls
+ *                    handle() again, which queues it
  *   all is sent, or  completed() frees the request: the only place that does
  *   the peer is gone
  *
@@ -61,6 +62,14 @@ enum {
      * Only what is used costs memory. */
     CONNECTION_MEMORY_BYTES = 8 * 1024,
     LINGER_MS = 10 * 1000,
+    /* To suspend a connection and resume it costs as much as the rest of a small request, so those
+     * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and a
+     * hang-up goes unnoticed. */
+    MAX_WAITING = 1024,
+    SUSPEND_AFTER_MS = 20,
+    /* With requests that wait MHD says that it has work, whether it has or not. If nothing has moved
+     * in its last turn it may sleep so long: the worst is a header section in pieces, read later. */
+    UNSURE_MS = 1,
     EVENTS_AT_ONCE = 256,
     /* Memory goes back to the system when so many connections are gone, three in four. */
     MANY_CONNECTIONS = 256,
@@ -193,6 +202,34 @@ void *tally_http_user(const struct tally_http_request *request)
     return request->user;
 }
 
+/* ---- Requests that wait ---- */
+
+static void begin_waiting(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    request->is_waiting = true;
+    request->waits_since_ms = server->now_ms;
+    request->next = NULL;
+    request->previous = server->last_waiting;
+    *(request->previous != NULL ? &request->previous->next : &server->first_waiting) = request;
+    server->last_waiting = request;
+    server->n_waiting++;
+}
+
+static void end_waiting(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (!request->is_waiting) {
+        return;
+    }
+    request->is_waiting = false;
+    *(request->previous != NULL ? &request->previous->next : &server->first_waiting) =
+        request->next;
+    *(request->next != NULL ? &request->next->previous : &server->last_waiting) =
+        request->previous;
+    server->n_waiting--;
+}
+
 /* ---- Suspended connections ---- */
 
 static int connection_fd(const struct tally_http_request *request)
@@ -204,9 +241,11 @@ static int connection_fd(const struct tally_http_request *request)
 static void suspend(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
+    end_waiting(request);
     http_peer_enter(request->peer, HTTP_WAITING);
     MHD_suspend_connection(request->connection);
     request->is_suspended = true;
+    server->n_suspended++;
     request->previous = NULL;
     request->next = server->suspended;
     if (request->next != NULL) {
@@ -231,8 +270,28 @@ static void resume(struct tally_http_request *request)
         request->next->previous = request->previous;
     }
     request->is_suspended = false;
+    server->n_suspended--;
     server->has_resumed = true;
     MHD_resume_connection(request->connection);
+}
+
+/* Something is there for the request that MHD has to look at. */
+static void wake(struct tally_http_request *request)
+{
+    if (request->is_suspended) {
+        resume(request);
+    } else if (request->is_waiting) {
+        request->server->has_resumed = true;
+    }
+}
+
+/* After MHD ran, and not from within: it goes through a list that suspending changes. */
+static void suspend_patient(struct tally_http_server *server)
+{
+    while (server->first_waiting != NULL && !server->first_waiting->is_answered &&
+           server->now_ms - server->first_waiting->waits_since_ms >= SUSPEND_AFTER_MS) {
+        suspend(server->first_waiting);
+    }
 }
 
 /* Back to MHD, where finish_request() ends it. */
@@ -411,9 +470,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
                 (sends_body(request, response->status) ? n_body : 0);
         bytes += add_headers(request->response, response);
     }
-    if (request->is_suspended) {
-        resume(request);
-    }
+    wake(request);
     return bytes;
 }
 
@@ -437,13 +494,6 @@ static void compact(struct tally_http_stream *stream)
     stream->n_taken = 0;
 }
 
-static void wake(struct tally_http_stream *stream)
-{
-    if (stream->request->is_suspended) {
-        resume(stream->request);
-    }
-}
-
 enum tally_status tally_http_stream_write(struct tally_http_stream *stream, const void *bytes,
                                           size_t n)
 {
@@ -457,7 +507,7 @@ enum tally_status tally_http_stream_write(struct tally_http_stream *stream, cons
     compact(stream);
     enum tally_status status = tally_buffer_append(&stream->buffer, bytes, n);
     if (status == TALLY_OK) {
-        wake(stream);
+        wake(stream->request);
     }
     return status;
 }
@@ -465,7 +515,7 @@ enum tally_status tally_http_stream_write(struct tally_http_stream *stream, cons
 void tally_http_stream_end(struct tally_http_stream *stream)
 {
     stream->has_ended = true;
-    wake(stream);
+    wake(stream->request);
 }
 
 /* MHD asks for the next bytes of the body. */
@@ -490,6 +540,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *out, size_t n
         return 0;
     }
     n = n < n_max ? n : n_max;
+    request->server->has_moved = true;
     memcpy(out, stream->buffer.data + stream->n_taken, n);
     stream->n_taken += n;
     if (stream->n_taken == stream->buffer.size) {
@@ -542,7 +593,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     request->is_answered = true;
     bound_socket(request);
     tally_http_forget_body(request); /* a stream may last for ever */
-    wake(stream);
+    wake(stream->request);
     *ret_stream = stream;
     return TALLY_OK;
 }
@@ -678,12 +729,21 @@ static enum MHD_Result finish_request(struct tally_http_request *request)
         server->config.on_request(server->config.context, request);
     }
     if (request->is_answered) {
+        end_waiting(request);
+        server->has_moved = true;
         return queue_response(request);
     }
     if (request->is_gone) {
         return MHD_NO;
     }
-    suspend(request);
+    if (request->is_waiting) {
+        return MHD_YES;
+    }
+    if (server->n_waiting < MAX_WAITING) {
+        begin_waiting(request);
+    } else {
+        suspend(request);
+    }
     return MHD_YES;
 }
 
@@ -701,11 +761,13 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         if (request->peer->base.phase == HTTP_IDLE) {
             http_peer_enter(request->peer, HTTP_RECEIVING);
         }
+        request->server->has_moved = true;
         return start_request(request);
     }
     if (*upload_data_size > 0) {
         size_t n = *upload_data_size;
         *upload_data_size = 0;
+        request->server->has_moved = true;
         return collect_body(request, upload_data, n);
     }
     return finish_request(request);
@@ -722,6 +784,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
         return;
     }
     assert(!request->is_suspended);
+    end_waiting(request);
     if (request->stream != NULL) {
         request->stream->config.on_closed(request->stream->config.context, request->stream);
     } else if (request->was_handed && !request->is_answered) {
@@ -927,6 +990,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
     server->config = *config;
     server->listen_fd = -1;
     server->watch_fd = -1;
+    server->now_ms = http_now_ms();
     fill_in(&server->config);
     server->idle_timeout_s = server->config.idle_timeout_s;
     const int64_t timeout_ms = (int64_t)server->config.request_timeout_s * 1000;
@@ -1020,6 +1084,13 @@ static int sooner(int timeout_ms, int64_t wanted_ms)
     return is_sooner ? (int)(wanted_ms < INT_MAX ? wanted_ms : INT_MAX) : timeout_ms;
 }
 
+/* Whether MHD, which has been given its turn, may have more to read or to send. */
+static bool may_go_on(const struct tally_http_server *server)
+{
+    const unsigned n_at_rest = server->n_waiting + server->n_suspended;
+    return server->n_waiting == 0 || (server->has_moved && server->n_requests > n_at_rest);
+}
+
 static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted_ms;
@@ -1027,7 +1098,9 @@ static int shorter_timeout(const struct tally_http_server *server, int timeout_m
         return 0;
     }
     if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_YES) {
-        timeout_ms = sooner(timeout_ms, wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX);
+        const int64_t least_ms = may_go_on(server) ? 0 : UNSURE_MS;
+        const int64_t most_ms = wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX;
+        timeout_ms = sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
     }
     const int64_t now_ms = http_now_ms();
     const int64_t clock_ms = http_connections_wait_ms(&server->connections, now_ms);
@@ -1050,13 +1123,16 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     if (ready < 0 && errno != EINTR) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "poll: %s", strerror(errno));
     }
+    server->now_ms = http_now_ms();
     serve_events(server);
     http_peer_drop_late(server);
     server->has_resumed = false;
+    server->has_moved = false;
     if (MHD_run(server->daemon) == MHD_NO) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
     http_peer_park_awake(server);
+    suspend_patient(server);
     give_memory_back(server);
     return TALLY_OK;
 }

@@ -40,9 +40,13 @@ struct tally_http_server {
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
     struct tls_identity *identity;        /* for new handshakes; NULL = plain HTTP */
     struct tally_http_request *suspended; /* doubly linked */
+    struct tally_http_request *first_waiting, *last_waiting; /* by the time since when they wait */
+    unsigned n_waiting, n_suspended;
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
+    int64_t now_ms;          /* http_now_ms() of this step */
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
     bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_moved;          /* in MHD's last turn a request was read from or answered */
     bool is_ending;          /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
@@ -50,7 +54,8 @@ struct tally_http_request {
     struct tally_http_server *server;
     struct MHD_Connection *connection;
     struct http_peer *peer;
-    struct tally_http_request *previous, *next; /* while suspended */
+    struct tally_http_request *previous, *next; /* while it waits or is suspended */
+    int64_t waits_since_ms;                     /* monotonic */
     const char *method, *path, *version;
     struct tally_buffer body;
     size_t n_body_bytes; /* of the body, also when it has been forgotten */
@@ -61,6 +66,7 @@ struct tally_http_request {
     size_t n_held_answer; /* bytes of the answer that are ours to keep until they are sent */
     bool was_handed;      /* on_request has been called */
     bool is_answered;     /* tally_http_respond has been called */
+    bool is_waiting;      /* in the server's list of those that wait */
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
 };
