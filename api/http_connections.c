@@ -198,6 +198,7 @@ static void set_clock(struct http_connections *table, struct http_connection *co
     take_out(&table->phases[connection->phase], connection, false);
     connection->phase = phase;
     connection->mark_bytes = mark_bytes;
+    connection->is_marked = true;
     connection->due_ms = now_ms + table->period_ms[phase];
     append(&table->phases[phase], connection, false);
 }
@@ -206,7 +207,21 @@ void http_connections_enter(struct http_connections *table, struct http_connecti
                             enum http_phase phase, int64_t now_ms)
 {
     set_clock(table, connection, phase, 0, now_ms);
-    connection->mark_bytes = progress_of(connection);
+    connection->is_marked = phase != HTTP_SENDING;
+    if (phase == HTTP_IDLE) {
+        connection->mark_bytes = connection->read_bytes != HTTP_READ_UNKNOWN
+                                     ? connection->read_bytes
+                                     : progress_of(connection);
+    }
+}
+
+void http_connections_mark(struct http_connections *table)
+{
+    struct http_connection *at = table->phases[HTTP_SENDING].last;
+    for (; at != NULL && !at->is_marked; at = at->in_phase.previous) {
+        at->mark_bytes = progress_of(at);
+        at->is_marked = true;
+    }
 }
 
 void http_connections_hold(struct http_connections *table, struct http_connection *connection,

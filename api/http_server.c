@@ -685,6 +685,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
     }
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
+        request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
         /* Anything else MHD would read as a body without an end. */
         return strcasecmp(encoding, "chunked") == 0
                    ? MHD_YES
@@ -725,6 +726,9 @@ static enum MHD_Result finish_request(struct tally_http_request *request)
     struct tally_http_server *server = request->server;
     if (!request->was_handed) {
         request->was_handed = true;
+        if (request->peer->base.read_bytes != HTTP_READ_UNKNOWN) {
+            request->peer->base.read_bytes += tally_http_wire_in_bytes(request);
+        }
         http_peer_enter(request->peer, HTTP_WAITING);
         server->config.on_request(server->config.context, request);
     }
@@ -1133,6 +1137,7 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     }
     http_peer_park_awake(server);
     suspend_patient(server);
+    http_connections_mark(&server->connections);
     give_memory_back(server);
     return TALLY_OK;
 }
