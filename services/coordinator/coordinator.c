@@ -155,6 +155,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
+    pending_fini(&coordinator->pending);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -292,6 +293,18 @@ static void reload_jobs(struct tally_coordinator *coordinator)
     }
 }
 
+/* What the step has accepted and not closed a round with. */
+static void store_pending(struct tally_coordinator *coordinator)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (!coordinator->transaction_failed) {
+        enum tally_status status =
+            pending_store(&coordinator->pending, coordinator->store, &err);
+        write_failed(coordinator, status, &err);
+    }
+    pending_clear(&coordinator->pending);
+}
+
 /* Ends the step's transaction. False if what it wrote is lost. */
 static bool commit(struct tally_coordinator *coordinator)
 {
@@ -301,6 +314,7 @@ static bool commit(struct tally_coordinator *coordinator)
     struct tally_store *store = coordinator->store;
     struct tally_error err = TALLY_ERROR_INIT;
     bool ok = false;
+    store_pending(coordinator);
     if (coordinator->transaction_failed) {
         store->ops->rollback(store);
     } else {

@@ -37,6 +37,7 @@ struct hosted_job {
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     bool touched;                     /* written to in the open transaction */
+    bool has_stored_updates;          /* the store may hold some, of rounds that are closed or open */
     bool needs_reload;                /* a commit failed: the engine is ahead of the store */
     bool deadline_noted;              /* the open round's deadline has passed, and did not end it */
     bool absence_changed;             /* the engine does not know yet what the slots say */

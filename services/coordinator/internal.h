@@ -6,6 +6,7 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/metrics.h"
+#include "services/coordinator/pending.h"
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
 #include "services/coordinator/token_set.h"
@@ -93,6 +94,7 @@ struct tally_coordinator {
     bool assignment_failed;    /* a start was not stored: look again in a second */
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
     bool reload_due;           /* jobs that need it are read back, outside of any transaction */
+    struct pending_updates pending; /* of the open transaction */
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */

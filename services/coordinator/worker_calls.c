@@ -263,9 +263,8 @@ static struct tally_job_update event_of(const struct tally_update *update)
 
 /* An update for a live job. */
 static enum tally_status receive(struct tally_coordinator *coordinator, struct hosted_job *job,
-                                 const struct tally_update *update, const uint8_t *body,
-                                 size_t n_body, struct tally_job_outcome *ret_outcome,
-                                 struct tally_error *err)
+                                 const struct tally_update *update,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     if (job->needs_reload) {
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
@@ -283,10 +282,8 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
     if (has_closed(job, ret_outcome)) {
         return put_closed(coordinator, job, ret_outcome, err);
     }
-    const struct tally_store_update stored = {
-        .round = update->round, .client = update->client, .body = body, .n_body = n_body};
     job->touched = true;
-    status = coordinator->store->ops->update_insert(coordinator->store, job->row.key, &stored, err);
+    status = pending_add(&coordinator->pending, coordinator->store, job, update, err);
     return write_failed(coordinator, status, err);
 }
 
@@ -397,25 +394,6 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* The same, stored without its session: whoever can read the store has no use for that, or a bad
- * one. */
-static enum tally_status receive_without_session(struct tally_coordinator *coordinator,
-                                                 struct hosted_job *job,
-                                                 const struct tally_update *update,
-                                                 struct tally_job_outcome *ret_outcome,
-                                                 struct tally_error *err)
-{
-    struct tally_buffer body = {0};
-    struct tally_update stored = *update;
-    stored.session = 0;
-    enum tally_status status = tally_update_encode(&stored, &body);
-    status = status == TALLY_OK
-                 ? receive(coordinator, job, update, body.data, body.size, ret_outcome, err)
-                 : tally_fail(err, status, NULL, "no memory for an update");
-    tally_buffer_fini(&body);
-    return status;
-}
-
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -446,7 +424,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
-        status = receive_without_session(coordinator, job, &update, &outcome, err);
+        status = receive(coordinator, job, &update, &outcome, err);
     }
     if (status != TALLY_OK) {
         return status;
