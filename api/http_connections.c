@@ -12,7 +12,7 @@
 
 enum {
     N_BUCKETS = 4096, /* of addresses: 20,000 fill each with five */
-    MARKED = 2        /* n_marks of a connection whose mark_bytes holds */
+    MARKED = 3        /* n_marks of a connection whose mark_bytes holds */
 };
 
 struct http_address {
