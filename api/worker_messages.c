@@ -460,13 +460,40 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
     return status;
 }
 
-/* Broadcast.payload and PostUpdateRequest.payload, the only callback field of either. */
+/* Broadcast.payload, its only callback field. */
 static enum tally_status take_payload(void *into, uint32_t tag, struct tally_bytes value,
                                       struct tally_error *err)
 {
     (void)tag;
     (void)err;
     *(struct tally_bytes *)into = value;
+    return TALLY_OK;
+}
+
+static enum tally_status take_update_field(void *into, uint32_t tag, struct tally_bytes value,
+                                           struct tally_error *err)
+{
+    (void)err;
+    struct tally_update *message = into;
+    if (tag == tally_v1_PostUpdateRequest_poll_tag) {
+        message->has_poll = true;
+        message->poll = value;
+    } else {
+        assert(tag == tally_v1_PostUpdateRequest_payload_tag);
+        message->payload = value;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status take_next(void *into, uint32_t tag, struct tally_bytes value,
+                                   struct tally_error *err)
+{
+    assert(tag == tally_v1_PostUpdateResponse_next_tag);
+    (void)tag;
+    (void)err;
+    struct tally_update_response *message = into;
+    message->has_next = true;
+    message->next = value;
     return TALLY_OK;
 }
 
@@ -632,10 +659,11 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
         *ret_message = message;
         return TALLY_OK;
     }
-    message.payload = (struct tally_bytes){.size = 0};
+    message.payload = message.poll = (struct tally_bytes){.size = 0};
+    message.has_poll = false;
     tally_v1_PostUpdateRequest raw = tally_v1_PostUpdateRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PostUpdateRequest_SCHEMA,
-                                      &raw, take_payload, &message.payload, err);
+                                      &raw, take_update_field, &message, err);
     if (status == TALLY_OK) {
         memcpy(message.job_id, raw.job_id, sizeof message.job_id);
         memcpy(message.failure, raw.failure, sizeof message.failure);
@@ -657,12 +685,14 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,
                                                struct tally_error *err)
 {
+    struct tally_update_response message = {.has_next = false};
     tally_v1_PostUpdateResponse raw = tally_v1_PostUpdateResponse_init_zero;
-    enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA, &raw, NULL, NULL, err);
+    enum tally_status status = decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA,
+                                      &raw, take_next, &message, err);
     if (status == TALLY_OK) {
-        *ret_message = (struct tally_update_response){.formula_bits = raw.formula_bits,
-                                                      .payload_bits = raw.payload_bits};
+        message.formula_bits = raw.formula_bits;
+        message.payload_bits = raw.payload_bits;
+        *ret_message = message;
     }
     return status;
 }

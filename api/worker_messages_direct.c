@@ -97,7 +97,8 @@ bool direct_read_update(struct tally_bytes bytes, struct tally_update *ret_messa
     message->job_id[0] = message->failure[0] = message->refusal[0] = '\0';
     message->round = message->client = message->clipped = 0;
     message->payload = (struct tally_bytes){.size = 0};
-    message->has_loss = message->tried = false;
+    message->has_loss = message->tried = message->has_poll = false;
+    message->poll = message->payload;
     message->loss = 0;
     while (!is_done(&reader)) {
         switch (read_varint32(&reader)) {
@@ -125,6 +126,10 @@ bool direct_read_update(struct tally_bytes bytes, struct tally_update *ret_messa
         case KEY(tally_v1_PostUpdateRequest_loss_tag, WIRE_FIXED64):
             message->has_loss = true;
             read_fixed64(&reader, &message->loss);
+            break;
+        case KEY(tally_v1_PostUpdateRequest_poll_tag, WIRE_LENGTH):
+            message->has_poll = true;
+            message->poll = read_bytes(&reader);
             break;
         default: /* a failure or a refusal, which are rare, too */
             return false;
@@ -298,6 +303,10 @@ static void put_update(struct writer *writer, const void *of)
     put_text(writer, tally_v1_PostUpdateRequest_failure_tag, message->failure);
     put_text(writer, tally_v1_PostUpdateRequest_refusal_tag, message->refusal);
     put_integer(writer, tally_v1_PostUpdateRequest_tried_tag, message->tried);
+    if (message->has_poll) {
+        put_length(writer, tally_v1_PostUpdateRequest_poll_tag, message->poll.size);
+        put(writer, message->poll.data, message->poll.size);
+    }
 }
 
 enum tally_status direct_write_update(const struct tally_update *message, struct tally_buffer *out)
@@ -310,6 +319,10 @@ static void put_update_response(struct writer *writer, const void *of)
     const struct tally_update_response *message = of;
     put_integer(writer, tally_v1_PostUpdateResponse_formula_bits_tag, message->formula_bits);
     put_integer(writer, tally_v1_PostUpdateResponse_payload_bits_tag, message->payload_bits);
+    if (message->has_next) {
+        put_length(writer, tally_v1_PostUpdateResponse_next_tag, message->next.size);
+        put(writer, message->next.data, message->next.size);
+    }
 }
 
 enum tally_status direct_write_update_response(const struct tally_update_response *message,

@@ -125,6 +125,15 @@ static uint64_t respond(struct call *call)
     return tally_http_respond(call->request, &response);
 }
 
+void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
+{
+    begin_access(call);
+    count_wire(coordinator, call->job_id, tally_http_wire_in_bytes(call->request), 0);
+    end_access(coordinator, call);
+    tally_buffer_fini(&call->body);
+    free(call);
+}
+
 void send_answer(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->request == NULL) {

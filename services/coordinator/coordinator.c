@@ -361,9 +361,12 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
             tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
                        coordinator->store_error.message);
             call->location[0] = '\0';
+            call->polling_session = 0;
             answer_error(call, &err);
         }
-        send_answer(coordinator, call);
+        if (call->polling_session == 0 || !begin_polling(coordinator, call)) {
+            send_answer(coordinator, call);
+        }
         call = next;
     }
 }
@@ -395,6 +398,7 @@ static void retire_jobs(struct tally_coordinator *coordinator)
             at = &job->next;
             continue;
         }
+        answer_last_updates(coordinator, job);
         put_wire(coordinator, job);
         mark_job_ready(coordinator, job);
         metrics_end_job(&coordinator->metrics, &job->row);

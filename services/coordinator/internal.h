@@ -52,6 +52,10 @@ struct call {
     struct access access;
     struct tally_error error;                        /* that the answer tells; OK = none */
     bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
+    /* Of an update that is to wait for the session's next task once it is durable. */
+    uint64_t polling_session; /* 0 = it is not */
+    int64_t poll_until_ms;    /* monotonic */
+    struct tally_update_response update_response;
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     char location[64];
     const char *allow;                  /* methods, for 405 */
@@ -157,6 +161,11 @@ void assign_slots(struct tally_coordinator *coordinator);
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */
 void answer_idle(struct tally_coordinator *coordinator, struct session *session);
+/* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
+void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The update of the call is durable: it waits for a task from now on, and the call is over. False if
+ * it cannot wait. */
+bool begin_polling(struct tally_coordinator *coordinator, struct call *call);
 
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
@@ -219,6 +228,8 @@ void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
 enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
+/* Counts and logs a call whose request is answered by somebody else, and frees it. */
+void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
 /* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id

@@ -51,6 +51,7 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
 {
     struct tally_update stored = *update;
     stored.session = 0;
+    stored.has_poll = false;
     const size_t at = pending->bytes.size;
     enum tally_status status = reserve_item(pending);
     if (status == TALLY_OK) {

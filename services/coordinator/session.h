@@ -42,6 +42,10 @@ struct session {
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */
+        /* It came with an update, which is durable and to be acknowledged with the answer. */
+        bool has_update;
+        struct tally_update_response update;
+        char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
     } poll;
     bool is_ready; /* stands in the coordinator's list of sessions to look at */
     struct session *next_ready;

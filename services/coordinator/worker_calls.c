@@ -199,6 +199,30 @@ static int64_t limit_wait(struct call *call, int64_t wait_ms)
     return wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
 }
 
+/* Where the message of a session's poll is kept. */
+static enum tally_status reserve_poll(struct session *session, struct tally_error *err)
+{
+    if (session->poll.message == NULL) {
+        session->poll.message = malloc(sizeof *session->poll.message);
+    }
+    return session->poll.message != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+}
+
+/* The request waits as the session's poll from now on. */
+static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+                      const struct call *call, int64_t until_ms)
+{
+    session->poll.request = call->request;
+    session->poll.arrived_ns = call->arrived_ns;
+    session->poll.until_ms = until_ms;
+    session->poll.has_update = false;
+    mark_ready(coordinator, session);
+    tally_http_set_user(call->request, NULL);
+    tally_http_forget_body(call->request);
+}
+
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
@@ -213,11 +237,8 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         status = find_session(coordinator, call, message.session, &session, err);
     }
-    if (status == TALLY_OK && session->poll.message == NULL) {
-        session->poll.message = malloc(sizeof message);
-        if (session->poll.message == NULL) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
-        }
+    if (status == TALLY_OK) {
+        status = reserve_poll(session, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -229,13 +250,50 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         answer_idle(coordinator, session); /* the worker has given that one up */
     }
     *session->poll.message = message;
-    session->poll.request = call->request;
-    session->poll.arrived_ns = call->arrived_ns;
-    session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
-    mark_ready(coordinator, session);
-    tally_http_set_user(call->request, NULL);
-    tally_http_forget_body(call->request);
+    hold_poll(coordinator, session, call,
+              tally_monotonic_ms() + limit_wait(call, message.wait_ms));
     return TALLY_OK;
+}
+
+/* An update that also polls. The message is taken at once, as the body may be gone later; it waits
+ * for nothing before the update is durable. */
+static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, const struct tally_bytes *encoded,
+                                   struct tally_error *err)
+{
+    struct tally_poll_request message;
+    enum tally_status status =
+        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "poll");
+    } else {
+        status = reserve_poll(session, err);
+    }
+    if (status != TALLY_OK || coordinator->draining) {
+        return status;
+    }
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session); /* the worker has given that one up */
+    }
+    *session->poll.message = message;
+    call->polling_session = session->id;
+    call->poll_until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
+    return TALLY_OK;
+}
+
+bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct session *session = session_by_id(&coordinator->sessions, call->polling_session);
+    if (call->request == NULL || call->error.status != TALLY_OK || session == NULL ||
+        session->poll.request != NULL || coordinator->draining) {
+        return false;
+    }
+    hold_poll(coordinator, session, call, call->poll_until_ms);
+    session->poll.has_update = true;
+    session->poll.update = call->update_response;
+    memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
+    hand_over_call(coordinator, call);
+    return true;
 }
 
 /* PostUpdate. */
@@ -409,6 +467,9 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     if (status == TALLY_OK) {
         status = find_session(coordinator, call, update.session, &session, err);
     }
+    if (status == TALLY_OK && update.has_poll) {
+        status = take_poll(coordinator, call, session, &update.poll, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -433,9 +494,11 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->repeated = outcome.duplicate;
     call->reports_failure = update.failure[0] != '\0' && job != NULL;
     call->reports_refusal = update.refusal[0] != '\0' && job != NULL;
-    const struct tally_update_response response = {.formula_bits = outcome.bits.formula_bits,
-                                                   .payload_bits = outcome.bits.payload_bits};
-    return answer_protobuf(call, tally_update_response_encode(&response, &call->body), err);
+    call->update_response =
+        (struct tally_update_response){.formula_bits = outcome.bits.formula_bits,
+                                       .payload_bits = outcome.bits.payload_bits};
+    return answer_protobuf(
+        call, tally_update_response_encode(&call->update_response, &call->body), err);
 }
 
 /* Leave. */
