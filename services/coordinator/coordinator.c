@@ -145,9 +145,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     if (coordinator == NULL) {
         return;
     }
-    while (coordinator->sessions.first != NULL) {
-        session_free(&coordinator->sessions, coordinator->sessions.first);
-    }
+    session_table_fini(&coordinator->sessions);
     while (coordinator->jobs != NULL) {
         struct hosted_job *job = coordinator->jobs;
         coordinator->jobs = job->next;
@@ -155,6 +153,11 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
+    while (coordinator->free_calls != NULL) {
+        struct call *call = coordinator->free_calls;
+        coordinator->free_calls = call->next;
+        free(call);
+    }
     pending_fini(&coordinator->pending);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);

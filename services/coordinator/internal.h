@@ -46,7 +46,7 @@ struct call {
     struct {
         const char *name, *value; /* both live for ever */
     } headers[MAX_CALL_HEADERS];  /* beside those that follow from the status; ended by NULL */
-    char request_id[REQUEST_ID_CAPACITY]; /* told by the caller or drawn */
+    char request_id[REQUEST_ID_CAPACITY]; /* told by the caller, or drawn if anybody sees it */
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
@@ -99,6 +99,8 @@ struct tally_coordinator {
     bool begin_failed;         /* in this step; every further try would wait for the lock again */
     bool reload_due;           /* jobs that need it are read back, outside of any transaction */
     struct pending_updates pending; /* of the open transaction */
+    struct call *free_calls;   /* to be used again: malloc() takes long for what is so large */
+    int n_free_calls;
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
@@ -226,8 +228,12 @@ enum tally_status answer_json(struct call *call, int status, struct tally_json *
                               struct tally_error *err);
 void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
-enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
+enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                               const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
+/* A call without anything; NULL without memory. */
+struct call *call_new(struct tally_coordinator *coordinator);
+void call_free(struct tally_coordinator *coordinator, struct call *call);
 /* Counts and logs a call whose request is answered by somebody else, and frees it. */
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends what the call holds and frees it. */
@@ -240,10 +246,12 @@ uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *
 
 /* The X-Request-Id of the request if it is one that we repeat, else NULL. */
 const char *told_request_id(const struct tally_http_request *request);
+/* Whether the answer repeats the id. */
+bool shows_request_id(const struct call *call);
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
 
-/* Before the answer is sent, fills call->access. */
-void begin_access(struct call *call);
+/* Before the answer is sent, draws the request's id and fills call->access, if they are needed. */
+void begin_access(struct tally_coordinator *coordinator, struct call *call);
 /* After it: counts the request and writes its line into the log, at a level that fits. */
 void end_access(struct tally_coordinator *coordinator, const struct call *call);
 

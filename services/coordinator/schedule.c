@@ -414,8 +414,11 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
                         struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
-    struct tally_poll_response response = {.kind = TALLY_POLL_TASK};
+    struct tally_poll_response response; /* large: what is not looked at is not cleared */
     struct tally_task *task = &response.task;
+    response.kind = TALLY_POLL_TASK;
+    task->job_document = task->snapshot = (struct tally_bytes){.size = 0};
+    task->n_broadcasts = 0;
     memcpy(task->job_id, job->row.id, sizeof task->job_id);
     task->round = (uint32_t)round->round;
     task->stage = (uint32_t)round->plan.stage;
