@@ -62,6 +62,9 @@ enum {
      * Only what is used costs memory. */
     CONNECTION_MEMORY_BYTES = 8 * 1024,
     LINGER_MS = 10 * 1000,
+    /* Requests that are over are used again, with the memory of a small body. */
+    MAX_FREE_REQUESTS = 256,
+    KEPT_BODY_BYTES = 4 * 1024,
     /* To suspend a connection and resume it costs as much as the rest of a small request, so those
      * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and a
      * hang-up goes unnoticed. */
@@ -104,7 +107,16 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
                                               struct MHD_Connection *connection, const char *method,
                                               const char *path, const char *version)
 {
-    struct tally_http_request *request = calloc(1, sizeof *request);
+    struct tally_http_request *request = server->free_requests;
+    if (request != NULL) {
+        const struct tally_buffer body = {.data = request->body.data,
+                                          .capacity = request->body.capacity};
+        server->free_requests = request->next;
+        server->n_free_requests--;
+        *request = (struct tally_http_request){.body = body};
+    } else {
+        request = calloc(1, sizeof *request);
+    }
     if (request != NULL) {
         server->n_requests++;
         request->server = server;
@@ -120,9 +132,19 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
     return request;
 }
 
+/* Its content is not needed any more; a small buffer is kept for the next one. */
+static void drop_body(struct tally_http_request *request)
+{
+    request->body.size = 0;
+    if (request->body.capacity > KEPT_BODY_BYTES) {
+        tally_buffer_fini(&request->body);
+    }
+}
+
 static void request_free(struct tally_http_request *request)
 {
-    request->server->n_requests--;
+    struct tally_http_server *server = request->server;
+    server->n_requests--;
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
@@ -130,8 +152,15 @@ static void request_free(struct tally_http_request *request)
         tally_buffer_fini(&request->stream->buffer);
         free(request->stream);
     }
-    tally_buffer_fini(&request->body);
-    free(request);
+    drop_body(request);
+    if (server->n_free_requests == MAX_FREE_REQUESTS) {
+        tally_buffer_fini(&request->body);
+        free(request);
+        return;
+    }
+    request->next = server->free_requests;
+    server->free_requests = request;
+    server->n_free_requests++;
 }
 
 const char *tally_http_method(const struct tally_http_request *request)
@@ -188,7 +217,7 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
 
 void tally_http_forget_body(struct tally_http_request *request)
 {
-    tally_buffer_fini(&request->body);
+    drop_body(request);
     (void)http_peer_hold(request->peer, 0, true);
 }
 
@@ -464,7 +493,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     uint64_t bytes = 0;
     request->response = make_response(response, &n_body);
     request->n_held_answer = response->static_body == NULL ? n_body : 0;
-    tally_buffer_fini(&request->body);
+    drop_body(request);
     if (request->response != NULL) {
         bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                 (sends_body(request, response->status) ? n_body : 0);
@@ -1034,6 +1063,12 @@ void tally_http_server_free(struct tally_http_server *server)
     http_peer_give_up(server);
     if (server->daemon != NULL) {
         MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
+    }
+    while (server->free_requests != NULL) {
+        struct tally_http_request *request = server->free_requests;
+        server->free_requests = request->next;
+        tally_buffer_fini(&request->body);
+        free(request);
     }
     http_connections_fini(&server->connections);
     tls_identity_release(server->identity);

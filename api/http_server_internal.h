@@ -42,6 +42,8 @@ struct tally_http_server {
     struct tally_http_request *suspended; /* doubly linked */
     struct tally_http_request *first_waiting, *last_waiting; /* by the time since when they wait */
     unsigned n_waiting, n_suspended;
+    struct tally_http_request *free_requests; /* by next */
+    unsigned n_free_requests;
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
     int64_t now_ms;          /* http_now_ms() of this step */
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */

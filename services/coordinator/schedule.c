@@ -15,6 +15,8 @@
 #include "services/program/log.h"
 #include "services/program/time.h"
 
+enum { MAX_KEPT_BYTES = 64 * 1024 }; /* of a buffer that is used again and again */
+
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     int64_t n = 0;
@@ -236,22 +238,24 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 /* Answers. */
 
 /* The answer to a poll, in that to its update if it came with one. */
-static enum tally_status encode_answer(const struct session *session,
+static enum tally_status encode_answer(struct tally_buffer *next, const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
 {
     if (!session->poll.has_update) {
         return tally_poll_response_encode(response, body);
     }
-    struct tally_buffer next = {0};
     struct tally_update_response whole = session->poll.update;
-    enum tally_status status = tally_poll_response_encode(response, &next);
+    next->size = 0;
+    enum tally_status status = tally_poll_response_encode(response, next);
     if (status == TALLY_OK) {
         whole.has_next = true;
-        whole.next = (struct tally_bytes){next.data, next.size};
+        whole.next = (struct tally_bytes){next->data, next->size};
         status = tally_update_response_encode(&whole, body);
     }
-    tally_buffer_fini(&next);
+    if (next->capacity > MAX_KEPT_BYTES) {
+        tally_buffer_fini(next);
+    }
     return status;
 }
 
@@ -259,7 +263,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
     struct tally_buffer body = {0};
-    if (encode_answer(session, response, &body) != TALLY_OK) {
+    if (encode_answer(&coordinator->next, session, response, &body) != TALLY_OK) {
         tally_buffer_fini(&body);
         if (response->kind != TALLY_POLL_IDLE) {
             return; /* out of memory: the poll goes on waiting and is tried again */

@@ -281,11 +281,24 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     return TALLY_OK;
 }
 
+static enum tally_status answer_update(struct call *call, struct tally_error *err)
+{
+    return answer_protobuf(
+        call, tally_update_response_encode(&call->update_response, &call->body), err);
+}
+
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
 {
     struct session *session = session_by_id(&coordinator->sessions, call->polling_session);
-    if (call->request == NULL || call->error.status != TALLY_OK || session == NULL ||
-        session->poll.request != NULL || coordinator->draining) {
+    if (call->error.status != TALLY_OK) {
+        return false;
+    }
+    if (call->request == NULL || session == NULL || session->poll.request != NULL ||
+        coordinator->draining) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        if (answer_update(call, &err) != TALLY_OK) {
+            answer_error(call, &err);
+        }
         return false;
     }
     hold_poll(coordinator, session, call, call->poll_until_ms);
@@ -497,8 +510,9 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->update_response =
         (struct tally_update_response){.formula_bits = outcome.bits.formula_bits,
                                        .payload_bits = outcome.bits.payload_bits};
-    return answer_protobuf(
-        call, tally_update_response_encode(&call->update_response, &call->body), err);
+    /* Whoever polls gets it with the next task. */
+    return call->polling_session != 0 ? answer_protobuf(call, TALLY_OK, err)
+                                      : answer_update(call, err);
 }
 
 /* Leave. */
