@@ -448,7 +448,12 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_poll_request *ret_message,
                                             struct tally_error *err)
 {
-    struct tally_poll_request message = {.n_cursors = 0};
+    struct tally_poll_request message;
+    if (direct_read_poll_request((struct tally_bytes){bytes, n}, &message)) {
+        *ret_message = message;
+        return TALLY_OK;
+    }
+    message.n_cursors = 0;
     tally_v1_PollTaskRequest raw = tally_v1_PollTaskRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, &raw,
                                       take_cursor, &message, err);

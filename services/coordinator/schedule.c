@@ -271,13 +271,14 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     }
     struct tally_http_request *request = session->poll.request;
     session->poll.request = NULL;
-    session->last_contact_ms = tally_monotonic_ms();
+    const int64_t now_ns = tally_monotonic_ns();
+    session->last_contact_ms = now_ns / 1000000;
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
     const uint64_t out = send_protobuf(request, &body);
     metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
-                       (double)(tally_monotonic_ns() - session->poll.arrived_ns) / 1e9);
+                       (double)(now_ns - session->poll.arrived_ns) / 1e9);
     if (job == NULL && has_update) {
         job = find_job(coordinator, session->poll.job_id);
     }

@@ -59,7 +59,7 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
     if (check_owner(call, session, err) != TALLY_OK) {
         return TALLY_PERMISSION_DENIED;
     }
-    session->last_contact_ms = tally_monotonic_ms();
+    session->last_contact_ms = call->arrived_ns / 1000000;
     hear_of(session);
     *ret_session = session;
     return TALLY_OK;
@@ -251,7 +251,7 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     }
     *session->poll.message = message;
     hold_poll(coordinator, session, call,
-              tally_monotonic_ms() + limit_wait(call, message.wait_ms));
+              call->arrived_ns / 1000000 + limit_wait(call, message.wait_ms));
     return TALLY_OK;
 }
 
@@ -277,7 +277,7 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     }
     *session->poll.message = message;
     call->polling_session = session->id;
-    call->poll_until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
+    call->poll_until_ms = call->arrived_ns / 1000000 + limit_wait(call, message.wait_ms);
     return TALLY_OK;
 }
 
