@@ -13,6 +13,7 @@
 
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */
+    DEFER_MS = 5,         /* that updates which wait for a task anyway may wait for their commit */
     WIRE_FLUSH_TICKS = 10 /* every second, wire counters that have moved are stored */
 };
 
@@ -312,7 +313,7 @@ static void store_pending(struct tally_coordinator *coordinator)
 /* Ends the step's transaction. False if what it wrote is lost. */
 static bool commit(struct tally_coordinator *coordinator)
 {
-    if (!coordinator->in_transaction) {
+    if (!coordinator->in_transaction || coordinator->defers) {
         return true;
     }
     struct tally_store *store = coordinator->store;
@@ -332,6 +333,8 @@ static bool commit(struct tally_coordinator *coordinator)
     }
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;
+    coordinator->must_commit = false;
+    coordinator->defer_until_ms = 0;
     coordinator->metrics.requests_in_commit = 0;
     coordinator->metrics.rounds += ok ? coordinator->uncommitted.rounds : 0;
     coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
@@ -352,10 +355,30 @@ static bool commit(struct tally_coordinator *coordinator)
     return ok;
 }
 
+/* Whether the step's transaction may stay open: nobody waits for it but updates whose answers wait
+ * for the next task anyway. Most of them need not be written at all if their round closes first. */
+static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    bool may = coordinator->in_transaction && !coordinator->transaction_failed &&
+               !coordinator->must_commit && !coordinator->draining &&
+               coordinator->reads.first == NULL;
+    for (const struct call *call = coordinator->written.first; may && call != NULL;
+         call = call->next) {
+        may = call->polling_session != 0 && call->error.status == TALLY_OK;
+    }
+    if (may && coordinator->defer_until_ms == 0) {
+        coordinator->defer_until_ms = now_ms + DEFER_MS;
+    }
+    return may && now_ms < coordinator->defer_until_ms;
+}
+
 /* Acknowledges the step's writes, or takes the acknowledgement back. */
 static void publish(struct tally_coordinator *coordinator, bool committed)
 {
     struct call *call = coordinator->written.first;
+    if (coordinator->defers) {
+        return;
+    }
     coordinator->written = (struct call_queue){.last = &coordinator->written.first};
     while (call != NULL) {
         struct call *next = call->next;
@@ -474,10 +497,12 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (ticks) {
         check_deadlines(coordinator, now_ms);
     }
+    coordinator->defers = !ticks && may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);
     commit(coordinator);
-    if (coordinator->reload_due) { /* a job that is damaged ends in a transaction of its own */
+    /* A job that is damaged ends in a transaction of its own. */
+    if (coordinator->reload_due && !coordinator->in_transaction) {
         coordinator->reload_due = false;
         reload_jobs(coordinator);
     }
@@ -488,7 +513,11 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
     }
-    int64_t wait = coordinator->next_tick_ms - tally_monotonic_ms();
+    int64_t next_ms = coordinator->next_tick_ms;
+    if (coordinator->defers && coordinator->defer_until_ms < next_ms) {
+        next_ms = coordinator->defer_until_ms;
+    }
+    int64_t wait = next_ms - tally_monotonic_ms();
     return wait < 0 ? 0 : (int)wait;
 }
 

@@ -93,6 +93,9 @@ struct tally_coordinator {
     int wake_fd;
     bool in_transaction;
     bool transaction_failed; /* a write in it failed; it will be rolled back */
+    bool must_commit;        /* there is more in it than pending updates */
+    bool defers;             /* it stays open through this turn */
+    int64_t defer_until_ms;  /* monotonic; 0 = it has not been deferred yet */
     bool draining;
     bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;    /* a start was not stored: look again in a second */
@@ -144,6 +147,8 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
 void note_store(struct tally_coordinator *coordinator, const struct tally_error *said);
 /* Opens the transaction of this step if it is not open. */
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
+/* The same for an update that may be pending for a while. */
+enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fails the job with the reason in err, in the open transaction. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);

@@ -341,7 +341,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                           coordinator->store_error.message);
     }
-    enum tally_status status = begin_write(coordinator, err);
+    enum tally_status status = begin_update(coordinator, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -351,10 +351,13 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
         return status;
     }
     if (has_closed(job, ret_outcome)) {
+        coordinator->must_commit = true;
         return put_closed(coordinator, job, ret_outcome, err);
     }
     job->touched = true;
+    const size_t n_pending = coordinator->pending.n;
     status = pending_add(&coordinator->pending, coordinator->store, job, update, err);
+    coordinator->must_commit = coordinator->must_commit || coordinator->pending.n == n_pending;
     return write_failed(coordinator, status, err);
 }
 
