@@ -62,9 +62,9 @@ enum {
      * Only what is used costs memory. */
     CONNECTION_MEMORY_BYTES = 8 * 1024,
     LINGER_MS = 10 * 1000,
-    /* Requests that are over are used again, with the memory of a small body. */
+    /* Requests that are over are used again, and the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
-    KEPT_BODY_BYTES = 4 * 1024,
+    KEPT_BODY_BYTES = 64 * 1024,
     /* To suspend a connection and resume it costs as much as the rest of a small request, so those
      * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and a
      * hang-up goes unnoticed. */
@@ -109,11 +109,9 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
 {
     struct tally_http_request *request = server->free_requests;
     if (request != NULL) {
-        const struct tally_buffer body = {.data = request->body.data,
-                                          .capacity = request->body.capacity};
         server->free_requests = request->next;
         server->n_free_requests--;
-        *request = (struct tally_http_request){.body = body};
+        memset(request, 0, sizeof *request);
     } else {
         request = calloc(1, sizeof *request);
     }
@@ -127,18 +125,27 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
         request->method = method;
         request->path = path;
         request->version = version;
+        if (server->n_spare_bodies > 0) {
+            request->body = server->spare_bodies[--server->n_spare_bodies];
+        }
         request->body.limit = server->config.max_body_bytes;
     }
     return request;
 }
 
-/* Its content is not needed any more; a small buffer is kept for the next one. */
+/* Its content is not needed any more; its memory goes to the next request if it is not large. */
 static void drop_body(struct tally_http_request *request)
 {
-    request->body.size = 0;
-    if (request->body.capacity > KEPT_BODY_BYTES) {
-        tally_buffer_fini(&request->body);
+    struct tally_http_server *server = request->server;
+    struct tally_buffer *body = &request->body;
+    if (body->data == NULL || body->capacity > KEPT_BODY_BYTES ||
+        server->n_spare_bodies == HTTP_SPARE_BODIES) {
+        tally_buffer_fini(body);
+        return;
     }
+    server->spare_bodies[server->n_spare_bodies++] =
+        (struct tally_buffer){.data = body->data, .capacity = body->capacity};
+    *body = (struct tally_buffer){.limit = body->limit};
 }
 
 static void request_free(struct tally_http_request *request)
@@ -154,7 +161,6 @@ static void request_free(struct tally_http_request *request)
     }
     drop_body(request);
     if (server->n_free_requests == MAX_FREE_REQUESTS) {
-        tally_buffer_fini(&request->body);
         free(request);
         return;
     }
@@ -1067,8 +1073,10 @@ void tally_http_server_free(struct tally_http_server *server)
     while (server->free_requests != NULL) {
         struct tally_http_request *request = server->free_requests;
         server->free_requests = request->next;
-        tally_buffer_fini(&request->body);
         free(request);
+    }
+    while (server->n_spare_bodies > 0) {
+        tally_buffer_fini(&server->spare_bodies[--server->n_spare_bodies]);
     }
     http_connections_fini(&server->connections);
     tls_identity_release(server->identity);

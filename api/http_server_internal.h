@@ -27,6 +27,8 @@ struct http_peer {
     bool is_dropped;
 };
 
+enum { HTTP_SPARE_BODIES = 32 };
+
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
     struct MHD_Daemon *daemon;
@@ -44,6 +46,8 @@ struct tally_http_server {
     unsigned n_waiting, n_suspended;
     struct tally_http_request *free_requests; /* by next */
     unsigned n_free_requests;
+    struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
+    int n_spare_bodies;
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
     int64_t now_ms;          /* http_now_ms() of this step */
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
