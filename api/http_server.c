@@ -823,6 +823,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
         return;
     }
     assert(!request->is_suspended);
+    server->has_completed = true;
     end_waiting(request);
     if (request->stream != NULL) {
         request->stream->config.on_closed(request->stream->config.context, request->stream);
@@ -1135,7 +1136,8 @@ static int sooner(int timeout_ms, int64_t wanted_ms)
 static bool may_go_on(const struct tally_http_server *server)
 {
     const unsigned n_at_rest = server->n_waiting + server->n_suspended;
-    return server->n_waiting == 0 || (server->has_moved && server->n_requests > n_at_rest);
+    return server->n_waiting == 0 || server->has_completed ||
+           (server->has_moved && server->n_requests > n_at_rest);
 }
 
 static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
@@ -1175,6 +1177,7 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     http_peer_drop_late(server);
     server->has_resumed = false;
     server->has_moved = false;
+    server->has_completed = false;
     if (MHD_run(server->daemon) == MHD_NO) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
