@@ -4,11 +4,10 @@
  *   body comes       handle() collects it
  *   all is in        handle() calls on_request. Answered: the response is queued. Not answered: the
  *                    request waits. MHD does not read, and calls handle() again whenever it runs
- *   it waits long    the connection is suspended: MHD lets it alone and does not count its idle time
- *   respond()        keeps the response, and resumes the connection if it was suspended; MHD calls
- *                    handle() again, which queues it
- *   all is sent, or  completed() frees the request: the only place that does
- *   the peer is gone
+ *   it waits long    the connection is suspended: MHD lets it alone and does not count its idle
+ * time respond()        keeps the response, and resumes the connection if it was suspended; MHD
+ * calls handle() again, which queues it all is sent, or  completed() frees the request: the only
+ * place that does the peer is gone
  *
  * A stream is a response whose body MHD asks for piece by piece, with read_stream(). When there is
  * nothing to give, the connection is suspended there, and resumed by the next write.
@@ -66,12 +65,13 @@ enum {
     MAX_FREE_REQUESTS = 256,
     KEPT_BODY_BYTES = 64 * 1024,
     /* To suspend a connection and resume it costs as much as the rest of a small request, so those
-     * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and a
-     * hang-up goes unnoticed. */
+     * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and
+     * a hang-up goes unnoticed. */
     MAX_WAITING = 1024,
     SUSPEND_AFTER_MS = 20,
-    /* With requests that wait MHD says that it has work, whether it has or not. If nothing has moved
-     * in its last turn it may sleep so long: the worst is a header section in pieces, read later. */
+    /* With requests that wait MHD says that it has work, whether it has or not. If nothing has
+     * moved in its last turn it may sleep so long: the worst is a header section in pieces, read
+     * later. */
     UNSURE_MS = 1,
     EVENTS_AT_ONCE = 256,
     /* Memory goes back to the system when so many connections are gone, three in four. */
@@ -260,8 +260,7 @@ static void end_waiting(struct tally_http_request *request)
     request->is_waiting = false;
     *(request->previous != NULL ? &request->previous->next : &server->first_waiting) =
         request->next;
-    *(request->next != NULL ? &request->next->previous : &server->last_waiting) =
-        request->previous;
+    *(request->next != NULL ? &request->next->previous : &server->last_waiting) = request->previous;
     server->n_waiting--;
 }
 

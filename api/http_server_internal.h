@@ -53,8 +53,8 @@ struct tally_http_server {
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
     bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
     bool has_moved;          /* in MHD's last turn a request was read from or answered */
-    bool has_completed;      /* likewise, one came to its end: the next may be in the socket already */
-    bool is_ending;          /* tally_http_server_free() runs: nothing may be suspended any more */
+    bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
+    bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
 struct tally_http_request {

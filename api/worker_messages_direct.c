@@ -335,8 +335,7 @@ static void put_broadcast(struct writer *writer, const void *of)
 {
     const struct tally_broadcast *message = of;
     put_integer(writer, tally_v1_Broadcast_iterate_tag, message->iterate);
-    put_bytes(writer, tally_v1_Broadcast_payload_tag, message->payload.data,
-              message->payload.size);
+    put_bytes(writer, tally_v1_Broadcast_payload_tag, message->payload.data, message->payload.size);
     put_integer(writer, tally_v1_Broadcast_payload_bits_tag, message->payload_bits);
     put_fixed64(writer, tally_v1_Broadcast_quantizer_step_tag, &message->quantizer_step);
     put_integer(writer, tally_v1_Broadcast_quantizer_intervals_tag, message->quantizer_intervals);

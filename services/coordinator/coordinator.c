@@ -303,8 +303,7 @@ static void store_pending(struct tally_coordinator *coordinator)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     if (!coordinator->transaction_failed) {
-        enum tally_status status =
-            pending_store(&coordinator->pending, coordinator->store, &err);
+        enum tally_status status = pending_store(&coordinator->pending, coordinator->store, &err);
         write_failed(coordinator, status, &err);
     }
     pending_clear(&coordinator->pending);

@@ -97,13 +97,13 @@ struct tally_coordinator {
     bool defers;             /* it stays open through this turn */
     int64_t defer_until_ms;  /* monotonic; 0 = it has not been deferred yet */
     bool draining;
-    bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
-    bool assignment_failed;    /* a start was not stored: look again in a second */
-    bool begin_failed;         /* in this step; every further try would wait for the lock again */
-    bool reload_due;           /* jobs that need it are read back, outside of any transaction */
+    bool assignment_changed; /* sessions or jobs came or went: look for jobs to start */
+    bool assignment_failed;  /* a start was not stored: look again in a second */
+    bool begin_failed;       /* in this step; every further try would wait for the lock again */
+    bool reload_due;         /* jobs that need it are read back, outside of any transaction */
     struct pending_updates pending; /* of the open transaction */
     struct tally_buffer next;       /* an answer within another, while it is made */
-    struct call *free_calls;   /* to be used again: malloc() takes long for what is so large */
+    struct call *free_calls;        /* to be used again: malloc() takes long for what is so large */
     int n_free_calls;
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
@@ -171,8 +171,8 @@ void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 void answer_idle(struct tally_coordinator *coordinator, struct session *session);
 /* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
 void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* The update of the call is durable: it waits for a task from now on, and the call is over. False if
- * it cannot wait. */
+/* The update of the call is durable: it waits for a task from now on, and the call is over. False
+ * if it cannot wait. */
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call);
 
 /* Whether any worker that is here may serve the job. */

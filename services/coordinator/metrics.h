@@ -97,8 +97,8 @@ void metrics_count_refusal(struct metrics *metrics, enum tally_http_refusal_reas
                            int status);
 /* A long poll has been answered with 503, as the coordinator shuts down. */
 void metrics_count_refused_poll(struct metrics *metrics);
-/* A long poll has been answered with 200. A request of its own, or with an update, whose request has
- * been counted. */
+/* A long poll has been answered with 200. A request of its own, or with an update, whose request
+ * has been counted. */
 void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, bool is_own_request,
                         double seconds);
 void metrics_count_commit(struct metrics *metrics, double seconds);

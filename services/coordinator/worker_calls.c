@@ -283,8 +283,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
 
 static enum tally_status answer_update(struct call *call, struct tally_error *err)
 {
-    return answer_protobuf(
-        call, tally_update_response_encode(&call->update_response, &call->body), err);
+    return answer_protobuf(call, tally_update_response_encode(&call->update_response, &call->body),
+                           err);
 }
 
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
@@ -510,9 +510,8 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->repeated = outcome.duplicate;
     call->reports_failure = update.failure[0] != '\0' && job != NULL;
     call->reports_refusal = update.refusal[0] != '\0' && job != NULL;
-    call->update_response =
-        (struct tally_update_response){.formula_bits = outcome.bits.formula_bits,
-                                       .payload_bits = outcome.bits.payload_bits};
+    call->update_response = (struct tally_update_response){
+        .formula_bits = outcome.bits.formula_bits, .payload_bits = outcome.bits.payload_bits};
     /* Whoever polls gets it with the next task. */
     return call->polling_session != 0 ? answer_protobuf(call, TALLY_OK, err)
                                       : answer_update(call, err);

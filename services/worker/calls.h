@@ -13,8 +13,9 @@ struct call_buffers {
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
-/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its answer borrows like a
- * poll's response. Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot be read. */
+/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its answer borrows like
+ * a poll's response. Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot
+ * be read. */
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_join_request *message,
                             struct tally_join_response *ret, struct tally_error *err);
