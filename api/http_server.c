@@ -59,7 +59,7 @@ enum {
     /* Memory of a connection, beside what a request's header section may take: the response's one,
      * and room for a section that is a little too long, so that it is answered here and not by MHD.
      * Only what is used costs memory. */
-    CONNECTION_MEMORY_BYTES = 8 * 1024,
+    CONNECTION_MEMORY_BYTES = 4 * 1024,
     LINGER_MS = 10 * 1000,
     /* Requests that are over are used again, and the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
