@@ -162,6 +162,12 @@ enum tally_status fail_write(const struct tally_coordinator *coordinator, struct
 
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
 {
+    coordinator->must_commit = true;
+    return begin_update(coordinator, err);
+}
+
+enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err)
+{
     if (coordinator->transaction_failed || coordinator->begin_failed) {
         return fail_write(coordinator, err);
     }

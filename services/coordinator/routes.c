@@ -4,6 +4,11 @@
 #include "services/coordinator/internal.h"
 
 const struct route ROUTES[] = {
+    /* Those that are called most are looked at first. */
+    {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, true, worker_update, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER, true, worker_poll, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER, true, worker_join, AT_WORKERS_JOB},
+    {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, true, worker_leave, AT_SESSION},
     {"POST", "/v1/jobs", ROUTE_ADMIN, true, post_job, AT_ANY},
     {"GET", "/v1/jobs", ROUTE_ADMIN, false, list_jobs, AT_ANY},
     {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, false, get_job, AT_LEADER_OR_STORE},
@@ -22,9 +27,5 @@ const struct route ROUTES[] = {
     {"GET", "/", ROUTE_PUBLIC, false, get_asset, AT_ANY},
     {"GET", "/assets/{id}", ROUTE_PUBLIC, false, get_asset, AT_ANY},
     {"GET", "/openapi.yaml", ROUTE_PUBLIC, false, get_asset, AT_ANY},
-    {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER, true, worker_join, AT_WORKERS_JOB},
-    {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER, true, worker_poll, AT_SESSION},
-    {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, true, worker_update, AT_SESSION},
-    {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, true, worker_leave, AT_SESSION},
     {NULL, NULL, ROUTE_PUBLIC, false, NULL, AT_ANY},
 };
