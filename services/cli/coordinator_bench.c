@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "codec/encoding.h"
 #include "services/cli/bench_server.h"
 #include "services/cli/cli.h"
 #include "services/cli/job_path.h"
@@ -30,7 +31,8 @@ enum { WARM_UP_GROWTH = 4, MAX_ROUNDS = 100000000 };
  * tau, passes the test of 4 tau in every round, and samples of one query. Steps are so short that x
  * goes nowhere. The data exist, but nobody makes them. */
 static const char JOB[] =
-    "{\"name\": \"bench\", \"clients\": %u, \"horizon\": %u, \"seed\": 1, \"algorithm\": "
+    "{\"name\": \"bench\", \"clients\": %u, \"horizon\": %u, \"seed\": 1, \"encoding\": \"%s\", "
+    "\"algorithm\": "
     "{\"type\": "
     "\"ceal\", \"step_size\": 1e-9, \"sigma\": 0.75, \"delta\": 0.1, \"gamma0\": 1, \"phi0\": 8, "
     "\"sample_scale\": 1e-6, \"log_factor\": false, \"first_stage\": 4, \"gradient_bound\": 1}, "
@@ -68,11 +70,11 @@ struct echo {
 /* ---- REST ---- */
 
 static enum tally_status submit(struct contender *self, uint32_t clients, uint32_t rounds,
-                                size_t dim, char ret_id[TALLY_MESSAGE_JOB_ID_CAPACITY],
-                                struct tally_error *err)
+                                size_t dim, const char *encoding,
+                                char ret_id[TALLY_MESSAGE_JOB_ID_CAPACITY], struct tally_error *err)
 {
-    char document[sizeof JOB + 128];
-    const int n = snprintf(document, sizeof document, JOB, clients, rounds, dim, clients);
+    char document[sizeof JOB + 128]; /* numbers and the name of an encoding are shorter */
+    const int n = snprintf(document, sizeof document, JOB, clients, rounds, encoding, dim, clients);
     struct tally_http_exchange exchange = {.method = "POST",
                                            .path = "/v1/jobs",
                                            .content_type = "application/json",
@@ -148,7 +150,8 @@ static enum tally_status read_commits(struct contender *self, double *ret_second
 static enum tally_status park(struct contender *self, uint32_t n_idle, struct tally_error *err)
 {
     char path[TALLY_JOB_PATH_CAPACITY];
-    enum tally_status status = submit(self, n_idle + 1, 1, TALLY_BENCH_MIN_DIM, self->parked, err);
+    enum tally_status status = submit(self, n_idle + 1, 1, TALLY_BENCH_MIN_DIM,
+                                      TALLY_ENCODING_UNARY.name, self->parked, err);
     if (status == TALLY_OK) {
         tally_job_path(self->parked, "/pause", path);
         struct tally_http_exchange exchange = {.method = "POST", .path = path};
@@ -193,7 +196,7 @@ static enum tally_status play(struct contender *self, const struct tally_coordin
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     enum tally_status status = settle(self, err);
     if (status == TALLY_OK) {
-        status = submit(self, bench->clients, n_rounds, bench->dim, id, err);
+        status = submit(self, bench->clients, n_rounds, bench->dim, bench->encoding, id, err);
     }
     if (status == TALLY_OK) {
         status = tally_players_play(self->players, n_rounds, ret_play, err);

@@ -26,6 +26,7 @@ struct tally_coordinator_bench {
     size_t dim;
     const char *stores[TALLY_BENCH_MAX_STORES]; /* "sqlite", "memory"; in their order */
     size_t n_stores;
+    const char *encoding; /* of the messages */
     uint32_t idle;   /* further workers that poll and are given nothing; > 0 adds a coordinator of
                       * each store that has them */
     uint32_t rounds; /* of a job; 0 = as many as take `seconds` */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/encoding.h"
 #include "services/cli/bench_server.h"
 #include "services/cli/cli.h"
 #include "services/cli/coordinator_bench.h"
@@ -38,6 +39,7 @@ struct results {
     struct result {
         uint32_t clients;
         size_t dim;
+        const char *encoding;
         struct tally_bench_row row;
     } * list; /* heap */
     size_t n;
@@ -110,6 +112,7 @@ static enum tally_status read_plan(const struct tally_options *options, struct p
                                    struct tally_error *err)
 {
     int64_t runs = 0, rounds = 0, idle = 0;
+    int encoding = 0;
     const char *dims =
         tally_options_has(options, "dim") ? tally_options_text(options, "dim") : DEFAULT_DIMS;
     enum tally_status status =
@@ -131,6 +134,10 @@ static enum tally_status read_plan(const struct tally_options *options, struct p
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "idle", 0, MAX_IDLE, &idle, err);
     }
+    if (status == TALLY_OK) {
+        status = tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &encoding, err);
+    }
+    plan->bench.encoding = TALLY_ENCODING_NAMES[encoding];
     plan->bench.seconds = DEFAULT_SECONDS;
     if (status == TALLY_OK && tally_options_has(options, "seconds")) {
         status = tally_options_real(options, "seconds", 0.01, 3600, &plan->bench.seconds, err);
@@ -245,7 +252,8 @@ static struct tally_json *object_of(const struct result *result)
     for (size_t i = 0; ok && i < sizeof reals / sizeof reals[0]; i++) {
         ok = tally_json_set_real(object, reals[i].key, reals[i].value);
     }
-    ok = ok && tally_json_set_unsigned(object, "updates", row->updates) &&
+    ok = ok && tally_json_set_text(object, "encoding", result->encoding) &&
+         tally_json_set_unsigned(object, "updates", row->updates) &&
          tally_json_set_unsigned(object, "messages", row->messages) && set_idle(object, row) &&
          set_spread(object, "updates_per_s_range", &row->updates_per_s) &&
          set_spread(object, "echo_requests_per_s_range", &row->echo_requests_per_s) &&
@@ -354,10 +362,11 @@ static int print_text(const struct plan *plan, const struct results *results)
     struct tally_buffer text = {0};
     enum tally_status status = tally_buffer_printf(
         &text,
-        "Whole jobs, %d runs of each; medians, and the range of the ratio. ECHO is libmicrohttpd "
+        "Whole jobs, messages encoded as %s, %d runs of each; medians, and the range of the ratio. "
+        "ECHO is libmicrohttpd "
         "alone,\nposted the same updates over as many connections, between the runs. Milliseconds "
         "are of rounds\nand commits.\n\n",
-        plan->bench.n_runs);
+        plan->bench.encoding, plan->bench.n_runs);
     status = status == TALLY_OK ? render(results, "rrlrrlrrrr", SPEED, add_speed, &text) : status;
     status = status == TALLY_OK
                  ? tally_buffer_append_text(
