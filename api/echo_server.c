@@ -2,6 +2,7 @@
 
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 
 struct tally_echo_server {
@@ -44,9 +45,9 @@ enum tally_status tally_echo_server_new(size_t n_answer, unsigned n_connections,
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_TURBO, 0, NULL, NULL, handle, server,
-        MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
-        n_connections, MHD_OPTION_LISTEN_BACKLOG_SIZE, n_connections, MHD_OPTION_END);
+        MHD_USE_EPOLL, 0, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
+        (const struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT, n_connections,
+        MHD_OPTION_LISTEN_BACKLOG_SIZE, n_connections, MHD_OPTION_END);
     if (server->daemon == NULL) {
         tally_echo_server_free(server);
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "an echo server cannot listen");
@@ -72,4 +73,16 @@ void tally_echo_server_free(struct tally_echo_server *server)
 uint16_t tally_echo_server_port(const struct tally_echo_server *server)
 {
     return MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+}
+
+void tally_echo_server_step(struct tally_echo_server *server)
+{
+    MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
+    const int wait_ms =
+        MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES ? (int)timeout_ms : -1;
+    struct pollfd ready = {
+        .fd = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+        .events = POLLIN};
+    (void)poll(&ready, 1, wait_ms);
+    (void)MHD_run(server->daemon);
 }

@@ -280,7 +280,7 @@ static _Noreturn void serve_echoes(size_t n_answer, unsigned n_connections, int 
         _exit(EXIT_FAILURE);
     }
     for (;;) {
-        pause();
+        tally_echo_server_step(server);
     }
 }
 

@@ -17,7 +17,6 @@
 
 enum {
     QUIET_MS = 50,
-    IDLE_QUIET_MS = 500,
     END_MS = 30000, /* of a job whose last update is acknowledged; it takes none */
     RESERVED_DESCRIPTORS = 64,
 };
@@ -46,9 +45,8 @@ struct contender {
     uint32_t n_idle;
     struct tally_bench_server server;
     struct tally_cli rest;
-    struct tally_players *players, *idle;
-    char parked[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* the job that idle workers wait for */
-    double idle_bytes;
+    struct tally_players *players;
+    double idle_bytes; /* of memory for each worker that waits */
     uint32_t n_rounds; /* of a run's job */
     double rates[TALLY_BENCH_MAX_RUNS];
     struct tally_play total;
@@ -61,8 +59,10 @@ struct echo {
     struct tally_load *load;
     const char *path;
     struct tally_load_body body;
-    bool is_over;
-    uint64_t n;
+    bool is_over;         /* what is answered is not followed by another request */
+    uint64_t n, n_posted; /* of the run */
+    uint64_t n_all;       /* answers of all runs */
+    double cpu_s;
     struct tally_latencies latencies;
     double rates[TALLY_BENCH_MAX_RUNS];
 };
@@ -145,56 +145,14 @@ static enum tally_status read_commits(struct contender *self, double *ret_second
 
 /* ---- Contenders ---- */
 
-/* Submits a job that nobody can start, and pauses it: its workers wait, and nobody looks for more
- * of them. */
-static enum tally_status park(struct contender *self, uint32_t n_idle, struct tally_error *err)
-{
-    char path[TALLY_JOB_PATH_CAPACITY];
-    enum tally_status status = submit(self, n_idle + 1, 1, TALLY_BENCH_MIN_DIM,
-                                      TALLY_ENCODING_UNARY.name, self->parked, err);
-    if (status == TALLY_OK) {
-        tally_job_path(self->parked, "/pause", path);
-        struct tally_http_exchange exchange = {.method = "POST", .path = path};
-        status = tally_cli_call(&self->rest, &exchange, err);
-    }
-    return status;
-}
-
-static enum tally_status add_idle(struct contender *self, uint32_t n_idle, struct tally_error *err)
-{
-    enum tally_status status = park(self, n_idle, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    const struct tally_players_config config = {
-        .port = self->server.port, .n = n_idle, .name = "idle", .job_id = self->parked};
-    const uint64_t before = tally_bench_memory(&self->server).now;
-    status = tally_players_new(&config, &self->idle, err);
-    if (status == TALLY_OK) {
-        status = tally_players_settle(self->idle, IDLE_QUIET_MS, err);
-    }
-    const uint64_t after = tally_bench_memory(&self->server).now;
-    self->idle_bytes = ((double)after - (double)before) / (double)n_idle;
-    return status;
-}
-
-/* What idle workers had to say meanwhile is said before the clock runs. */
-static enum tally_status settle(struct contender *self, struct tally_error *err)
-{
-    enum tally_status status = tally_players_settle(self->players, QUIET_MS, err);
-    if (status == TALLY_OK && self->idle != NULL) {
-        status = tally_players_settle(self->idle, QUIET_MS, err);
-    }
-    return status;
-}
-
 /* One job. */
 static enum tally_status play(struct contender *self, const struct tally_coordinator_bench *bench,
                               uint32_t n_rounds, struct tally_play *ret_play,
                               struct tally_error *err)
 {
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
-    enum tally_status status = settle(self, err);
+    /* What those who waited in vain have to say is said before the clock runs. */
+    enum tally_status status = tally_players_settle(self->players, QUIET_MS, err);
     if (status == TALLY_OK) {
         status = submit(self, bench->clients, n_rounds, bench->dim, bench->encoding, id, err);
     }
@@ -247,14 +205,16 @@ static enum tally_status start(struct contender *self, const struct tally_coordi
         snprintf(url, sizeof url, "http://127.0.0.1:%u", (unsigned)self->server.port);
         status = tally_http_client_new(&client, &self->rest.client, err);
     }
-    if (status == TALLY_OK && self->n_idle > 0) {
-        status = add_idle(self, self->n_idle, err);
-    }
+    const struct tally_players_config players = {.port = self->server.port,
+                                                 .n = bench->clients + self->n_idle,
+                                                 .clients = bench->clients,
+                                                 .dim = bench->dim};
+    const uint64_t before = tally_bench_memory(&self->server).now;
     if (status == TALLY_OK) {
-        const struct tally_players_config players = {
-            .port = self->server.port, .n = bench->clients, .dim = bench->dim, .name = "player"};
         status = tally_players_new(&players, &self->players, err);
     }
+    const uint64_t after = tally_bench_memory(&self->server).now;
+    self->idle_bytes = ((double)after - (double)before) / (double)players.n;
     if (status != TALLY_OK) {
         tally_error_wrap(err, "coordinator with %s", self->store);
     }
@@ -264,7 +224,6 @@ static enum tally_status start(struct contender *self, const struct tally_coordi
 static void stop(struct contender *self)
 {
     tally_players_free(self->players);
-    tally_players_free(self->idle);
     tally_http_client_free(self->rest.client);
     tally_buffer_fini(&self->rest.body);
     tally_bench_stop(&self->server);
@@ -309,14 +268,41 @@ static enum tally_status run_contender(struct contender *self,
 
 /* ---- Echo ---- */
 
+static enum tally_status post_echo(struct echo *echo, uint32_t connection, struct tally_error *err)
+{
+    echo->n_posted++;
+    return tally_load_post(echo->load, connection, echo->path, &echo->body, err);
+}
+
 static enum tally_status on_echo(void *context, uint32_t connection,
                                  const struct tally_load_answer *answer, struct tally_error *err)
 {
     struct echo *echo = context;
     tally_latencies_add(&echo->latencies, answer->ns);
     echo->n++;
-    return echo->is_over ? TALLY_OK
-                         : tally_load_post(echo->load, connection, echo->path, &echo->body, err);
+    return echo->is_over ? TALLY_OK : post_echo(echo, connection, err);
+}
+
+/* Until all that was posted is answered. */
+static enum tally_status finish_echoes(struct echo *echo, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    echo->is_over = true;
+    while (status == TALLY_OK && echo->n < echo->n_posted) {
+        uint32_t n;
+        status = tally_load_step(echo->load, QUIET_MS, &n, err);
+    }
+    return status;
+}
+
+static enum tally_status post_echoes(struct echo *echo, uint32_t n, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    echo->n = echo->n_posted = 0;
+    for (uint32_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = post_echo(echo, i, err);
+    }
+    return status;
 }
 
 static enum tally_status start_echo(struct echo *echo, const struct tally_coordinator_bench *bench,
@@ -331,30 +317,35 @@ static enum tally_status start_echo(struct echo *echo, const struct tally_coordi
     if (status == TALLY_OK) {
         status = tally_load_new(echo->server.port, bench->clients, on_echo, echo, &echo->load, err);
     }
+    if (status == TALLY_OK) { /* all connections are accepted before the clock runs */
+        status = post_echoes(echo, bench->clients, err);
+    }
+    if (status == TALLY_OK) {
+        status = finish_echoes(echo, err);
+        echo->latencies = (struct tally_latencies){0};
+    }
     return status;
 }
 
 static enum tally_status run_echo(struct echo *echo, const struct tally_coordinator_bench *bench,
                                   int run, struct tally_error *err)
 {
+    const double cpu_s = tally_bench_cpu_s(&echo->server);
     const int64_t begin_ns = tally_monotonic_ns();
-    enum tally_status status = TALLY_OK;
     double seconds = 0;
-    uint32_t n = 1;
-    echo->n = 0;
     echo->is_over = false;
-    for (uint32_t i = 0; status == TALLY_OK && i < bench->clients; i++) {
-        status = tally_load_post(echo->load, i, echo->path, &echo->body, err);
-    }
+    enum tally_status status = post_echoes(echo, bench->clients, err);
     while (status == TALLY_OK && seconds < bench->seconds) {
+        uint32_t n;
         status = tally_load_step(echo->load, QUIET_MS, &n, err);
         seconds = 1e-9 * (double)(tally_monotonic_ns() - begin_ns);
     }
     echo->rates[run] = (double)echo->n / seconds;
-    echo->is_over = true;
-    while (status == TALLY_OK && n > 0) {
-        status = tally_load_step(echo->load, QUIET_MS, &n, err);
+    if (status == TALLY_OK) {
+        status = finish_echoes(echo, err);
     }
+    echo->cpu_s += tally_bench_cpu_s(&echo->server) - cpu_s;
+    echo->n_all += echo->n;
     if (status != TALLY_OK) {
         tally_error_wrap(err, "echo server");
     }
@@ -407,6 +398,7 @@ static enum tally_status make_row(const struct contender *self, const struct ech
         .round_ms_p50 = tally_latencies_quantile_ms(&total->rounds, 0.5),
         .round_ms_p99 = tally_latencies_quantile_ms(&total->rounds, 0.99),
         .post_ms_p99 = tally_latencies_quantile_ms(&total->posts, 0.99),
+        .echo_cpu_us = 1e6 * echo->cpu_s / (double)echo->n_all,
         .echo_ms_p50 = tally_latencies_quantile_ms(&echo->latencies, 0.5),
         .commit_ms = self->n_commits > 0 ? 1e3 * self->commit_s / (double)self->n_commits : 0,
         .cpu_us_per_update = 1e6 * self->cpu_s / n,

@@ -49,6 +49,7 @@ struct tally_bench_row {
     struct tally_bench_spread updates_per_s, echo_requests_per_s, over_echo;
     double rounds_per_s;                            /* median */
     double round_ms_p50, round_ms_p99, post_ms_p99; /* of all runs */
+    double echo_cpu_us;                             /* of the echo server, per request */
     double echo_ms_p50;                             /* with as many connections */
     double commit_ms;                               /* mean */
     double cpu_us_per_update, accumulate_us;        /* of the coordinator; of the codec alone */

@@ -173,8 +173,10 @@ static enum tally_status measure_point(struct plan *plan, struct results *result
     size_t n = 0;
     enum tally_status status = tally_coordinator_bench_run(&plan->bench, rows, &n, err);
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        results->list[results->n++] =
-            (struct result){.clients = plan->bench.clients, .dim = plan->bench.dim, .row = rows[i]};
+        results->list[results->n++] = (struct result){.clients = plan->bench.clients,
+                                                      .dim = plan->bench.dim,
+                                                      .encoding = plan->bench.encoding,
+                                                      .row = rows[i]};
     }
     return status;
 }
@@ -244,6 +246,7 @@ static struct tally_json *object_of(const struct result *result)
         {"echo_ms_p50", row->echo_ms_p50},
         {"commit_ms", row->commit_ms},
         {"cpu_us_per_update", row->cpu_us_per_update},
+        {"echo_cpu_us_per_request", row->echo_cpu_us},
         {"accumulate_us_per_update", row->accumulate_us},
     };
     bool ok = object != NULL && tally_json_set_unsigned(object, "clients", result->clients) &&
@@ -321,6 +324,7 @@ static void add_costs(struct tally_text_table *table, const struct result *resul
     const struct tally_bench_row *row = &result->row;
     add_point(table, result);
     add_number(table, row->cpu_us_per_update, 1);
+    add_number(table, row->echo_cpu_us, 1);
     add_number(table, row->accumulate_us, 1);
     add_number(table, 1e-6 * (double)row->rss_bytes, 1);
     add_number(table, row->wire_bytes, 0);
@@ -356,9 +360,9 @@ static int print_text(const struct plan *plan, const struct results *results)
     static const char *const SPEED[] = {"CLIENTS", "DIM",       "STORE",    "UPDATES/S",
                                         "ECHO/S",  "RATIO",     "ROUNDS/S", "P50 MS",
                                         "P99 MS",  "COMMIT MS", NULL};
-    static const char *const COSTS[] = {"CLIENTS",  "DIM",    "STORE",  "CPU US",
-                                        "CODEC US", "RSS MB", "WIRE B", "PAYLOAD",
-                                        "PROTOBUF", "HTTP",   "IDLE B", NULL};
+    static const char *const COSTS[] = {"CLIENTS",  "DIM",    "STORE",  "CPU US",  "ECHO US",
+                                        "CODEC US", "RSS MB", "WIRE B", "PAYLOAD", "PROTOBUF",
+                                        "HTTP",     "IDLE B", NULL};
     struct tally_buffer text = {0};
     enum tally_status status = tally_buffer_printf(
         &text,
@@ -370,10 +374,10 @@ static int print_text(const struct plan *plan, const struct results *results)
     status = status == TALLY_OK ? render(results, "rrlrrlrrrr", SPEED, add_speed, &text) : status;
     status = status == TALLY_OK
                  ? tally_buffer_append_text(
-                       &text, "\nPer update: processor time of the coordinator and of the codec "
-                              "alone, and bytes both ways.\n\n")
+                       &text, "\nPer update: processor time of the coordinator, of the echo server "
+                              "and of the\ncodec alone, and bytes both ways.\n\n")
                  : status;
-    status = status == TALLY_OK ? render(results, "rrlrrrrrrrr", COSTS, add_costs, &text) : status;
+    status = status == TALLY_OK ? render(results, "rrlrrrrrrrrr", COSTS, add_costs, &text) : status;
     const int exit_code = tally_cli_print(status, &text);
     tally_buffer_fini(&text);
     return exit_code;

@@ -56,7 +56,8 @@ struct tally_players {
     uint32_t n_messages;
     struct tally_rng jitter;
     struct tally_play play;
-    int64_t begin_ns, round_ns; /* when job and round began; 0 = not yet */
+    struct tally_update last_update; /* without payload; whose it was does not matter */
+    int64_t begin_ns, round_ns;      /* when job and round began; 0 = not yet */
     struct player players[];
 };
 
@@ -163,10 +164,7 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
                               struct tally_error *err)
 {
     struct tally_join_request request = {.slots = 1, .format = TALLY_FORMAT_VERSION};
-    snprintf(request.name, sizeof request.name, "%.32s-%u", players->config.name, index);
-    if (players->config.job_id != NULL) {
-        snprintf(request.job_id, sizeof request.job_id, "%s", players->config.job_id);
-    }
+    snprintf(request.name, sizeof request.name, "player-%u", index);
     players->body.size = 0;
     enum tally_status encoded = tally_join_request_encode(&request, &players->body);
     const struct tally_load_body body = {.begin = players->body.data,
@@ -198,6 +196,7 @@ static enum tally_status update(struct tally_players *players, uint32_t index,
     struct tally_update request = {
         .session = player->session, .round = task->round, .client = task->clients[0]};
     memcpy(request.job_id, task->job_id, sizeof request.job_id);
+    players->last_update = request;
     player->message = (index + task->round) % players->n_messages;
     const struct message *message = &players->messages[player->message];
     players->body.size = 0;
@@ -278,7 +277,7 @@ static void count_update(struct tally_players *players, uint32_t index,
     play->payload_bytes += players->messages[players->players[index].message].payload.size;
     play->answer_bytes += answer->n_body;
     tally_latencies_add(&play->posts, answer->ns);
-    if (++play->updates % players->config.n == 0) {
+    if (++play->updates % players->config.clients == 0) {
         const int64_t now_ns = tally_monotonic_ns();
         tally_latencies_add(&play->rounds, now_ns - players->round_ns);
         players->round_ns = now_ns;
@@ -349,7 +348,7 @@ enum tally_status tally_players_new(const struct tally_players_config *config,
     struct tally_players *players =
         calloc(1, sizeof *players + config->n * sizeof players->players[0]);
     if (players == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u clients", config->n);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u workers", config->n);
     }
     players->config = *config;
     tally_rng_init(&players->jitter, tally_rng_key(1, 0), 0, 0, TALLY_RNG_SAMPLING);
@@ -394,7 +393,7 @@ enum tally_status tally_players_settle(struct tally_players *players, int quiet_
 enum tally_status tally_players_play(struct tally_players *players, uint32_t n_rounds,
                                      struct tally_play *ret_play, struct tally_error *err)
 {
-    const uint64_t n_updates = (uint64_t)n_rounds * players->config.n;
+    const uint64_t n_updates = (uint64_t)n_rounds * players->config.clients;
     const struct tally_load_bytes before = tally_load_bytes(players->load);
     int64_t last_ms = tally_monotonic_ms();
     players->play = (struct tally_play){0};
@@ -425,10 +424,8 @@ enum tally_status tally_players_play(struct tally_players *players, uint32_t n_r
 enum tally_status tally_players_sample(struct tally_players *players, const char **ret_path,
                                        struct tally_load_body *ret_body, struct tally_error *err)
 {
-    const struct player *player = &players->players[0];
-    const struct message *message = &players->messages[player->message];
-    struct tally_update request = {.session = player->session, .round = 1000};
-    snprintf(request.job_id, sizeof request.job_id, "%s", player->job_id);
+    const struct message *message = &players->messages[0];
+    struct tally_update request = players->last_update;
     players->sample.size = 0;
     enum tally_status status = tally_update_encode(&request, &players->sample);
     if (status == TALLY_OK) {

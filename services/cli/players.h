@@ -1,5 +1,6 @@
 /* players: workers of one slot each, every one with a connection and a session of its own, which
- * play the clients of benchmark jobs. They follow tasks as a worker does and post real messages,
+ * play the clients of benchmark jobs; those that a job has no client for wait in a long poll. They
+ * follow tasks as a worker does and post real messages,
  * but compute no gradients: what they send is drawn once, so that a coordinator is kept as busy as
  * it can be. It cannot tell. */
 #ifndef TALLY_SERVICES_CLI_PLAYERS_H
@@ -28,9 +29,8 @@ struct tally_play {
 struct tally_players_config {
     uint16_t port;
     uint32_t n;
+    uint32_t clients; /* of a job, n at most */
     size_t dim;
-    const char *name;   /* of the workers, with a number after it */
-    const char *job_id; /* they serve this job alone; NULL = any */
 };
 
 /* Connects, joins and polls; they wait for tasks then. Errors: UNAVAILABLE, NO_MEMORY, CANCELLED,
@@ -40,8 +40,7 @@ enum tally_status tally_players_new(const struct tally_players_config *config,
 /* Closes the connections; sessions are left to themselves. NULL is allowed. */
 void tally_players_free(struct tally_players *players);
 
-/* Plays a job of so many rounds, whose clients are all of the players, until its last update is
- * acknowledged. Errors: as above, and DATA_LOSS (messages that the coordinator counts otherwise).
+/* Plays a job of so many rounds until its last update is acknowledged. Errors: as above, and DATA_LOSS (messages that the coordinator counts otherwise).
  */
 enum tally_status tally_players_play(struct tally_players *players, uint32_t n_rounds,
                                      struct tally_play *ret_play, struct tally_error *err);
