@@ -25,7 +25,7 @@ BIN = pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
 CLIENTS = 64
 N_IDLE = 10000
 N_RUNNING, N_QUEUED = 50, 1000
-HANG_S = 600
+HANG_S = 120
 
 missed = []
 
@@ -141,13 +141,14 @@ def many_jobs(arguments):
         url = f"http://127.0.0.1:{port_of(log)}"
         long = [call(f"{url}/v1/jobs", {**JOB, "horizon": 10 ** 9})["id"] for _ in range(N_RUNNING)]
         short = [call(f"{url}/v1/jobs", {**JOB, "horizon": 5})["id"] for _ in range(N_QUEUED)]
-        for name in ("first", "second"):
-            stack.enter_context(running(BIN / "tally-worker", "--coordinator", url, "--name", name, "--slots",
-                                        N_RUNNING // 2, log=f"{folder}/{name}"))
+        workers = [pathlib.Path(folder) / name for name in ("first", "second")]
+        for worker in workers:
+            stack.enter_context(running(BIN / "tally-worker", "--coordinator", url, "--name", worker.name,
+                                        "--clients", N_RUNNING // 2, log=worker))
         until = time.monotonic() + HANG_S
         while any(call(f"{url}/v1/jobs/{job}")["status"] == "queued" for job in long):
             if time.monotonic() > until:
-                raise RuntimeError("the jobs do not start")
+                raise RuntimeError(f"the jobs do not start; a worker says: {workers[0].read_text()[-300:]}")
             time.sleep(0.1)
         rounds, took = watch_jobs(url, long, max(5, arguments.seconds))
         verdict(f"rounds of the slowest of {N_RUNNING} jobs, of their median, with {N_QUEUED} queued",
