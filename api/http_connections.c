@@ -10,7 +10,10 @@
  * with netinet/tcp.h. */
 #include <linux/tcp.h>
 
-enum { N_BUCKETS = 4096 }; /* of addresses: 20,000 fill each with five */
+enum {
+    N_BUCKETS = 4096, /* of addresses: 20,000 fill each with five */
+    MARKED = 3        /* n_marks of a connection whose mark_bytes holds */
+};
 
 struct http_address {
     uint64_t key;
@@ -198,6 +201,7 @@ static void set_clock(struct http_connections *table, struct http_connection *co
     take_out(&table->phases[connection->phase], connection, false);
     connection->phase = phase;
     connection->mark_bytes = mark_bytes;
+    connection->n_marks = MARKED;
     connection->due_ms = now_ms + table->period_ms[phase];
     append(&table->phases[phase], connection, false);
 }
@@ -206,7 +210,22 @@ void http_connections_enter(struct http_connections *table, struct http_connecti
                             enum http_phase phase, int64_t now_ms)
 {
     set_clock(table, connection, phase, 0, now_ms);
-    connection->mark_bytes = progress_of(connection);
+    connection->n_marks = phase == HTTP_SENDING ? 0 : MARKED;
+    if (phase == HTTP_IDLE) {
+        connection->mark_bytes = connection->read_bytes != HTTP_READ_UNKNOWN
+                                     ? connection->read_bytes
+                                     : progress_of(connection);
+    }
+}
+
+void http_connections_mark(struct http_connections *table)
+{
+    struct http_connection *at = table->phases[HTTP_SENDING].last;
+    for (; at != NULL && at->n_marks < MARKED; at = at->in_phase.previous) {
+        if (++at->n_marks == MARKED) {
+            at->mark_bytes = progress_of(at);
+        }
+    }
 }
 
 void http_connections_hold(struct http_connections *table, struct http_connection *connection,

@@ -42,6 +42,8 @@ enum {
     HTTP_HOLDER_BYTES = 16 * 1024
 };
 
+#define HTTP_READ_UNKNOWN UINT64_MAX
+
 struct http_link {
     struct http_connection *previous, *next;
 };
@@ -52,6 +54,9 @@ struct http_connection {
     enum http_phase phase;
     int64_t due_ms;      /* of the phase's clock */
     uint64_t mark_bytes; /* received (IDLE) or acknowledged (SENDING) when the clock was set */
+    unsigned n_marks;    /* calls of http_connections_mark() that SENDING has lasted; 3 = marked */
+    uint64_t read_bytes; /* of the socket, by whole requests, kept by the owner, so that the kernel
+                          * need not be asked; HTTP_READ_UNKNOWN = ask it */
     size_t held_bytes;
     struct http_link in_phase, in_holders;
     struct http_address *address;
@@ -89,6 +94,9 @@ void http_connections_remove(struct http_connections *table, struct http_connect
 /* Enters a phase and sets its clock, also if it is the present one. */
 void http_connections_enter(struct http_connections *table, struct http_connection *connection,
                             enum http_phase phase, int64_t now_ms);
+/* After every turn of the library: asks the kernel where those stand that were sending in the two
+ * turns before as well. Most are done by then, and nobody has had to ask. */
+void http_connections_mark(struct http_connections *table);
 /* What the connection holds from now on. */
 void http_connections_hold(struct http_connections *table, struct http_connection *connection,
                            size_t bytes);

@@ -64,7 +64,8 @@ static void unwatch(struct http_peer *peer)
 void http_peer_enter(struct http_peer *peer, enum http_phase phase)
 {
     if (!peer->is_dropped) {
-        http_connections_enter(&peer->server->connections, &peer->base, phase, http_now_ms());
+        http_connections_enter(&peer->server->connections, &peer->base, phase,
+                               peer->server->now_ms);
     }
 }
 
@@ -345,7 +346,7 @@ static void drop(struct http_peer *peer, enum tally_http_refusal_reason reason)
 
 void http_peer_drop_late(struct tally_http_server *server)
 {
-    const int64_t now_ms = http_now_ms();
+    const int64_t now_ms = server->now_ms;
     struct http_connection *late;
     while ((late = http_connections_late(&server->connections, now_ms)) != NULL) {
         struct http_peer *peer = (struct http_peer *)late;
@@ -458,9 +459,10 @@ static void take_in(struct tally_http_server *server, int fd, const struct socka
         close(fd);
         return;
     }
+    peer->base.read_bytes = server->identity != NULL ? HTTP_READ_UNKNOWN : 0;
     const enum http_admission admission =
         http_connections_add(&server->connections, &peer->base, fd, address,
-                             server->identity != NULL ? HTTP_RECEIVING : HTTP_IDLE, http_now_ms());
+                             server->identity != NULL ? HTTP_RECEIVING : HTTP_IDLE, server->now_ms);
     if (admission != HTTP_ADMITTED) {
         free(peer);
         turn_away(server, fd, admission);

@@ -3,11 +3,11 @@
  *   headers are in   handle() makes the request; one that is too long is refused here
  *   body comes       handle() collects it
  *   all is in        handle() calls on_request. Answered: the response is queued. Not answered: the
- *                    connection is suspended; MHD neither reads it nor counts its idle time
- *   respond()        keeps the response and resumes the connection; MHD calls handle() again,
- *                    which queues it
- *   all is sent, or  completed() frees the request: the only place that does
- *   the peer is gone
+ *                    request waits. MHD does not read, and calls handle() again whenever it runs
+ *   it waits long    the connection is suspended: MHD lets it alone and does not count its idle
+ * time respond()        keeps the response, and resumes the connection if it was suspended; MHD
+ * calls handle() again, which queues it all is sent, or  completed() frees the request: the only
+ * place that does the peer is gone
  *
  * A stream is a response whose body MHD asks for piece by piece, with read_stream(). When there is
  * nothing to give, the connection is suspended there, and resumed by the next write.
@@ -59,8 +59,20 @@ enum {
     /* Memory of a connection, beside what a request's header section may take: the response's one,
      * and room for a section that is a little too long, so that it is answered here and not by MHD.
      * Only what is used costs memory. */
-    CONNECTION_MEMORY_BYTES = 8 * 1024,
+    CONNECTION_MEMORY_BYTES = 4 * 1024,
     LINGER_MS = 10 * 1000,
+    /* Requests that are over are used again, and the memory of their bodies. */
+    MAX_FREE_REQUESTS = 256,
+    KEPT_BODY_BYTES = 64 * 1024,
+    /* To suspend a connection and resume it costs as much as the rest of a small request, so those
+     * that are answered soon, as after a commit, are not; but MHD looks at them at every turn, and
+     * a hang-up goes unnoticed. */
+    MAX_WAITING = 1024,
+    SUSPEND_AFTER_MS = 20,
+    /* With requests that wait MHD says that it has work, whether it has or not. If nothing has
+     * moved in its last turn it may sleep so long: the worst is a header section in pieces, read
+     * later. */
+    UNSURE_MS = 1,
     EVENTS_AT_ONCE = 256,
     /* Memory goes back to the system when so many connections are gone, three in four. */
     MANY_CONNECTIONS = 256,
@@ -95,7 +107,14 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
                                               struct MHD_Connection *connection, const char *method,
                                               const char *path, const char *version)
 {
-    struct tally_http_request *request = calloc(1, sizeof *request);
+    struct tally_http_request *request = server->free_requests;
+    if (request != NULL) {
+        server->free_requests = request->next;
+        server->n_free_requests--;
+        memset(request, 0, sizeof *request);
+    } else {
+        request = calloc(1, sizeof *request);
+    }
     if (request != NULL) {
         server->n_requests++;
         request->server = server;
@@ -106,14 +125,33 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
         request->method = method;
         request->path = path;
         request->version = version;
+        if (server->n_spare_bodies > 0) {
+            request->body = server->spare_bodies[--server->n_spare_bodies];
+        }
         request->body.limit = server->config.max_body_bytes;
     }
     return request;
 }
 
+/* Its content is not needed any more; its memory goes to the next request if it is not large. */
+static void drop_body(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    struct tally_buffer *body = &request->body;
+    if (body->data == NULL || body->capacity > KEPT_BODY_BYTES ||
+        server->n_spare_bodies == HTTP_SPARE_BODIES) {
+        tally_buffer_fini(body);
+        return;
+    }
+    server->spare_bodies[server->n_spare_bodies++] =
+        (struct tally_buffer){.data = body->data, .capacity = body->capacity};
+    *body = (struct tally_buffer){.limit = body->limit};
+}
+
 static void request_free(struct tally_http_request *request)
 {
-    request->server->n_requests--;
+    struct tally_http_server *server = request->server;
+    server->n_requests--;
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
@@ -121,8 +159,14 @@ static void request_free(struct tally_http_request *request)
         tally_buffer_fini(&request->stream->buffer);
         free(request->stream);
     }
-    tally_buffer_fini(&request->body);
-    free(request);
+    drop_body(request);
+    if (server->n_free_requests == MAX_FREE_REQUESTS) {
+        free(request);
+        return;
+    }
+    request->next = server->free_requests;
+    server->free_requests = request;
+    server->n_free_requests++;
 }
 
 const char *tally_http_method(const struct tally_http_request *request)
@@ -179,7 +223,7 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
 
 void tally_http_forget_body(struct tally_http_request *request)
 {
-    tally_buffer_fini(&request->body);
+    drop_body(request);
     (void)http_peer_hold(request->peer, 0, true);
 }
 
@@ -193,6 +237,33 @@ void *tally_http_user(const struct tally_http_request *request)
     return request->user;
 }
 
+/* ---- Requests that wait ---- */
+
+static void begin_waiting(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    request->is_waiting = true;
+    request->waits_since_ms = server->now_ms;
+    request->next = NULL;
+    request->previous = server->last_waiting;
+    *(request->previous != NULL ? &request->previous->next : &server->first_waiting) = request;
+    server->last_waiting = request;
+    server->n_waiting++;
+}
+
+static void end_waiting(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (!request->is_waiting) {
+        return;
+    }
+    request->is_waiting = false;
+    *(request->previous != NULL ? &request->previous->next : &server->first_waiting) =
+        request->next;
+    *(request->next != NULL ? &request->next->previous : &server->last_waiting) = request->previous;
+    server->n_waiting--;
+}
+
 /* ---- Suspended connections ---- */
 
 static int connection_fd(const struct tally_http_request *request)
@@ -204,9 +275,11 @@ static int connection_fd(const struct tally_http_request *request)
 static void suspend(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
+    end_waiting(request);
     http_peer_enter(request->peer, HTTP_WAITING);
     MHD_suspend_connection(request->connection);
     request->is_suspended = true;
+    server->n_suspended++;
     request->previous = NULL;
     request->next = server->suspended;
     if (request->next != NULL) {
@@ -231,8 +304,28 @@ static void resume(struct tally_http_request *request)
         request->next->previous = request->previous;
     }
     request->is_suspended = false;
+    server->n_suspended--;
     server->has_resumed = true;
     MHD_resume_connection(request->connection);
+}
+
+/* Something is there for the request that MHD has to look at. */
+static void wake(struct tally_http_request *request)
+{
+    if (request->is_suspended) {
+        resume(request);
+    } else if (request->is_waiting) {
+        request->server->has_resumed = true;
+    }
+}
+
+/* After MHD ran, and not from within: it goes through a list that suspending changes. */
+static void suspend_patient(struct tally_http_server *server)
+{
+    while (server->first_waiting != NULL && !server->first_waiting->is_answered &&
+           server->now_ms - server->first_waiting->waits_since_ms >= SUSPEND_AFTER_MS) {
+        suspend(server->first_waiting);
+    }
 }
 
 /* Back to MHD, where finish_request() ends it. */
@@ -405,15 +498,13 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     uint64_t bytes = 0;
     request->response = make_response(response, &n_body);
     request->n_held_answer = response->static_body == NULL ? n_body : 0;
-    tally_buffer_fini(&request->body);
+    drop_body(request);
     if (request->response != NULL) {
         bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                 (sends_body(request, response->status) ? n_body : 0);
         bytes += add_headers(request->response, response);
     }
-    if (request->is_suspended) {
-        resume(request);
-    }
+    wake(request);
     return bytes;
 }
 
@@ -437,13 +528,6 @@ static void compact(struct tally_http_stream *stream)
     stream->n_taken = 0;
 }
 
-static void wake(struct tally_http_stream *stream)
-{
-    if (stream->request->is_suspended) {
-        resume(stream->request);
-    }
-}
-
 enum tally_status tally_http_stream_write(struct tally_http_stream *stream, const void *bytes,
                                           size_t n)
 {
@@ -457,7 +541,7 @@ enum tally_status tally_http_stream_write(struct tally_http_stream *stream, cons
     compact(stream);
     enum tally_status status = tally_buffer_append(&stream->buffer, bytes, n);
     if (status == TALLY_OK) {
-        wake(stream);
+        wake(stream->request);
     }
     return status;
 }
@@ -465,7 +549,7 @@ enum tally_status tally_http_stream_write(struct tally_http_stream *stream, cons
 void tally_http_stream_end(struct tally_http_stream *stream)
 {
     stream->has_ended = true;
-    wake(stream);
+    wake(stream->request);
 }
 
 /* MHD asks for the next bytes of the body. */
@@ -490,6 +574,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *out, size_t n
         return 0;
     }
     n = n < n_max ? n : n_max;
+    request->server->has_moved = true;
     memcpy(out, stream->buffer.data + stream->n_taken, n);
     stream->n_taken += n;
     if (stream->n_taken == stream->buffer.size) {
@@ -542,7 +627,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     request->is_answered = true;
     bound_socket(request);
     tally_http_forget_body(request); /* a stream may last for ever */
-    wake(stream);
+    wake(stream->request);
     *ret_stream = stream;
     return TALLY_OK;
 }
@@ -634,6 +719,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
     }
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
+        request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
         /* Anything else MHD would read as a body without an end. */
         return strcasecmp(encoding, "chunked") == 0
                    ? MHD_YES
@@ -674,16 +760,28 @@ static enum MHD_Result finish_request(struct tally_http_request *request)
     struct tally_http_server *server = request->server;
     if (!request->was_handed) {
         request->was_handed = true;
+        if (request->peer->base.read_bytes != HTTP_READ_UNKNOWN) {
+            request->peer->base.read_bytes += tally_http_wire_in_bytes(request);
+        }
         http_peer_enter(request->peer, HTTP_WAITING);
         server->config.on_request(server->config.context, request);
     }
     if (request->is_answered) {
+        end_waiting(request);
+        server->has_moved = true;
         return queue_response(request);
     }
     if (request->is_gone) {
         return MHD_NO;
     }
-    suspend(request);
+    if (request->is_waiting) {
+        return MHD_YES;
+    }
+    if (server->n_waiting < MAX_WAITING) {
+        begin_waiting(request);
+    } else {
+        suspend(request);
+    }
     return MHD_YES;
 }
 
@@ -701,11 +799,13 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         if (request->peer->base.phase == HTTP_IDLE) {
             http_peer_enter(request->peer, HTTP_RECEIVING);
         }
+        request->server->has_moved = true;
         return start_request(request);
     }
     if (*upload_data_size > 0) {
         size_t n = *upload_data_size;
         *upload_data_size = 0;
+        request->server->has_moved = true;
         return collect_body(request, upload_data, n);
     }
     return finish_request(request);
@@ -722,6 +822,8 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
         return;
     }
     assert(!request->is_suspended);
+    server->has_completed = true;
+    end_waiting(request);
     if (request->stream != NULL) {
         request->stream->config.on_closed(request->stream->config.context, request->stream);
     } else if (request->was_handed && !request->is_answered) {
@@ -927,6 +1029,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
     server->config = *config;
     server->listen_fd = -1;
     server->watch_fd = -1;
+    server->now_ms = http_now_ms();
     fill_in(&server->config);
     server->idle_timeout_s = server->config.idle_timeout_s;
     const int64_t timeout_ms = (int64_t)server->config.request_timeout_s * 1000;
@@ -966,6 +1069,14 @@ void tally_http_server_free(struct tally_http_server *server)
     http_peer_give_up(server);
     if (server->daemon != NULL) {
         MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
+    }
+    while (server->free_requests != NULL) {
+        struct tally_http_request *request = server->free_requests;
+        server->free_requests = request->next;
+        free(request);
+    }
+    while (server->n_spare_bodies > 0) {
+        tally_buffer_fini(&server->spare_bodies[--server->n_spare_bodies]);
     }
     http_connections_fini(&server->connections);
     tls_identity_release(server->identity);
@@ -1020,6 +1131,14 @@ static int sooner(int timeout_ms, int64_t wanted_ms)
     return is_sooner ? (int)(wanted_ms < INT_MAX ? wanted_ms : INT_MAX) : timeout_ms;
 }
 
+/* Whether MHD, which has been given its turn, may have more to read or to send. */
+static bool may_go_on(const struct tally_http_server *server)
+{
+    const unsigned n_at_rest = server->n_waiting + server->n_suspended;
+    return server->n_waiting == 0 || server->has_completed ||
+           (server->has_moved && server->n_requests > n_at_rest);
+}
+
 static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted_ms;
@@ -1027,7 +1146,9 @@ static int shorter_timeout(const struct tally_http_server *server, int timeout_m
         return 0;
     }
     if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_YES) {
-        timeout_ms = sooner(timeout_ms, wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX);
+        const int64_t least_ms = may_go_on(server) ? 0 : UNSURE_MS;
+        const int64_t most_ms = wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX;
+        timeout_ms = sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
     }
     const int64_t now_ms = http_now_ms();
     const int64_t clock_ms = http_connections_wait_ms(&server->connections, now_ms);
@@ -1050,13 +1171,18 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     if (ready < 0 && errno != EINTR) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "poll: %s", strerror(errno));
     }
+    server->now_ms = http_now_ms();
     serve_events(server);
     http_peer_drop_late(server);
     server->has_resumed = false;
+    server->has_moved = false;
+    server->has_completed = false;
     if (MHD_run(server->daemon) == MHD_NO) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
     http_peer_park_awake(server);
+    suspend_patient(server);
+    http_connections_mark(&server->connections);
     give_memory_back(server);
     return TALLY_OK;
 }

@@ -27,6 +27,8 @@ struct http_peer {
     bool is_dropped;
 };
 
+enum { HTTP_SPARE_BODIES = 32 };
+
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
     struct MHD_Daemon *daemon;
@@ -40,17 +42,27 @@ struct tally_http_server {
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
     struct tls_identity *identity;        /* for new handshakes; NULL = plain HTTP */
     struct tally_http_request *suspended; /* doubly linked */
+    struct tally_http_request *first_waiting, *last_waiting; /* by the time since when they wait */
+    unsigned n_waiting, n_suspended;
+    struct tally_http_request *free_requests; /* by next */
+    unsigned n_free_requests;
+    struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
+    int n_spare_bodies;
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
+    int64_t now_ms;          /* http_now_ms() of this step */
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
     bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    bool is_ending;          /* tally_http_server_free() runs: nothing may be suspended any more */
+    bool has_moved;          /* in MHD's last turn a request was read from or answered */
+    bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
+    bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
 struct tally_http_request {
     struct tally_http_server *server;
     struct MHD_Connection *connection;
     struct http_peer *peer;
-    struct tally_http_request *previous, *next; /* while suspended */
+    struct tally_http_request *previous, *next; /* while it waits or is suspended */
+    int64_t waits_since_ms;                     /* monotonic */
     const char *method, *path, *version;
     struct tally_buffer body;
     size_t n_body_bytes; /* of the body, also when it has been forgotten */
@@ -61,6 +73,7 @@ struct tally_http_request {
     size_t n_held_answer; /* bytes of the answer that are ours to keep until they are sent */
     bool was_handed;      /* on_request has been called */
     bool is_answered;     /* tally_http_respond has been called */
+    bool is_waiting;      /* in the server's list of those that wait */
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
 };

@@ -1,4 +1,8 @@
-/* Encoding lets nanopb write everything; what repeats or is large goes through its field callbacks.
+/* Messages of an update's path are read and written by worker_messages_direct.c, and here only
+ * where they are out of the ordinary.
+ *
+ * Encoding lets nanopb write everything else; what repeats or is large goes through its field
+ * callbacks.
  *
  * Decoding walks a message field by field and gives nanopb one field at a time, which comes to the
  * same by the rule that concatenated messages merge. So a failure is known by its field's name, and
@@ -14,6 +18,7 @@
 #include <pb_decode.h>
 #include <pb_encode.h>
 
+#include "api/worker_messages_direct.h"
 #include "codec/base/utf8.h"
 #include "worker.pb.h"
 
@@ -63,13 +68,6 @@ static bool write_submessage(pb_ostream_t *stream, const pb_field_t *field,
     return pb_encode_tag_for_field(stream, field) && pb_encode_submessage(stream, descriptor, raw);
 }
 
-static bool write_bytes(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
-{
-    const struct tally_bytes *bytes = *arg;
-    return bytes->size == 0 || (pb_encode_tag_for_field(stream, field) &&
-                                pb_encode_string(stream, bytes->data, bytes->size));
-}
-
 static bool write_held(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
 {
     const struct tally_join_request *message = *arg;
@@ -92,64 +90,6 @@ static bool write_cursors(pb_ostream_t *stream, const pb_field_t *field, void *c
         ok = write_submessage(stream, field, tally_v1_Cursor_fields, &raw);
     }
     return ok;
-}
-
-/* Packed, as proto3 has it. */
-static bool write_clients(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
-{
-    const struct tally_task *task = *arg;
-    if (task->n_clients == 0) {
-        return true;
-    }
-    pb_ostream_t sizing = PB_OSTREAM_SIZING;
-    bool ok = true;
-    for (size_t i = 0; ok && i < task->n_clients; i++) {
-        ok = pb_encode_varint(&sizing, task->clients[i]);
-    }
-    ok = ok && pb_encode_tag(stream, PB_WT_STRING, field->tag) &&
-         pb_encode_varint(stream, sizing.bytes_written);
-    for (size_t i = 0; ok && i < task->n_clients; i++) {
-        ok = pb_encode_varint(stream, task->clients[i]);
-    }
-    return ok;
-}
-
-static bool write_broadcasts(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
-{
-    const struct tally_task *task = *arg;
-    bool ok = true;
-    for (size_t i = 0; ok && i < task->n_broadcasts; i++) {
-        const struct tally_broadcast *broadcast = &task->broadcasts[i];
-        tally_v1_Broadcast raw = {.iterate = broadcast->iterate,
-                                  .payload = with(write_bytes, &broadcast->payload),
-                                  .payload_bits = broadcast->payload_bits,
-                                  .quantizer_step = broadcast->quantizer_step,
-                                  .quantizer_intervals = broadcast->quantizer_intervals};
-        ok = write_submessage(stream, field, tally_v1_Broadcast_fields, &raw);
-    }
-    return ok;
-}
-
-static bool write_task(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
-{
-    const struct tally_task *task = *arg;
-    tally_v1_Task raw = {.job_document = with(write_bytes, &task->job_document),
-                         .round = task->round,
-                         .stage = task->stage,
-                         .iterate = task->iterate,
-                         .samples = task->samples,
-                         .quantizer_step = task->quantizer_step,
-                         .quantizer_intervals = task->quantizer_intervals,
-                         .evaluate = task->evaluate,
-                         .cut = task->cut,
-                         .deadline_ms = task->deadline_ms,
-                         .x_checksum = task->x_checksum,
-                         .clients = with(write_clients, task),
-                         .broadcasts = with(write_broadcasts, task),
-                         .snapshot = with(write_bytes, &task->snapshot)};
-    memcpy(raw.job_id, task->job_id, sizeof raw.job_id);
-    memcpy(raw.encoding, task->encoding, sizeof raw.encoding);
-    return write_submessage(stream, field, tally_v1_Task_fields, &raw);
 }
 
 static bool write_idle(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
@@ -208,8 +148,7 @@ enum tally_status tally_poll_response_encode(const struct tally_poll_response *m
     case TALLY_POLL_TASK:
         assert(message->task.n_clients <= TALLY_MAX_SLOTS);
         assert(message->task.n_broadcasts <= TALLY_MAX_BROADCASTS);
-        raw.task = with(write_task, &message->task);
-        break;
+        return direct_write_task(message, out);
     case TALLY_POLL_RELEASED:
         raw.released = with(write_released, message);
         break;
@@ -219,27 +158,13 @@ enum tally_status tally_poll_response_encode(const struct tally_poll_response *m
 
 enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out)
 {
-    tally_v1_PostUpdateRequest raw = {.session = message->session,
-                                      .round = message->round,
-                                      .client = message->client,
-                                      .payload = with(write_bytes, &message->payload),
-                                      .payload_bits = message->payload_bits,
-                                      .clipped = message->clipped,
-                                      .has_loss = message->has_loss,
-                                      .loss = message->loss,
-                                      .tried = message->tried};
-    memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
-    memcpy(raw.failure, message->failure, sizeof raw.failure);
-    memcpy(raw.refusal, message->refusal, sizeof raw.refusal);
-    return encode(tally_v1_PostUpdateRequest_fields, &raw, out);
+    return direct_write_update(message, out);
 }
 
 enum tally_status tally_update_response_encode(const struct tally_update_response *message,
                                                struct tally_buffer *out)
 {
-    tally_v1_PostUpdateResponse raw = {.formula_bits = message->formula_bits,
-                                       .payload_bits = message->payload_bits};
-    return encode(tally_v1_PostUpdateResponse_fields, &raw, out);
+    return direct_write_update_response(message, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)
@@ -523,7 +448,12 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_poll_request *ret_message,
                                             struct tally_error *err)
 {
-    struct tally_poll_request message = {.n_cursors = 0};
+    struct tally_poll_request message;
+    if (direct_read_poll_request((struct tally_bytes){bytes, n}, &message)) {
+        *ret_message = message;
+        return TALLY_OK;
+    }
+    message.n_cursors = 0;
     tally_v1_PollTaskRequest raw = tally_v1_PollTaskRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, &raw,
                                       take_cursor, &message, err);
@@ -535,13 +465,40 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
     return status;
 }
 
-/* Broadcast.payload and PostUpdateRequest.payload, the only callback field of either. */
+/* Broadcast.payload, its only callback field. */
 static enum tally_status take_payload(void *into, uint32_t tag, struct tally_bytes value,
                                       struct tally_error *err)
 {
     (void)tag;
     (void)err;
     *(struct tally_bytes *)into = value;
+    return TALLY_OK;
+}
+
+static enum tally_status take_update_field(void *into, uint32_t tag, struct tally_bytes value,
+                                           struct tally_error *err)
+{
+    (void)err;
+    struct tally_update *message = into;
+    if (tag == tally_v1_PostUpdateRequest_poll_tag) {
+        message->has_poll = true;
+        message->poll = value;
+    } else {
+        assert(tag == tally_v1_PostUpdateRequest_payload_tag);
+        message->payload = value;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status take_next(void *into, uint32_t tag, struct tally_bytes value,
+                                   struct tally_error *err)
+{
+    assert(tag == tally_v1_PostUpdateResponse_next_tag);
+    (void)tag;
+    (void)err;
+    struct tally_update_response *message = into;
+    message->has_next = true;
+    message->next = value;
     return TALLY_OK;
 }
 
@@ -702,10 +659,16 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
 enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                                       struct tally_update *ret_message, struct tally_error *err)
 {
-    struct tally_update message = {.session = 0};
+    struct tally_update message;
+    if (direct_read_update((struct tally_bytes){bytes, n}, &message)) {
+        *ret_message = message;
+        return TALLY_OK;
+    }
+    message.payload = message.poll = (struct tally_bytes){.size = 0};
+    message.has_poll = false;
     tally_v1_PostUpdateRequest raw = tally_v1_PostUpdateRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PostUpdateRequest_SCHEMA,
-                                      &raw, take_payload, &message.payload, err);
+                                      &raw, take_update_field, &message, err);
     if (status == TALLY_OK) {
         memcpy(message.job_id, raw.job_id, sizeof message.job_id);
         memcpy(message.failure, raw.failure, sizeof message.failure);
@@ -727,12 +690,14 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,
                                                struct tally_error *err)
 {
+    struct tally_update_response message = {.has_next = false};
     tally_v1_PostUpdateResponse raw = tally_v1_PostUpdateResponse_init_zero;
-    enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA, &raw, NULL, NULL, err);
+    enum tally_status status = decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA,
+                                      &raw, take_next, &message, err);
     if (status == TALLY_OK) {
-        *ret_message = (struct tally_update_response){.formula_bits = raw.formula_bits,
-                                                      .payload_bits = raw.payload_bits};
+        message.formula_bits = raw.formula_bits;
+        message.payload_bits = raw.payload_bits;
+        *ret_message = message;
     }
     return status;
 }

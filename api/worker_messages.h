@@ -121,11 +121,15 @@ struct tally_update {
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                           /* refused because what it computed with has failed */
+    bool has_poll;           /* the answer is to wait as that of a poll would, and to bring it */
+    struct tally_bytes poll; /* an encoded tally_poll_request, which is read on its own */
 };
 
 struct tally_update_response {
     uint64_t formula_bits;
     uint64_t payload_bits;
+    bool has_next;
+    struct tally_bytes next; /* an encoded tally_poll_response, likewise */
 };
 
 /* Each encoder appends the protobuf bytes to *out (errors: NO_MEMORY, TOO_LARGE). Each decoder

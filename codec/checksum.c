@@ -36,3 +36,25 @@ uint64_t tally_checksum64(const void *bytes, size_t n)
 {
     return tally_checksum64_more(TALLY_CHECKSUM_SEED, bytes, n);
 }
+
+uint64_t tally_digest64(const void *bytes, size_t n)
+{
+    enum { N_CHAINS = 4 };
+    const uint64_t prime = UINT64_C(0x100000001b3);
+    const uint8_t *p = bytes;
+    uint64_t h[N_CHAINS];
+    size_t i = 0;
+    for (uint64_t k = 0; k < N_CHAINS; k++) {
+        h[k] = mix(TALLY_CHECKSUM_SEED + k);
+    }
+    for (; n - i >= sizeof h; i += sizeof h) {
+        uint64_t words[N_CHAINS];
+        memcpy(words, p + i, sizeof words);
+        for (int k = 0; k < N_CHAINS; k++) {
+            h[k] = (h[k] ^ words[k]) * prime;
+            h[k] ^= h[k] >> 32;
+        }
+    }
+    const uint64_t sum = tally_checksum64_more(n, h, sizeof h);
+    return n > i ? tally_checksum64_more(sum, p + i, n - i) : sum;
+}

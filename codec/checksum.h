@@ -15,4 +15,8 @@ uint64_t tally_checksum64(const void *bytes, size_t n);
 /* Goes on from an earlier sum, to cover several pieces. */
 uint64_t tally_checksum64_more(uint64_t sum, const void *bytes, size_t n);
 
+/* The same kind of sum, another value, four times as fast on many bytes: four chains side by side
+ * instead of one whose every step waits for the one before. To know a message again. */
+uint64_t tally_digest64(const void *bytes, size_t n);
+
 #endif

@@ -377,9 +377,9 @@ static enum tally_status memory_round_list(struct tally_store *store, int64_t jo
 {
     const struct tally_memory_job *job = find_key(memory_of(store), job_key);
     int64_t n = 0;
-    for (size_t i = 0; job != NULL && i < job->now->n_rounds && n < limit; i++) {
-        if (job->now->rounds[i].round > after_round) {
-            enum tally_status status = each(context, &job->now->rounds[i], err);
+    for (size_t i = 0; job != NULL && i < job->n_rounds && n < limit; i++) {
+        if (job->rounds[i].record.round > after_round) {
+            enum tally_status status = each(context, &job->rounds[i].record, err);
             if (status != TALLY_OK) {
                 return status;
             }

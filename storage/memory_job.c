@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FIRST_ROUNDS = 16 };
+
 static struct tally_blob *blob_new(const void *bytes, size_t n)
 {
     struct tally_blob *blob = malloc(sizeof *blob + n);
@@ -41,7 +43,6 @@ static void content_free(struct tally_memory_content *content)
     }
     blob_release(content->state);
     free(content->updates);
-    free(content->rounds);
     free(content);
 }
 
@@ -50,23 +51,17 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
 {
     struct tally_memory_content *copy = malloc(sizeof *copy);
     struct tally_memory_update *updates = calloc(from->n_updates + 1, sizeof *updates);
-    struct tally_round_record *rounds = calloc(from->n_rounds + 1, sizeof *rounds);
-    if (copy == NULL || updates == NULL || rounds == NULL) {
+    if (copy == NULL || updates == NULL) {
         free(copy);
         free(updates);
-        free(rounds);
         return NULL;
     }
     *copy = *from;
     copy->updates = updates;
-    copy->rounds = rounds;
     blob_share(copy->state);
     for (size_t i = 0; i < from->n_updates; i++) {
         updates[i] = from->updates[i];
         blob_share(updates[i].body);
-    }
-    for (size_t i = 0; i < from->n_rounds; i++) {
-        rounds[i] = from->rounds[i];
     }
     return copy;
 }
@@ -96,6 +91,7 @@ void tally_memory_job_free(struct tally_memory_job *job)
     if (job != NULL) {
         content_free(job->now);
         content_free(job->before);
+        free(job->rounds);
         blob_release(job->document);
         free(job->idempotency_key);
         free(job);
@@ -110,10 +106,28 @@ enum tally_status tally_memory_job_touch(struct tally_memory_job *job)
     return job->before != NULL ? TALLY_OK : TALLY_NO_MEMORY;
 }
 
+/* Settles the rounds of the bracket; from the end, where they mostly are. */
+static void settle_rounds(struct tally_memory_job *job, bool keep)
+{
+    for (size_t i = job->n_rounds; job->n_new_rounds > 0; i--) {
+        struct tally_memory_round *round = &job->rounds[i - 1];
+        if (!round->is_new) {
+            continue;
+        }
+        job->n_new_rounds--;
+        round->is_new = false;
+        if (!keep) {
+            memmove(round, round + 1, (job->n_rounds - i) * sizeof *round);
+            job->n_rounds--;
+        }
+    }
+}
+
 void tally_memory_job_commit(struct tally_memory_job *job)
 {
     content_free(job->before);
     job->before = NULL;
+    settle_rounds(job, true);
 }
 
 void tally_memory_job_rollback(struct tally_memory_job *job)
@@ -123,6 +137,7 @@ void tally_memory_job_rollback(struct tally_memory_job *job)
         job->now = job->before;
         job->before = NULL;
     }
+    settle_rounds(job, false);
 }
 
 enum tally_status tally_memory_job_put_state(struct tally_memory_job *job, const void *bytes,
@@ -173,22 +188,27 @@ enum tally_status tally_memory_job_add_round(struct tally_memory_job *job,
                                              const struct tally_round_record *record)
 {
     assert(job->before != NULL);
-    struct tally_memory_content *now = job->now;
-    size_t at = 0;
-    while (at < now->n_rounds && now->rounds[at].round < record->round) {
-        at++;
+    size_t at = job->n_rounds;
+    while (at > 0 && job->rounds[at - 1].record.round > record->round) {
+        at--;
     }
-    if (at < now->n_rounds && now->rounds[at].round == record->round) {
+    if (at > 0 && job->rounds[at - 1].record.round == record->round) {
         return TALLY_ALREADY_EXISTS;
     }
-    struct tally_round_record *rounds = realloc(now->rounds, (now->n_rounds + 1) * sizeof *rounds);
-    if (rounds == NULL) {
-        return TALLY_NO_MEMORY;
+    if (job->n_rounds == job->rounds_capacity) {
+        const size_t capacity = job->n_rounds == 0 ? FIRST_ROUNDS : 2 * job->n_rounds;
+        struct tally_memory_round *rounds = realloc(job->rounds, capacity * sizeof *rounds);
+        if (rounds == NULL) {
+            return TALLY_NO_MEMORY;
+        }
+        job->rounds = rounds;
+        job->rounds_capacity = capacity;
     }
-    now->rounds = rounds;
-    memmove(rounds + at + 1, rounds + at, (now->n_rounds - at) * sizeof *rounds);
-    rounds[at] = *record;
-    now->n_rounds++;
+    struct tally_memory_round *round = &job->rounds[at];
+    memmove(round + 1, round, (job->n_rounds - at) * sizeof *round);
+    *round = (struct tally_memory_round){.record = *record, .is_new = true};
+    job->n_rounds++;
+    job->n_new_rounds++;
     return TALLY_OK;
 }
 

@@ -1,7 +1,8 @@
 /* memory_job: one job of the in-memory store, with a way back to what it was.
  *
- * A job is an immutable part and a `now` that writes change. The first write of a bracket puts a
- * copy of `now` aside as `before`; settling drops one of the two. Restoring is exact because
+ * A job is an immutable part, a `now` that writes change, and rounds, of which a bracket can only
+ * add some. The first write of a bracket puts a copy of `now` aside as `before`; settling drops one
+ * of the two, and the rounds that were added or the marks of them. Restoring is exact because
  * nothing else can change. Bodies and states are immutable and counted, so a copy shares them. */
 #ifndef TALLY_STORAGE_MEMORY_JOB_H
 #define TALLY_STORAGE_MEMORY_JOB_H
@@ -21,14 +22,19 @@ struct tally_memory_update {
     struct tally_blob *body;
 };
 
-/* All that writes can change. */
+/* Never changed or taken away, and as many as a job has lived: copying them with every bracket
+ * would be quadratic. */
+struct tally_memory_round {
+    struct tally_round_record record;
+    bool is_new; /* of this bracket */
+};
+
+/* All else that writes can change. */
 struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates;
-    struct tally_round_record *rounds; /* by round */
-    size_t n_rounds;
 };
 
 struct tally_memory_job {
@@ -37,6 +43,8 @@ struct tally_memory_job {
     uint64_t request_digest;
     struct tally_memory_content *now;
     struct tally_memory_content *before; /* NULL = not written in this bracket */
+    struct tally_memory_round *rounds;   /* by round */
+    size_t n_rounds, n_new_rounds, rounds_capacity;
 };
 
 /* A job without state, updates and rounds; NULL without memory. */

@@ -215,7 +215,8 @@ static enum tally_status configure_journal(struct tally_sqlite *sqlite, bool pow
                                                  "PRAGMA journal_mode = WAL;"
                                                  "PRAGMA wal_autocheckpoint = 1000;"
                                                  "PRAGMA journal_size_limit = 67108864;"
-                                                 "PRAGMA secure_delete = FAST;",
+                                                 "PRAGMA secure_delete = FAST;"
+                                                 "PRAGMA cache_size = -16384;",
                                                  err);
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(

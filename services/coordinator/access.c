@@ -62,12 +62,18 @@ void tally_coordinator_on_refused(void *context, const struct tally_http_refusal
               tally_log_integer("status", refusal->status));
 }
 
-void begin_access(struct call *call)
+void begin_access(struct tally_coordinator *coordinator, struct call *call)
 {
     struct access *access = &call->access;
-    snprintf(access->method, sizeof access->method, "%s", tally_http_method(call->request));
-    snprintf(access->path, sizeof access->path, "%s", tally_http_path(call->request));
+    const bool is_logged = tally_log_is_on(level_of(call, call->status));
     access->status = call->status;
+    if (call->request_id[0] == '\0' && (is_logged || shows_request_id(call))) {
+        draw_request_id(coordinator, call->request_id);
+    }
+    if (is_logged) {
+        snprintf(access->method, sizeof access->method, "%s", tally_http_method(call->request));
+        snprintf(access->path, sizeof access->path, "%s", tally_http_path(call->request));
+    }
 }
 
 void end_access(struct tally_coordinator *coordinator, const struct call *call)

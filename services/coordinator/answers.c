@@ -6,6 +6,8 @@
 #include "api/problem.h"
 #include "services/coordinator/internal.h"
 
+enum { MAX_FREE_CALLS = 256 };
+
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err)
 {
@@ -48,6 +50,30 @@ void answer_error(struct call *call, const struct tally_error *err)
     }
 }
 
+struct call *call_new(struct tally_coordinator *coordinator)
+{
+    struct call *call = coordinator->free_calls;
+    if (call == NULL) {
+        return calloc(1, sizeof *call);
+    }
+    coordinator->free_calls = call->next;
+    coordinator->n_free_calls--;
+    memset(call, 0, sizeof *call);
+    return call;
+}
+
+void call_free(struct tally_coordinator *coordinator, struct call *call)
+{
+    tally_buffer_fini(&call->body);
+    if (coordinator->n_free_calls == MAX_FREE_CALLS) {
+        free(call);
+        return;
+    }
+    call->next = coordinator->free_calls;
+    coordinator->free_calls = call;
+    coordinator->n_free_calls++;
+}
+
 /* Counts the wire bytes of an exchange for its job, if that is still live. */
 static void count_wire(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
                        uint64_t out)
@@ -67,6 +93,12 @@ static void add_header(struct tally_http_response *response, const char *name, c
     }
     response->headers[n].name = name;
     response->headers[n].value = value;
+}
+
+bool shows_request_id(const struct call *call)
+{
+    const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
+    return !is_worker || call->status >= 400 || call->request_id_told; /* else bytes for nothing */
 }
 
 /* Headers of the handler, and those that follow from the status. */
@@ -91,18 +123,19 @@ static void add_headers(const struct call *call, struct tally_http_response *res
     if (!is_worker && (call->status == 429 || call->status == 503)) {
         add_header(response, "Retry-After", "1"); /* a commit, or a job, has ended by then or not */
     }
-    if (!is_worker || call->status >= 400 || call->request_id_told) { /* else bytes for nothing */
+    if (shows_request_id(call)) {
         add_header(response, "X-Request-Id", call->request_id);
     }
 }
 
-enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
+enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                               const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err)
 {
     struct tally_http_response response = {.status = 200, .content_type = call->content_type};
     call->status = response.status;
+    begin_access(coordinator, call);
     add_headers(call, &response);
-    begin_access(call);
     enum tally_status status =
         tally_http_respond_stream(call->request, &response, config, ret_stream);
     if (status != TALLY_OK) {
@@ -125,19 +158,29 @@ static uint64_t respond(struct call *call)
     return tally_http_respond(call->request, &response);
 }
 
+void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
+{
+    begin_access(coordinator, call);
+    count_wire(coordinator, call->job_id, tally_http_wire_in_bytes(call->request), 0);
+    end_access(coordinator, call);
+    call_free(coordinator, call);
+}
+
 void send_answer(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->request == NULL) {
         call->access.status = 499; /* nobody waits for it any more */
+        if (call->request_id[0] == '\0') {
+            draw_request_id(coordinator, call->request_id);
+        }
     } else if (!call->streaming) {
-        begin_access(call);
+        begin_access(coordinator, call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
         call->access.bytes = respond(call);
         count_wire(coordinator, call->job_id, in, call->access.bytes);
     }
     end_access(coordinator, call);
-    tally_buffer_fini(&call->body);
-    free(call);
+    call_free(coordinator, call);
 }
 
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body)

@@ -13,6 +13,7 @@
 
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */
+    DEFER_MS = 5,         /* that updates which wait for a task anyway may wait for their commit */
     WIRE_FLUSH_TICKS = 10 /* every second, wire counters that have moved are stored */
 };
 
@@ -145,9 +146,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     if (coordinator == NULL) {
         return;
     }
-    while (coordinator->sessions.first != NULL) {
-        session_free(&coordinator->sessions, coordinator->sessions.first);
-    }
+    session_table_fini(&coordinator->sessions);
     while (coordinator->jobs != NULL) {
         struct hosted_job *job = coordinator->jobs;
         coordinator->jobs = job->next;
@@ -155,6 +154,13 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     free_calls(&coordinator->reads);
     free_calls(&coordinator->written);
+    while (coordinator->free_calls != NULL) {
+        struct call *call = coordinator->free_calls;
+        coordinator->free_calls = call->next;
+        free(call);
+    }
+    pending_fini(&coordinator->pending);
+    tally_buffer_fini(&coordinator->next);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -292,15 +298,27 @@ static void reload_jobs(struct tally_coordinator *coordinator)
     }
 }
 
+/* What the step has accepted and not closed a round with. */
+static void store_pending(struct tally_coordinator *coordinator)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (!coordinator->transaction_failed) {
+        enum tally_status status = pending_store(&coordinator->pending, coordinator->store, &err);
+        write_failed(coordinator, status, &err);
+    }
+    pending_clear(&coordinator->pending);
+}
+
 /* Ends the step's transaction. False if what it wrote is lost. */
 static bool commit(struct tally_coordinator *coordinator)
 {
-    if (!coordinator->in_transaction) {
+    if (!coordinator->in_transaction || coordinator->defers) {
         return true;
     }
     struct tally_store *store = coordinator->store;
     struct tally_error err = TALLY_ERROR_INIT;
     bool ok = false;
+    store_pending(coordinator);
     if (coordinator->transaction_failed) {
         store->ops->rollback(store);
     } else {
@@ -314,6 +332,8 @@ static bool commit(struct tally_coordinator *coordinator)
     }
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;
+    coordinator->must_commit = false;
+    coordinator->defer_until_ms = 0;
     coordinator->metrics.requests_in_commit = 0;
     coordinator->metrics.rounds += ok ? coordinator->uncommitted.rounds : 0;
     coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
@@ -334,10 +354,30 @@ static bool commit(struct tally_coordinator *coordinator)
     return ok;
 }
 
+/* Whether the step's transaction may stay open: nobody waits for it but updates whose answers wait
+ * for the next task anyway. Most of them need not be written at all if their round closes first. */
+static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    bool may = coordinator->in_transaction && !coordinator->transaction_failed &&
+               !coordinator->must_commit && !coordinator->draining &&
+               coordinator->reads.first == NULL;
+    for (const struct call *call = coordinator->written.first; may && call != NULL;
+         call = call->next) {
+        may = call->polling_session != 0 && call->error.status == TALLY_OK;
+    }
+    if (may && coordinator->defer_until_ms == 0) {
+        coordinator->defer_until_ms = now_ms + DEFER_MS;
+    }
+    return may && now_ms < coordinator->defer_until_ms;
+}
+
 /* Acknowledges the step's writes, or takes the acknowledgement back. */
 static void publish(struct tally_coordinator *coordinator, bool committed)
 {
     struct call *call = coordinator->written.first;
+    if (coordinator->defers) {
+        return;
+    }
     coordinator->written = (struct call_queue){.last = &coordinator->written.first};
     while (call != NULL) {
         struct call *next = call->next;
@@ -347,9 +387,12 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
             tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
                        coordinator->store_error.message);
             call->location[0] = '\0';
+            call->polling_session = 0;
             answer_error(call, &err);
         }
-        send_answer(coordinator, call);
+        if (call->polling_session == 0 || !begin_polling(coordinator, call)) {
+            send_answer(coordinator, call);
+        }
         call = next;
     }
 }
@@ -381,6 +424,7 @@ static void retire_jobs(struct tally_coordinator *coordinator)
             at = &job->next;
             continue;
         }
+        answer_last_updates(coordinator, job);
         put_wire(coordinator, job);
         mark_job_ready(coordinator, job);
         metrics_end_job(&coordinator->metrics, &job->row);
@@ -452,10 +496,12 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (ticks) {
         check_deadlines(coordinator, now_ms);
     }
+    coordinator->defers = !ticks && may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);
     commit(coordinator);
-    if (coordinator->reload_due) { /* a job that is damaged ends in a transaction of its own */
+    /* A job that is damaged ends in a transaction of its own. */
+    if (coordinator->reload_due && !coordinator->in_transaction) {
         coordinator->reload_due = false;
         reload_jobs(coordinator);
     }
@@ -466,7 +512,11 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
     }
-    int64_t wait = coordinator->next_tick_ms - tally_monotonic_ms();
+    int64_t next_ms = coordinator->next_tick_ms;
+    if (coordinator->defers && coordinator->defer_until_ms < next_ms) {
+        next_ms = coordinator->defer_until_ms;
+    }
+    int64_t wait = next_ms - tally_monotonic_ms();
     return wait < 0 ? 0 : (int)wait;
 }
 

@@ -126,22 +126,20 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-/* The caller's own id, so that it finds its request in our log, or a new one. */
-static void name_request(struct tally_coordinator *coordinator, struct call *call)
+/* The caller's own id, so that it finds its request in our log; a new one comes later. */
+static void name_request(struct call *call)
 {
     const char *told = told_request_id(call->request);
     call->request_id_told = told != NULL;
     if (told != NULL) {
         memcpy(call->request_id, told, strlen(told) + 1);
-    } else {
-        draw_request_id(coordinator, call->request_id);
     }
 }
 
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;
-    struct call *call = calloc(1, sizeof *call);
+    struct call *call = call_new(coordinator);
     coordinator->n_requests++;
     if (call == NULL) {
         char id[REQUEST_ID_CAPACITY];
@@ -153,7 +151,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     }
     call->request = request;
     call->arrived_ns = tally_monotonic_ns();
-    name_request(coordinator, call);
+    name_request(call);
     tally_http_set_user(request, call);
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status =
@@ -173,7 +171,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
             coordinator->metrics.requests_in_commit += call->in_transaction;
             push(&coordinator->written, call);
         } else {
-            free(call); /* a long poll: the session holds the request */
+            call_free(coordinator, call); /* a long poll: the session holds the request */
         }
     }
 }

@@ -611,7 +611,7 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     call->headers[1].name = "X-Accel-Buffering"; /* nginx would collect the events */
     call->headers[1].value = "no";
     call->content_type = "text/event-stream";
-    enum tally_status status = begin_stream(call, &config, &stream->stream, err);
+    enum tally_status status = begin_stream(coordinator, call, &config, &stream->stream, err);
     if (status != TALLY_OK) {
         release_feed(coordinator, feed);
         free(stream);

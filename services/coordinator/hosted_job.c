@@ -92,6 +92,7 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
     job->wire_in_bytes = row->wire_in_bytes;
     job->wire_out_bytes = row->wire_out_bytes;
     job->n_vacant = row->clients;
+    job->has_stored_updates = true;
     job->slots = calloc((size_t)row->clients, sizeof *job->slots);
     if (job->slots == NULL) {
         goto out;
@@ -141,6 +142,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
     if (status == TALLY_OK) {
         tally_job_free(job->engine);
         job->engine = engine;
+        job->has_stored_updates = true;
         job->needs_reload = false;
     }
     return status;
@@ -182,8 +184,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
     for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
         status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
     }
-    if (status == TALLY_OK) {
+    if (status == TALLY_OK && job->has_stored_updates) {
         status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
+        job->has_stored_updates = status != TALLY_OK;
     }
     if (status == TALLY_OK) {
         status = tally_job_save_state(job->engine, &state);

@@ -37,12 +37,13 @@ struct hosted_job {
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     bool touched;                     /* written to in the open transaction */
-    bool needs_reload;                /* a commit failed: the engine is ahead of the store */
-    bool deadline_noted;              /* the open round's deadline has passed, and did not end it */
-    bool absence_changed;             /* the engine does not know yet what the slots say */
-    int64_t round_opened_ms;          /* monotonic; or resumed, or read back from the store */
-    int64_t deadline_from_ms;         /* monotonic; of the same round, also after a failed store */
-    int64_t waits_since_ms;           /* Unix time of the same, or of the last change of status */
+    bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
+    bool needs_reload;        /* a commit failed: the engine is ahead of the store */
+    bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
+    bool absence_changed;     /* the engine does not know yet what the slots say */
+    int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
+    int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
+    int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */

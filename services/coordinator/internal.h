@@ -6,6 +6,7 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/metrics.h"
+#include "services/coordinator/pending.h"
 #include "services/coordinator/prepare.h"
 #include "services/coordinator/session.h"
 #include "services/coordinator/token_set.h"
@@ -45,12 +46,16 @@ struct call {
     struct {
         const char *name, *value; /* both live for ever */
     } headers[MAX_CALL_HEADERS];  /* beside those that follow from the status; ended by NULL */
-    char request_id[REQUEST_ID_CAPACITY]; /* told by the caller or drawn */
+    char request_id[REQUEST_ID_CAPACITY]; /* told by the caller, or drawn if anybody sees it */
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
     struct tally_error error;                        /* that the answer tells; OK = none */
     bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
+    /* Of an update that is to wait for the session's next task once it is durable. */
+    uint64_t polling_session; /* 0 = it is not */
+    int64_t poll_until_ms;    /* monotonic */
+    struct tally_update_response update_response;
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     char location[64];
     const char *allow;                  /* methods, for 405 */
@@ -88,11 +93,18 @@ struct tally_coordinator {
     int wake_fd;
     bool in_transaction;
     bool transaction_failed; /* a write in it failed; it will be rolled back */
+    bool must_commit;        /* there is more in it than pending updates */
+    bool defers;             /* it stays open through this turn */
+    int64_t defer_until_ms;  /* monotonic; 0 = it has not been deferred yet */
     bool draining;
-    bool assignment_changed;   /* sessions or jobs came or went: look for jobs to start */
-    bool assignment_failed;    /* a start was not stored: look again in a second */
-    bool begin_failed;         /* in this step; every further try would wait for the lock again */
-    bool reload_due;           /* jobs that need it are read back, outside of any transaction */
+    bool assignment_changed; /* sessions or jobs came or went: look for jobs to start */
+    bool assignment_failed;  /* a start was not stored: look again in a second */
+    bool begin_failed;       /* in this step; every further try would wait for the lock again */
+    bool reload_due;         /* jobs that need it are read back, outside of any transaction */
+    struct pending_updates pending; /* of the open transaction */
+    struct tally_buffer next;       /* an answer within another, while it is made */
+    struct call *free_calls;        /* to be used again: malloc() takes long for what is so large */
+    int n_free_calls;
     struct call_queue reads;   /* to run after the commit */
     struct call_queue written; /* ran; to answer after the commit */
     struct session *ready;     /* sessions whose long poll may have an answer */
@@ -135,6 +147,8 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
 void note_store(struct tally_coordinator *coordinator, const struct tally_error *said);
 /* Opens the transaction of this step if it is not open. */
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
+/* The same for an update that may be pending for a while. */
+enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fails the job with the reason in err, in the open transaction. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);
@@ -155,6 +169,11 @@ void assign_slots(struct tally_coordinator *coordinator);
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */
 void answer_idle(struct tally_coordinator *coordinator, struct session *session);
+/* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
+void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The update of the call is durable: it waits for a task from now on, and the call is over. False
+ * if it cannot wait. */
+bool begin_polling(struct tally_coordinator *coordinator, struct call *call);
 
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
@@ -215,8 +234,14 @@ enum tally_status answer_json(struct call *call, int status, struct tally_json *
                               struct tally_error *err);
 void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
-enum tally_status begin_stream(struct call *call, const struct tally_http_stream_config *config,
+enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                               const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
+/* A call without anything; NULL without memory. */
+struct call *call_new(struct tally_coordinator *coordinator);
+void call_free(struct tally_coordinator *coordinator, struct call *call);
+/* Counts and logs a call whose request is answered by somebody else, and frees it. */
+void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
 /* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id
@@ -227,10 +252,12 @@ uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *
 
 /* The X-Request-Id of the request if it is one that we repeat, else NULL. */
 const char *told_request_id(const struct tally_http_request *request);
+/* Whether the answer repeats the id. */
+bool shows_request_id(const struct call *call);
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
 
-/* Before the answer is sent, fills call->access. */
-void begin_access(struct call *call);
+/* Before the answer is sent, draws the request's id and fills call->access, if they are needed. */
+void begin_access(struct tally_coordinator *coordinator, struct call *call);
 /* After it: counts the request and writes its line into the log, at a level that fits. */
 void end_access(struct tally_coordinator *coordinator, const struct call *call);
 

@@ -70,6 +70,12 @@ void note_store(struct tally_coordinator *coordinator, const struct tally_error 
 
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
 {
+    coordinator->must_commit = true;
+    return begin_update(coordinator, err);
+}
+
+enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err)
+{
     if (coordinator->transaction_failed || coordinator->begin_failed) {
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                           coordinator->store_error.message);

@@ -164,9 +164,12 @@ void metrics_count_refused_poll(struct metrics *metrics)
     count_poll_status(metrics, 503);
 }
 
-void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, double seconds)
+void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, bool is_own_request,
+                        double seconds)
 {
-    count_poll_status(metrics, 200);
+    if (is_own_request) {
+        count_poll_status(metrics, 200);
+    }
     histogram_observe(&metrics->polls[kind], seconds);
 }
 

@@ -97,8 +97,10 @@ void metrics_count_refusal(struct metrics *metrics, enum tally_http_refusal_reas
                            int status);
 /* A long poll has been answered with 503, as the coordinator shuts down. */
 void metrics_count_refused_poll(struct metrics *metrics);
-/* A long poll has been answered with 200. */
-void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, double seconds);
+/* A long poll has been answered with 200. A request of its own, or with an update, whose request
+ * has been counted. */
+void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, bool is_own_request,
+                        double seconds);
 void metrics_count_commit(struct metrics *metrics, double seconds);
 /* A job has reached its last status, in the store as well. */
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row);

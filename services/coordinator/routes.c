@@ -4,6 +4,11 @@
 #include "services/coordinator/internal.h"
 
 const struct route ROUTES[] = {
+    /* Those that are called most are looked at first. */
+    {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, true, worker_update},
+    {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER, true, worker_poll},
+    {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER, true, worker_join},
+    {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, true, worker_leave},
     {"POST", "/v1/jobs", ROUTE_ADMIN, true, post_job},
     {"GET", "/v1/jobs", ROUTE_ADMIN, false, list_jobs},
     {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, false, get_job},
@@ -22,9 +27,5 @@ const struct route ROUTES[] = {
     {"GET", "/", ROUTE_PUBLIC, false, get_asset},
     {"GET", "/assets/{id}", ROUTE_PUBLIC, false, get_asset},
     {"GET", "/openapi.yaml", ROUTE_PUBLIC, false, get_asset},
-    {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER, true, worker_join},
-    {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER, true, worker_poll},
-    {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, true, worker_update},
-    {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, true, worker_leave},
     {NULL, NULL, ROUTE_PUBLIC, false, NULL},
 };

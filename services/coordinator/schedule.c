@@ -15,6 +15,8 @@
 #include "services/program/log.h"
 #include "services/program/time.h"
 
+enum { MAX_KEPT_BYTES = 64 * 1024 }; /* of a buffer that is used again and again */
+
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     int64_t n = 0;
@@ -235,11 +237,33 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* Answers. */
 
+/* The answer to a poll, in that to its update if it came with one. */
+static enum tally_status encode_answer(struct tally_buffer *next, const struct session *session,
+                                       const struct tally_poll_response *response,
+                                       struct tally_buffer *body)
+{
+    if (!session->poll.has_update) {
+        return tally_poll_response_encode(response, body);
+    }
+    struct tally_update_response whole = session->poll.update;
+    next->size = 0;
+    enum tally_status status = tally_poll_response_encode(response, next);
+    if (status == TALLY_OK) {
+        whole.has_next = true;
+        whole.next = (struct tally_bytes){next->data, next->size};
+        status = tally_update_response_encode(&whole, body);
+    }
+    if (next->capacity > MAX_KEPT_BYTES) {
+        tally_buffer_fini(next);
+    }
+    return status;
+}
+
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
     struct tally_buffer body = {0};
-    if (tally_poll_response_encode(response, &body) != TALLY_OK) {
+    if (encode_answer(&coordinator->next, session, response, &body) != TALLY_OK) {
         tally_buffer_fini(&body);
         if (response->kind != TALLY_POLL_IDLE) {
             return; /* out of memory: the poll goes on waiting and is tried again */
@@ -247,11 +271,17 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     }
     struct tally_http_request *request = session->poll.request;
     session->poll.request = NULL;
-    session->last_contact_ms = tally_monotonic_ms();
-    const uint64_t in = tally_http_wire_in_bytes(request);
+    const int64_t now_ns = tally_monotonic_ns();
+    session->last_contact_ms = now_ns / 1000000;
+    /* An update's bytes have been counted when it was durable. */
+    const bool has_update = session->poll.has_update;
+    const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
     const uint64_t out = send_protobuf(request, &body);
-    metrics_count_poll(&coordinator->metrics, response->kind,
-                       (double)(tally_monotonic_ns() - session->poll.arrived_ns) / 1e9);
+    metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
+                       (double)(now_ns - session->poll.arrived_ns) / 1e9);
+    if (job == NULL && has_update) {
+        job = find_job(coordinator, session->poll.job_id);
+    }
     if (job != NULL) {
         job->wire_in_bytes += in;
         job->wire_out_bytes += out;
@@ -389,8 +419,11 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
                         struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
-    struct tally_poll_response response = {.kind = TALLY_POLL_TASK};
+    struct tally_poll_response response; /* large: what is not looked at is not cleared */
     struct tally_task *task = &response.task;
+    response.kind = TALLY_POLL_TASK;
+    task->job_document = task->snapshot = (struct tally_bytes){.size = 0};
+    task->n_broadcasts = 0;
     memcpy(task->job_id, job->row.id, sizeof task->job_id);
     task->round = (uint32_t)round->round;
     task->stage = (uint32_t)round->plan.stage;
@@ -416,6 +449,19 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
     finish_poll(coordinator, session, &response, job);
+}
+
+void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
+        if (s->poll.request == NULL || !s->poll.has_update ||
+            strcmp(s->poll.job_id, job->row.id) != 0) {
+            continue;
+        }
+        struct tally_poll_response response = {.kind = TALLY_POLL_RELEASED};
+        memcpy(response.released_job_id, s->poll.job_id, sizeof response.released_job_id);
+        finish_poll(coordinator, s, &response, job);
+    }
 }
 
 /* A job for which the worker holds a point that it needs no more. */
@@ -457,9 +503,30 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     tally_buffer_fini(&body);
 }
 
+/* The poll is over without an answer; the update that it came with has one. */
+static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
+{
+    struct tally_buffer body = {0};
+    struct tally_http_request *request = session->poll.request;
+    struct hosted_job *job = find_job(coordinator, session->poll.job_id);
+    if (tally_update_response_encode(&session->poll.update, &body) != TALLY_OK) {
+        return; /* out of memory: tried again, or cut off by the end */
+    }
+    session->poll.request = NULL;
+    const uint64_t out = send_protobuf(request, &body);
+    if (job != NULL) {
+        job->wire_out_bytes += out;
+    }
+    tally_buffer_fini(&body);
+}
+
 static void serve_poll(struct tally_coordinator *coordinator, struct session *session,
                        uint32_t *clients, int64_t now_ms)
 {
+    if (coordinator->draining && session->poll.has_update) {
+        acknowledge_alone(coordinator, session);
+        return;
+    }
     if (coordinator->draining) {
         refuse_poll(coordinator, session);
         return;

@@ -1,22 +1,68 @@
 #include "services/coordinator/session.h"
 
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-static int compare_ids(const void *a, const void *b)
+enum { FIRST_BUCKETS = 64 };
+
+static struct session **bucket_of(const struct session_table *table, uint64_t id)
 {
-    const uint64_t x = ((const struct session *)a)->id, y = ((const struct session *)b)->id;
-    return (x > y) - (x < y);
+    return &table->by_id[id & (table->n_buckets - 1)];
 }
 
 struct session *session_by_id(const struct session_table *table, uint64_t id)
 {
-    const struct session key = {.id = id};
-    struct session *const *found = tfind(&key, &table->by_id, compare_ids);
-    return found != NULL ? *found : NULL;
+    struct session *session = table->n_buckets > 0 ? *bucket_of(table, id) : NULL;
+    while (session != NULL && session->id != id) {
+        session = session->next_of_id;
+    }
+    return session;
+}
+
+static void enter_bucket(struct session_table *table, struct session *session)
+{
+    struct session **bucket = bucket_of(table, session->id);
+    session->next_of_id = *bucket;
+    *bucket = session;
+}
+
+static void leave_bucket(struct session_table *table, const struct session *session)
+{
+    struct session **at = bucket_of(table, session->id);
+    while (*at != session) {
+        at = &(*at)->next_of_id;
+    }
+    *at = session->next_of_id;
+}
+
+/* As many buckets as there will be sessions, at least. */
+static bool reserve_bucket(struct session_table *table)
+{
+    if ((size_t)table->n_sessions < table->n_buckets) {
+        return true;
+    }
+    const size_t n_buckets = table->n_buckets == 0 ? FIRST_BUCKETS : 2 * table->n_buckets;
+    struct session **buckets = calloc(n_buckets, sizeof(struct session *));
+    if (buckets == NULL) {
+        return false;
+    }
+    free(table->by_id);
+    table->by_id = buckets;
+    table->n_buckets = n_buckets;
+    for (struct session *s = table->first; s != NULL; s = s->next) {
+        enter_bucket(table, s);
+    }
+    return true;
+}
+
+void session_table_fini(struct session_table *table)
+{
+    while (table->first != NULL) {
+        session_free(table, table->first);
+    }
+    free(table->by_id);
 }
 
 struct session *session_by_name(const struct session_table *table, const char *name)
@@ -48,7 +94,7 @@ enum tally_status session_new(struct session_table *table, const struct tally_jo
     struct session *session = calloc(1, sizeof *session);
     struct assignment *assignments = calloc(join->slots, sizeof *assignments);
     bool ok = session != NULL && assignments != NULL && draw_id(table, &session->id);
-    if (!ok || tsearch(session, &table->by_id, compare_ids) == NULL) {
+    if (!ok || !reserve_bucket(table)) {
         free(session);
         free(assignments);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a session of %u slots",
@@ -64,6 +110,7 @@ enum tally_status session_new(struct session_table *table, const struct tally_jo
         table->first->link = &session->next;
     }
     table->first = session;
+    enter_bucket(table, session);
     table->n_sessions++;
     table->n_free += session->n_slots;
     *ret_session = session;
@@ -121,7 +168,7 @@ void session_free(struct session_table *table, struct session *session)
     }
     table->n_free -= session_n_free(session);
     table->n_sessions--;
-    tdelete(session, &table->by_id, compare_ids);
+    leave_bucket(table, session);
     *session->link = session->next;
     if (session->next != NULL) {
         session->next->link = session->link;

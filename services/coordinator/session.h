@@ -42,18 +42,27 @@ struct session {
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */
+        /* It came with an update, which is durable and to be acknowledged with the answer. */
+        bool has_update;
+        struct tally_update_response update;
+        char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
     } poll;
     bool is_ready; /* stands in the coordinator's list of sessions to look at */
     struct session *next_ready;
     struct session *next, **link; /* all sessions, newest first */
+    struct session *next_of_id;   /* in the same bucket */
 };
 
 struct session_table {
-    void *by_id; /* tsearch(3) tree */
+    struct session **by_id; /* [n_buckets], by the low bits of the ids, which are random */
+    size_t n_buckets;       /* a power of two, or 0 */
     struct session *first;
     int64_t n_sessions;
     int64_t n_free; /* slots that play nothing, over all sessions */
 };
+
+/* Frees all sessions. */
+void session_table_fini(struct session_table *table);
 
 /* Errors: NO_MEMORY. */
 enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,

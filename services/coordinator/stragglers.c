@@ -94,6 +94,7 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
     if (write_failed(coordinator, status, err) != TALLY_OK) {
         return status;
     }
+    pending_drop(&coordinator->pending, job);
     for (int i = 0; i < outcome->n_records; i++) {
         const struct tally_round_record *record = &outcome->records[i];
         coordinator->uncommitted.rounds++;

@@ -59,7 +59,7 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
     if (check_owner(call, session, err) != TALLY_OK) {
         return TALLY_PERMISSION_DENIED;
     }
-    session->last_contact_ms = tally_monotonic_ms();
+    session->last_contact_ms = call->arrived_ns / 1000000;
     hear_of(session);
     *ret_session = session;
     return TALLY_OK;
@@ -199,6 +199,30 @@ static int64_t limit_wait(struct call *call, int64_t wait_ms)
     return wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
 }
 
+/* Where the message of a session's poll is kept. */
+static enum tally_status reserve_poll(struct session *session, struct tally_error *err)
+{
+    if (session->poll.message == NULL) {
+        session->poll.message = malloc(sizeof *session->poll.message);
+    }
+    return session->poll.message != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+}
+
+/* The request waits as the session's poll from now on. */
+static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+                      const struct call *call, int64_t until_ms)
+{
+    session->poll.request = call->request;
+    session->poll.arrived_ns = call->arrived_ns;
+    session->poll.until_ms = until_ms;
+    session->poll.has_update = false;
+    mark_ready(coordinator, session);
+    tally_http_set_user(call->request, NULL);
+    tally_http_forget_body(call->request);
+}
+
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
@@ -213,11 +237,8 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         status = find_session(coordinator, call, message.session, &session, err);
     }
-    if (status == TALLY_OK && session->poll.message == NULL) {
-        session->poll.message = malloc(sizeof message);
-        if (session->poll.message == NULL) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
-        }
+    if (status == TALLY_OK) {
+        status = reserve_poll(session, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -229,13 +250,63 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         answer_idle(coordinator, session); /* the worker has given that one up */
     }
     *session->poll.message = message;
-    session->poll.request = call->request;
-    session->poll.arrived_ns = call->arrived_ns;
-    session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
-    mark_ready(coordinator, session);
-    tally_http_set_user(call->request, NULL);
-    tally_http_forget_body(call->request);
+    hold_poll(coordinator, session, call,
+              call->arrived_ns / 1000000 + limit_wait(call, message.wait_ms));
     return TALLY_OK;
+}
+
+/* An update that also polls. The message is taken at once, as the body may be gone later; it waits
+ * for nothing before the update is durable. */
+static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, const struct tally_bytes *encoded,
+                                   struct tally_error *err)
+{
+    struct tally_poll_request message;
+    enum tally_status status =
+        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "poll");
+    } else {
+        status = reserve_poll(session, err);
+    }
+    if (status != TALLY_OK || coordinator->draining) {
+        return status;
+    }
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session); /* the worker has given that one up */
+    }
+    *session->poll.message = message;
+    call->polling_session = session->id;
+    call->poll_until_ms = call->arrived_ns / 1000000 + limit_wait(call, message.wait_ms);
+    return TALLY_OK;
+}
+
+static enum tally_status answer_update(struct call *call, struct tally_error *err)
+{
+    return answer_protobuf(call, tally_update_response_encode(&call->update_response, &call->body),
+                           err);
+}
+
+bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct session *session = session_by_id(&coordinator->sessions, call->polling_session);
+    if (call->error.status != TALLY_OK) {
+        return false;
+    }
+    if (call->request == NULL || session == NULL || session->poll.request != NULL ||
+        coordinator->draining) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        if (answer_update(call, &err) != TALLY_OK) {
+            answer_error(call, &err);
+        }
+        return false;
+    }
+    hold_poll(coordinator, session, call, call->poll_until_ms);
+    session->poll.has_update = true;
+    session->poll.update = call->update_response;
+    memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
+    hand_over_call(coordinator, call);
+    return true;
 }
 
 /* PostUpdate. */
@@ -263,15 +334,14 @@ static struct tally_job_update event_of(const struct tally_update *update)
 
 /* An update for a live job. */
 static enum tally_status receive(struct tally_coordinator *coordinator, struct hosted_job *job,
-                                 const struct tally_update *update, const uint8_t *body,
-                                 size_t n_body, struct tally_job_outcome *ret_outcome,
-                                 struct tally_error *err)
+                                 const struct tally_update *update,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     if (job->needs_reload) {
         return tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                           coordinator->store_error.message);
     }
-    enum tally_status status = begin_write(coordinator, err);
+    enum tally_status status = begin_update(coordinator, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -281,12 +351,13 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
         return status;
     }
     if (has_closed(job, ret_outcome)) {
+        coordinator->must_commit = true;
         return put_closed(coordinator, job, ret_outcome, err);
     }
-    const struct tally_store_update stored = {
-        .round = update->round, .client = update->client, .body = body, .n_body = n_body};
     job->touched = true;
-    status = coordinator->store->ops->update_insert(coordinator->store, job->row.key, &stored, err);
+    const size_t n_pending = coordinator->pending.n;
+    status = pending_add(&coordinator->pending, coordinator->store, job, update, err);
+    coordinator->must_commit = coordinator->must_commit || coordinator->pending.n == n_pending;
     return write_failed(coordinator, status, err);
 }
 
@@ -397,25 +468,6 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* The same, stored without its session: whoever can read the store has no use for that, or a bad
- * one. */
-static enum tally_status receive_without_session(struct tally_coordinator *coordinator,
-                                                 struct hosted_job *job,
-                                                 const struct tally_update *update,
-                                                 struct tally_job_outcome *ret_outcome,
-                                                 struct tally_error *err)
-{
-    struct tally_buffer body = {0};
-    struct tally_update stored = *update;
-    stored.session = 0;
-    enum tally_status status = tally_update_encode(&stored, &body);
-    status = status == TALLY_OK
-                 ? receive(coordinator, job, update, body.data, body.size, ret_outcome, err)
-                 : tally_fail(err, status, NULL, "no memory for an update");
-    tally_buffer_fini(&body);
-    return status;
-}
-
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -430,6 +482,9 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     }
     if (status == TALLY_OK) {
         status = find_session(coordinator, call, update.session, &session, err);
+    }
+    if (status == TALLY_OK && update.has_poll) {
+        status = take_poll(coordinator, call, session, &update.poll, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -446,7 +501,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
-        status = receive_without_session(coordinator, job, &update, &outcome, err);
+        status = receive(coordinator, job, &update, &outcome, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -455,9 +510,11 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->repeated = outcome.duplicate;
     call->reports_failure = update.failure[0] != '\0' && job != NULL;
     call->reports_refusal = update.refusal[0] != '\0' && job != NULL;
-    const struct tally_update_response response = {.formula_bits = outcome.bits.formula_bits,
-                                                   .payload_bits = outcome.bits.payload_bits};
-    return answer_protobuf(call, tally_update_response_encode(&response, &call->body), err);
+    call->update_response = (struct tally_update_response){
+        .formula_bits = outcome.bits.formula_bits, .payload_bits = outcome.bits.payload_bits};
+    /* Whoever polls gets it with the next task. */
+    return call->polling_session != 0 ? answer_protobuf(call, TALLY_OK, err)
+                                      : answer_update(call, err);
 }
 
 /* Leave. */

@@ -370,7 +370,7 @@ static uint64_t digest_of(const struct tally_job_update *update)
         double loss;
     } rest = {update->payload_bits, update->clipped, update->has_loss,
               update->has_loss ? update->loss : 0};
-    uint64_t sum = tally_checksum64(update->payload, update->n_payload);
+    uint64_t sum = tally_digest64(update->payload, update->n_payload);
     return tally_checksum64_more(sum, &rest, sizeof rest);
 }
 

@@ -52,13 +52,13 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
 }
 
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
-                              const struct tally_update *message, struct tally_update_response *ret,
-                              struct tally_error *err)
+                              const struct tally_update *message, uint32_t wait_ms,
+                              struct tally_update_response *ret, struct tally_error *err)
 {
     buffers->request.size = 0;
     enum tally_status encoded = tally_update_encode(message, &buffers->request);
     enum tally_status status =
-        perform(client, buffers, "PostUpdate", encoded, CALL_TIMEOUT_MS, err);
+        perform(client, buffers, "PostUpdate", encoded, CALL_TIMEOUT_MS + (long)wait_ms, err);
     return status != TALLY_OK ? status
                               : tally_update_response_decode(buffers->response.data,
                                                              buffers->response.size, ret, err);

@@ -13,7 +13,9 @@ struct call_buffers {
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
-/* Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot be read. */
+/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its answer borrows like
+ * a poll's response. Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot
+ * be read. */
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_join_request *message,
                             struct tally_join_response *ret, struct tally_error *err);
@@ -21,8 +23,8 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
                             const struct tally_poll_request *message,
                             struct tally_poll_response *ret, struct tally_error *err);
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
-                              const struct tally_update *message, struct tally_update_response *ret,
-                              struct tally_error *err);
+                              const struct tally_update *message, uint32_t wait_ms,
+                              struct tally_update_response *ret, struct tally_error *err);
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
                              uint64_t session, struct tally_error *err);
 

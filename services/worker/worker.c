@@ -25,6 +25,9 @@ struct worker {
     struct tally_http_client *client;
     struct call_buffers buffers;
     struct tally_poll_response response; /* of the last poll; large */
+    struct tally_buffer poll;            /* encoded, for an update that polls as well */
+    bool has_next;                       /* the last update's answer holds that to its poll: */
+    struct tally_bytes next;             /* there, until the next call */
     uint64_t session;                    /* 0 = none */
     struct job_copy *jobs;
     struct tally_rng jitter;
@@ -224,9 +227,12 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         struct tally_update_response response;
         update->session = worker->session;
         enum tally_status status =
-            call_update(worker->client, &worker->buffers, update, &response, &why);
+            call_update(worker->client, &worker->buffers, update,
+                        update->has_poll ? worker->config->wait_ms : 0, &response, &why);
         if (status == TALLY_OK) {
             reached(worker);
+            worker->has_next = response.has_next;
+            worker->next = response.next;
             tally_bits_add(&worker->totals.uplink, bits);
             const bool is_message = update->failure[0] == '\0' && update->refusal[0] == '\0';
             if (is_message && (response.formula_bits != bits->formula_bits ||
@@ -281,9 +287,35 @@ static enum tally_status refuse(struct worker *worker, const struct tally_task *
     return post(worker, &message, &none, err);
 }
 
+static void list_cursors(const struct worker *worker, struct tally_poll_request *request)
+{
+    for (const struct job_copy *job = worker->jobs;
+         job != NULL && request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
+        struct tally_cursor *cursor = &request->cursors[request->n_cursors++];
+        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
+        cursor->iterate = (uint64_t)tally_replica_iterate(job->replica);
+    }
+}
+
+/* An update after which the worker has nothing left but to poll does both in one call. */
+static enum tally_status add_poll(struct worker *worker, struct tally_update *message,
+                                  struct tally_error *err)
+{
+    struct tally_poll_request request = {.wait_ms = worker->config->wait_ms};
+    list_cursors(worker, &request);
+    worker->poll.size = 0;
+    enum tally_status status = tally_poll_request_encode(&request, &worker->poll);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a poll");
+    }
+    message->has_poll = true;
+    message->poll = (struct tally_bytes){worker->poll.data, worker->poll.size};
+    return TALLY_OK;
+}
+
 /* Computes and posts the message of one client, or refuses the job. */
 static enum tally_status answer_client(struct worker *worker, struct job_copy *job,
-                                       const struct tally_task *task, uint32_t client,
+                                       const struct tally_task *task, uint32_t client, bool is_last,
                                        bool *ret_refused, struct tally_error *err)
 {
     const struct tally_job_round round = {
@@ -320,7 +352,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                   tally_log_text("job", job->id), tally_log_integer("client", client),
                   tally_log_problem(&why));
     }
-    return post(worker, &message, &bits, err);
+    status = is_last ? add_poll(worker, &message, err) : TALLY_OK;
+    return status == TALLY_OK ? post(worker, &message, &bits, err) : status;
 }
 
 /* Tasks. */
@@ -378,7 +411,8 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     worker->lost_points = 0;
     bool refused = false;
     for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients; i++) {
-        status = answer_client(worker, job, task, task->clients[i], &refused, err);
+        const bool is_last = i + 1 == task->n_clients;
+        status = answer_client(worker, job, task, task->clients[i], is_last, &refused, err);
     }
     if (refused) {
         forget_job(worker, task->job_id);
@@ -387,25 +421,26 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     return status;
 }
 
-static void list_cursors(const struct worker *worker, struct tally_poll_request *request)
+/* The answer to a poll: what the last update brought, or that of a call. */
+static enum tally_status next_response(struct worker *worker, struct tally_poll_response *response,
+                                       struct tally_error *err)
 {
-    for (const struct job_copy *job = worker->jobs;
-         job != NULL && request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
-        struct tally_cursor *cursor = &request->cursors[request->n_cursors++];
-        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
-        cursor->iterate = (uint64_t)tally_replica_iterate(job->replica);
+    if (worker->has_next) {
+        worker->has_next = false;
+        return tally_poll_response_decode(worker->next.data, worker->next.size, response, err);
     }
+    struct tally_poll_request request = {.session = worker->session,
+                                         .wait_ms = worker->config->wait_ms};
+    list_cursors(worker, &request);
+    return call_poll(worker->client, &worker->buffers, &request, response, err);
 }
 
 /* One poll and what follows from it. Sets *ret_idle if there is nothing to do and nothing coming.
  */
 static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct tally_error *err)
 {
-    struct tally_poll_request request = {.session = worker->session,
-                                         .wait_ms = worker->config->wait_ms};
     struct tally_poll_response *response = &worker->response;
-    list_cursors(worker, &request);
-    enum tally_status status = call_poll(worker->client, &worker->buffers, &request, response, err);
+    enum tally_status status = next_response(worker, response, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -498,6 +533,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
         forget_job(&worker, worker.jobs->id);
     }
     call_buffers_fini(&worker.buffers);
+    tally_buffer_fini(&worker.poll);
     tally_http_client_free(worker.client);
     return status;
 }

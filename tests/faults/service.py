@@ -14,8 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
-    TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, uplink_of_workers,
-    wait_until,
+    TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, task_of,
+    uplink_of_workers, wait_until,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
 
@@ -75,8 +75,8 @@ class FaultTestCase(TallyTestCase):
                 what = (update.payload, update.loss, answer.payload_bits)
                 first = acknowledged.setdefault(key, (position, what))
                 self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
-            elif exchange.method == "PollTask":
-                task = messages.PollTaskResponse.FromString(exchange.response_body).task
+            task = task_of(exchange)
+            if task is not None:
                 asked_again += [
                     (task.round, client) for client in task.clients
                     if acknowledged.get((task.round, client), (exchange.n_before,))[0] < exchange.n_before

@@ -362,6 +362,16 @@ class ForeignWorker:
         )
 
 
+def task_of(exchange):
+    """The task that an exchange of the recording proxy brought, or None."""
+    answer = messages.PollTaskResponse()
+    if exchange.status == 200 and exchange.method == "PollTask":
+        answer = messages.PollTaskResponse.FromString(exchange.response_body)
+    elif exchange.status == 200 and exchange.method == "PostUpdate":
+        answer = messages.PostUpdateResponse.FromString(exchange.response_body).next
+    return answer.task if answer.WhichOneof("kind") == "task" else None
+
+
 # What must be the same wherever a job runs: everything that the algorithm and its accounting define.
 def essence(detail):
     bits = detail["bits"]

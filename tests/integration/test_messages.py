@@ -1,9 +1,14 @@
 """The bits on the wire, counted by somebody else: every message of a job is read with a decoder
 written from codec/FORMAT.md, and the sums are the job's counters."""
 
+import contextlib
+import http.client
+import threading
 import unittest
 
-from common import TallyTestCase, essence, job_document, messages, simulate
+from common import (
+    HANG_S, ForeignWorker, TallyTestCase, essence, job_document, messages, simulate, task_of, wait_until,
+)
 from recording_proxy import RecordingProxy
 
 
@@ -69,11 +74,10 @@ class Messages(TallyTestCase):
                 self.assertEqual((answer.formula_bits, answer.payload_bits), (formula, payload))
                 for key, value in zip(uplink, (formula, payload, 1, update.clipped)):
                     uplink[key] += value
-            elif exchange.method == "PollTask":
-                task = messages.PollTaskResponse.FromString(exchange.response_body).task
-                for broadcast in task.broadcasts:
-                    broadcasts[broadcast.iterate] = broadcast
-                    delivered += broadcast.payload_bits
+        for task in filter(None, map(task_of, proxy.exchanges)):
+            for broadcast in task.broadcasts:
+                broadcasts[broadcast.iterate] = broadcast
+                delivered += broadcast.payload_bits
         self.assertEqual(uplink, detail["bits"]["uplink"])
 
         downlink = {"formula": 0, "payload": 0}
@@ -106,13 +110,84 @@ class Messages(TallyTestCase):
         carrying = [
             exchange
             for exchange in proxy.exchanges
-            if exchange.method == "PostUpdate"
-            or exchange.method == "PollTask"
-            and messages.PollTaskResponse.FromString(exchange.response_body).WhichOneof("kind") == "task"
+            if exchange.method == "PostUpdate" or task_of(exchange) is not None
         ]
         wire = detail["bits"]["wire_bytes"]
         self.assertEqual(wire["in"], sum(len(exchange.request) for exchange in carrying))
         self.assertEqual(wire["out"], sum(len(exchange.response) for exchange in carrying))
+        # A round is one exchange: an update that polls as well.
+        polls = [exchange for exchange in proxy.exchanges if exchange.method == "PollTask"]
+        self.assertLess(len(polls), detail["round"] / 4)
+
+
+class UpdateThatPolls(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+        self.job_id = self.client.submit(job_document(clients=2, quorum=2))
+        self.one, self.other = (ForeignWorker(self.client, name) for name in ("one", "other"))
+        self.first, self.second = self.one.poll_task(), self.other.poll_task()
+
+    def polling(self, wait_ms, **changes):
+        update = self.one.update(self.first, self.first.clients[0], **changes)
+        update.poll.wait_ms = wait_ms
+        update.poll.cursors.add(job_id=self.job_id, iterate=self.first.iterate)
+        return update
+
+    def post_in_thread(self, update):
+        answers = []
+
+        def post():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answers.append(self.one.post(update))
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        wait_until(self.somebody_waits, "a poll that waits")
+        return thread, answers
+
+    def somebody_waits(self):
+        return any(worker["state"] == "waiting" for worker in self.client.get_json("/v1/workers")["workers"])
+
+    def post_other(self):
+        return self.other.post(self.other.update(self.second, self.second.clients[0]))
+
+    def test_it_is_answered_with_the_next_task(self):
+        thread, answers = self.post_in_thread(self.polling(30000))
+        self.assertEqual(answers, [])
+        self.assertFalse(self.post_other().HasField("next"))
+        thread.join(HANG_S)
+        (answer,) = answers
+        self.assertEqual((answer.formula_bits, answer.payload_bits), (30, 30))
+        self.assertEqual((answer.next.task.round, answer.next.task.job_id), (2, self.job_id))
+        self.assertEqual(answer.next.task.job_document, b"")
+
+    def test_without_work_it_is_idle_in_the_end_and_counts_once(self):
+        update = self.polling(1)
+        for _ in range(2):
+            answer = self.one.post(update)
+            self.assertEqual(answer.payload_bits, 30)
+            self.assertEqual(answer.next.WhichOneof("kind"), "idle")
+        self.post_other()
+        self.assertEqual(self.client.job(self.job_id)["bits"]["uplink"]["messages"], 2)
+
+    def test_what_waits_is_durable(self):
+        thread, answers = self.post_in_thread(self.polling(30000))
+        self.coordinator.kill()
+        thread.join(HANG_S)
+        self.assertEqual(answers, [])
+        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        again = ForeignWorker(self.coordinator.client, "other", held=[(self.job_id, self.second.clients[0])])
+        again.post(again.update(self.second, self.second.clients[0]))
+        self.assertEqual(self.coordinator.client.job(self.job_id)["round"], 1)
+
+    def test_a_refused_one_is_answered_at_once(self):
+        update = self.polling(30000, round=7)
+        self.assert_connect_error("failed_precondition", self.one.post, update)
+        update = self.polling(30000)
+        update.poll.cursors.add(job_id="x" * 40)
+        self.assert_connect_error("invalid_argument", self.one.post, update)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common import (
     BIN, HANG_S, Process, TallyTestCase, Worker, essence, job_document, messages, simulate,
-    uplink_of_workers, wait_until,
+    task_of, uplink_of_workers, wait_until,
 )
 from databases import (
     COMPLETED, COMPLETED_2, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, RUNNING, RUNNING_2,
@@ -202,9 +202,8 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.assertEqual(sorted(post.client for post in posts if (post.job_id, post.round) == (RUNNING_2, 18)),
                          [0, 1, 2])
         self.assertEqual([post.client for post in posts if (post.job_id, post.round) == (QSGD_2, 4)], [0])
-        answers = [messages.PollTaskResponse.FromString(exchange.response_body)
-                   for exchange in exchanges if exchange.method == "PollTask" and exchange.status == 200]
-        first = next(answer.task for answer in answers if answer.task.job_id == RUNNING_2)
+        tasks = [task for task in map(task_of, exchanges) if task is not None]
+        first = next(task for task in tasks if task.job_id == RUNNING_2)
         self.assertEqual((first.round, first.iterate, len(first.snapshot), len(first.broadcasts)),
                          (18, 18, 8 * 30, 0))
         self.assertEqual(json.loads(first.job_document)["encoding"], "unary")

@@ -586,6 +586,18 @@ static void see_poll_answer(const struct sim_peer *peer, const uint8_t *body, si
     tally_poll_response_fini(&response);
 }
 
+/* An update's answer may hold that to a poll. */
+static void see_next(const struct sim_peer *peer, const uint8_t *body, size_t n_body)
+{
+    struct tally_update_response response;
+    if (tally_update_response_decode(body, n_body, &response, NULL) != TALLY_OK) {
+        sim_violation("%s: the answer to an update does not decode", peer->name);
+    } else if (response.has_next) {
+        invariants_check(); /* what this turn has committed */
+        see_poll_answer(peer, response.next.data, response.next.size);
+    }
+}
+
 enum { SAYS_IT_AFTER_US = 3000000 /* the coordinator does after one second */ };
 
 /* A job that has not moved for a while says what it waits for; one that has ended waits for
@@ -643,6 +655,7 @@ void invariants_see_answer(const struct sim_peer *peer, const struct sim_message
     }
     const char *method = strrchr(message->path, '/');
     if (strcmp(method, "/PostUpdate") == 0) {
+        see_next(peer, body, n_body);
         see_acknowledged(peer, message->body, message->n_body);
     } else if (strcmp(method, "/PollTask") == 0) {
         invariants_check(); /* what this turn has committed */

@@ -161,6 +161,48 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
     http_connections_fini(&table);
 }
 
+/* Who is done within two turns is never asked about; the others are, once. */
+static void test_api_http_connections__senders_are_marked_late(void)
+{
+    struct http_connections table;
+    struct http_connection slow, quick;
+    CU_ASSERT_TRUE_FATAL(http_connections_init(&table, 9, 9, 1000, 100, 1 << 20));
+    CU_ASSERT_EQUAL(add(&table, &slow, "10.0.0.1", HTTP_IDLE, 0), HTTP_ADMITTED);
+    CU_ASSERT_EQUAL(add(&table, &quick, "10.0.0.1", HTTP_IDLE, 0), HTTP_ADMITTED);
+    http_connections_enter(&table, &slow, HTTP_SENDING, 0);
+    for (unsigned turn = 1; turn <= 5; turn++) {
+        http_connections_enter(&table, &quick, HTTP_SENDING, turn);
+        http_connections_mark(&table);
+        CU_ASSERT_EQUAL(quick.n_marks, 1);
+        CU_ASSERT_EQUAL(slow.n_marks, turn < 3 ? turn : 3);
+    }
+    CU_ASSERT_PTR_EQUAL(http_connections_late(&table, 1000), &slow);
+    http_connections_remove(&table, &slow);
+    http_connections_remove(&table, &quick);
+    http_connections_fini(&table);
+}
+
+/* What the owner has counted is what silence is compared with. */
+static void test_api_http_connections__counted_bytes_are_the_mark(void)
+{
+    struct http_connections table;
+    struct http_connection c;
+    CU_ASSERT_TRUE_FATAL(http_connections_init(&table, 9, 9, 1000, 100, 1 << 20));
+    CU_ASSERT_EQUAL(add(&table, &c, "10.0.0.1", HTTP_RECEIVING, 0), HTTP_ADMITTED);
+    c.read_bytes = 7; /* more than the socket, which is none, says: something new has come */
+    http_connections_enter(&table, &c, HTTP_IDLE, 0);
+    CU_ASSERT_EQUAL(c.mark_bytes, 7);
+    CU_ASSERT_PTR_NULL(http_connections_late(&table, 250));
+    CU_ASSERT_EQUAL(c.phase, HTTP_RECEIVING);
+    c.read_bytes = HTTP_READ_UNKNOWN;
+    http_connections_enter(&table, &c, HTTP_IDLE, 300);
+    CU_ASSERT_EQUAL(c.mark_bytes, 0);
+    CU_ASSERT_PTR_NULL(http_connections_late(&table, 550));
+    CU_ASSERT_EQUAL(c.phase, HTTP_IDLE);
+    http_connections_remove(&table, &c);
+    http_connections_fini(&table);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_connections__limits_are_inclusive),
     TALLY_TEST(test_api_http_connections__one_network_is_one_address),
@@ -168,6 +210,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_connections__clocks_run_out_in_order),
     TALLY_TEST(test_api_http_connections__silence_is_no_request),
     TALLY_TEST(test_api_http_connections__oldest_holder_goes_first),
+    TALLY_TEST(test_api_http_connections__senders_are_marked_late),
+    TALLY_TEST(test_api_http_connections__counted_bytes_are_the_mark),
 };
 
 TALLY_SUITE(TALLY_SUITE_API_HTTP_CONNECTIONS, "api_http_connections", TESTS);

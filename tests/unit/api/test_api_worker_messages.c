@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/worker_messages.h"
+#include "api/worker_messages_direct.h"
 #include "tests/unit/api/suites.h"
 
 /* Every message type behind one pair of functions, so that a test can run over all of them:
@@ -794,6 +795,88 @@ static void test_api_worker_messages__failure_leaves_the_result_alone(void)
     CU_ASSERT_EQUAL(got.round, 5);
 }
 
+/* An update that polls, and the answer to both. */
+static void test_api_worker_messages__poll_within_an_update(void)
+{
+    const struct tally_poll_request poll = {.wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
+    const struct tally_poll_response idle = {.kind = TALLY_POLL_IDLE, .jobs_pending = 2};
+    struct tally_buffer inner = {0}, wire = {0};
+    struct tally_update update = full_update(), got;
+    CU_ASSERT_EQUAL(tally_poll_request_encode(&poll, &inner), TALLY_OK);
+    update.has_poll = true;
+    update.poll = (struct tally_bytes){inner.data, inner.size};
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    struct tally_poll_request got_poll;
+    CU_ASSERT_TRUE_FATAL(got.has_poll);
+    CU_ASSERT_EQUAL(tally_poll_request_decode(got.poll.data, got.poll.size, &got_poll, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(got_poll.wait_ms, 5);
+    CU_ASSERT_EQUAL(got_poll.cursors[0].iterate, 3);
+
+    wire.size = inner.size = 0;
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&idle, &inner), TALLY_OK);
+    const struct tally_update_response response = {
+        .payload_bits = 9, .has_next = true, .next = {inner.data, inner.size}};
+    struct tally_update_response got_response;
+    CU_ASSERT_EQUAL(tally_update_response_encode(&response, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_decode(wire.data, wire.size, &got_response, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(got_response.payload_bits, 9);
+    CU_ASSERT_TRUE_FATAL(got_response.has_next);
+    CU_ASSERT_EQUAL(got_response.next.size, inner.size);
+    CU_ASSERT_EQUAL(memcmp(got_response.next.data, inner.data, inner.size), 0);
+
+    /* A poll without anything is one all the same. */
+    static const uint8_t empty[] = {0x62, 0};
+    CU_ASSERT_EQUAL(tally_update_decode(empty, sizeof empty, &got, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(got.has_poll);
+    tally_buffer_fini(&inner);
+    tally_buffer_fini(&wire);
+}
+
+/* A field that nobody knows is left to nanopb, which must find the same in the rest. */
+static void check_both_ways(const uint8_t *bytes, size_t n)
+{
+    static const uint8_t unknown[] = {0xc0, 0x3e, 1}; /* field 1000 */
+    struct tally_buffer longer = {0}, one = {0}, other = {0};
+    struct tally_update update, general;
+    const bool is_direct = direct_read_update((struct tally_bytes){bytes, n}, &update);
+    CU_ASSERT_EQUAL(tally_buffer_append(&longer, bytes, n), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&longer, unknown, sizeof unknown), TALLY_OK);
+    CU_ASSERT_FALSE(direct_read_update((struct tally_bytes){longer.data, longer.size}, &general));
+    if (is_direct) {
+        CU_ASSERT_EQUAL(tally_update_decode(longer.data, longer.size, &general, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_update_encode(&update, &one), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_update_encode(&general, &other), TALLY_OK);
+        CU_ASSERT_EQUAL(one.size, other.size);
+        CU_ASSERT_EQUAL(memcmp(one.data, other.data, one.size), 0);
+    }
+    tally_buffer_fini(&longer);
+    tally_buffer_fini(&one);
+    tally_buffer_fini(&other);
+}
+
+static void test_api_worker_messages__both_readers_read_the_same(void)
+{
+    struct tally_buffer wire = {0};
+    struct tally_update update = full_update();
+    update.failure[0] = update.refusal[0] = '\0';
+    update.tried = false;
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    struct tally_update got;
+    CU_ASSERT_TRUE(direct_read_update((struct tally_bytes){wire.data, wire.size}, &got));
+    for (size_t bit = 0; bit < 8 * wire.size; bit++) {
+        wire.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        check_both_ways(wire.data, wire.size);
+        wire.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    for (size_t n = 1; n <= wire.size; n++) {
+        check_both_ways(wire.data, n);
+    }
+    tally_buffer_fini(&wire);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__join_round_trip),
     TALLY_TEST(test_api_worker_messages__join_response_round_trip),
@@ -816,5 +899,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__unknown_fields_are_skipped),
     TALLY_TEST(test_api_worker_messages__last_value_wins),
     TALLY_TEST(test_api_worker_messages__failure_leaves_the_result_alone),
+    TALLY_TEST(test_api_worker_messages__poll_within_an_update),
+    TALLY_TEST(test_api_worker_messages__both_readers_read_the_same),
 };
 TALLY_SUITE(TALLY_SUITE_API_WORKER_MESSAGES, "api_worker_messages", TESTS);

@@ -49,10 +49,31 @@ static void test_codec_checksum__does_not_need_alignment(void)
                     tally_checksum64("the same thirty bytes of text!", 30));
 }
 
+/* The other sum has the same virtues at every length around its blocks. */
+static void test_codec_checksum__digest_sees_every_bit_and_the_length(void)
+{
+    uint8_t bytes[100] = {0};
+    memcpy(bytes + 7, "a text of some length that begins anywhere", 42);
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        const uint64_t sum = tally_digest64(bytes, n);
+        CU_ASSERT_NOT_EQUAL(tally_digest64(bytes, n + 1), sum);
+        for (size_t bit = 0; bit < 8 * n; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            CU_ASSERT_NOT_EQUAL(tally_digest64(bytes, n), sum);
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        CU_ASSERT_EQUAL(tally_digest64(bytes, n), sum);
+    }
+    /* Stored: must stay what it is. */
+    CU_ASSERT_EQUAL(tally_digest64(NULL, 0), UINT64_C(0x8ac397a005075247));
+    CU_ASSERT_EQUAL(tally_digest64(bytes, 100), UINT64_C(0x0f0ea2148b2635f3));
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_checksum__known_values),
     TALLY_TEST(test_codec_checksum__of_a_point_as_in_format_md),
     TALLY_TEST(test_codec_checksum__sees_every_bit_and_the_length),
     TALLY_TEST(test_codec_checksum__does_not_need_alignment),
+    TALLY_TEST(test_codec_checksum__digest_sees_every_bit_and_the_length),
 };
 TALLY_SUITE(codec_checksum_suite, "codec_checksum", TESTS);
