@@ -48,8 +48,8 @@ struct message {
 struct tally_players {
     struct tally_players_config config;
     struct tally_load *load;
-    struct tally_poll_response response; /* large */
-    struct tally_buffer body, sample;
+    struct tally_poll_response response;         /* large */
+    struct tally_buffer body, poll, end, sample; /* of requests */
     const struct tally_encoding *encoding;
     struct tally_grid grid; /* of the messages; 0 = there are none yet */
     struct message messages[MAX_MESSAGES];
@@ -172,21 +172,42 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_JOIN, JOIN, encoded, &body, err);
 }
 
-static enum tally_status poll(struct tally_players *players, uint32_t index,
-                              struct tally_error *err)
+/* What a player polls with, appended to `out`. */
+static enum tally_status write_poll(struct tally_players *players, const struct player *player,
+                                    struct tally_buffer *out)
 {
-    struct player *player = &players->players[index];
     const double wait_ms = WAIT_MS * (1 + tally_rng_uniform(&players->jitter));
     struct tally_poll_request request = {.session = player->session,
                                          .wait_ms = (uint32_t)wait_ms,
                                          .n_cursors = player->iterate > 0 ? 1 : 0};
     request.cursors[0].iterate = player->iterate;
     memcpy(request.cursors[0].job_id, player->job_id, sizeof player->job_id);
-    players->body.size = 0;
-    enum tally_status encoded = tally_poll_request_encode(&request, &players->body);
+    out->size = 0;
+    return tally_poll_request_encode(&request, out);
+}
+
+static enum tally_status poll(struct tally_players *players, uint32_t index,
+                              struct tally_error *err)
+{
+    enum tally_status encoded = write_poll(players, &players->players[index], &players->body);
     const struct tally_load_body body = {.begin = players->body.data,
                                          .n_begin = players->body.size};
     return call(players, index, CALL_POLL, POLL, encoded, &body, err);
+}
+
+/* The fields of an update after the payload: those of the message, and the poll that the answer is
+ * to bring the outcome of. */
+static enum tally_status write_end(struct tally_players *players, const struct player *player,
+                                   const struct message *message)
+{
+    enum tally_status status = write_poll(players, player, &players->poll);
+    const struct tally_update polls = {.has_poll = true,
+                                       .poll = {players->poll.data, players->poll.size}};
+    players->end.size = 0;
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&players->end, message->end.data, message->end.size);
+    }
+    return status == TALLY_OK ? tally_update_encode(&polls, &players->end) : status;
 }
 
 static enum tally_status update(struct tally_players *players, uint32_t index,
@@ -204,12 +225,15 @@ static enum tally_status update(struct tally_players *players, uint32_t index,
     if (encoded == TALLY_OK) {
         encoded = tally_buffer_append(&players->body, message->begin.data, message->begin.size);
     }
+    if (encoded == TALLY_OK) {
+        encoded = write_end(players, player, message);
+    }
     const struct tally_load_body body = {.begin = players->body.data,
                                          .n_begin = players->body.size,
                                          .middle = message->payload.data,
                                          .n_middle = message->payload.size,
-                                         .end = message->end.data,
-                                         .n_end = message->end.size};
+                                         .end = players->end.data,
+                                         .n_end = players->end.size};
     return call(players, index, CALL_UPDATE, UPDATE, encoded, &body, err);
 }
 
@@ -246,11 +270,10 @@ static enum tally_status take_task(struct tally_players *players, uint32_t index
 }
 
 static enum tally_status take_poll(struct tally_players *players, uint32_t index,
-                                   const struct tally_load_answer *answer, struct tally_error *err)
+                                   const uint8_t *bytes, size_t n, struct tally_error *err)
 {
     struct tally_poll_response *response = &players->response;
-    enum tally_status status =
-        tally_poll_response_decode(answer->body, answer->n_body, response, err);
+    enum tally_status status = tally_poll_response_decode(bytes, n, response, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -302,7 +325,9 @@ static enum tally_status take_update(struct tally_players *players, uint32_t ind
     }
     if (status == TALLY_OK) {
         count_update(players, index, answer);
-        status = poll(players, index, err);
+        status = response.has_next
+                     ? take_poll(players, index, response.next.data, response.next.size, err)
+                     : poll(players, index, err);
     }
     return status;
 }
@@ -333,7 +358,7 @@ static enum tally_status on_answer(void *context, uint32_t index,
     case CALL_JOIN:
         return take_join(players, index, answer, err);
     case CALL_POLL:
-        return take_poll(players, index, answer, err);
+        return take_poll(players, index, answer->body, answer->n_body, err);
     case CALL_UPDATE:
         break;
     }
@@ -374,6 +399,8 @@ void tally_players_free(struct tally_players *players)
         tally_load_free(players->load);
         messages_fini(players);
         tally_buffer_fini(&players->body);
+        tally_buffer_fini(&players->poll);
+        tally_buffer_fini(&players->end);
         tally_buffer_fini(&players->sample);
         free(players);
     }
@@ -436,8 +463,8 @@ enum tally_status tally_players_sample(struct tally_players *players, const char
                                          .n_begin = players->sample.size,
                                          .middle = message->payload.data,
                                          .n_middle = message->payload.size,
-                                         .end = message->end.data,
-                                         .n_end = message->end.size};
+                                         .end = players->end.data,
+                                         .n_end = players->end.size};
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for a request");
 }
 

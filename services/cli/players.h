@@ -22,7 +22,7 @@ struct tally_play {
     uint64_t body_bytes;          /* of them: protobuf and payloads */
     uint64_t payload_bytes;       /* of them: messages of clients, and broadcasts */
     uint64_t answer_bytes;        /* bodies of the answers to updates */
-    struct tally_latencies posts; /* from an update to its answer */
+    struct tally_latencies posts; /* from an update to its answer, which brings the next task */
     struct tally_latencies rounds;
 };
 
@@ -40,7 +40,8 @@ enum tally_status tally_players_new(const struct tally_players_config *config,
 /* Closes the connections; sessions are left to themselves. NULL is allowed. */
 void tally_players_free(struct tally_players *players);
 
-/* Plays a job of so many rounds until its last update is acknowledged. Errors: as above, and DATA_LOSS (messages that the coordinator counts otherwise).
+/* Plays a job of so many rounds until its last update is acknowledged. Errors: as above, and
+ * DATA_LOSS (messages that the coordinator counts otherwise).
  */
 enum tally_status tally_players_play(struct tally_players *players, uint32_t n_rounds,
                                      struct tally_play *ret_play, struct tally_error *err);
