@@ -1,21 +1,38 @@
-/* tally bench codec: speed and bits of the codec, beside yardsticks in the same run. */
+/* tally bench: `codec`, speed and bits of the codec, beside yardsticks in the same run; and
+ * `coordinator`, which is in coordinator_bench_report.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "services/cli/codec_bench.h"
 #include "services/cli/commands.h"
+#include "services/cli/coordinator_bench_report.h"
 #include "services/cli/text_table.h"
 #include "services/cli/zstd_yardstick.h"
 
+/* Of dim and seconds each benchmark has defaults of its own. */
 const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
-    {"dim", "N", "10000000", "coordinates of the vector whose speed is measured", NULL},
-    {"seconds", "S", "5", "how long to measure, in seconds of CPU time", NULL},
-    {"json", NULL, NULL, "print the ratios and bits as JSON", NULL},
+    {"dim", "N", NULL,
+     "codec: coordinates of the vector whose speed is measured (default 10000000); coordinator: "
+     "dimensions, a list N,N (default 30,7840)",
+     NULL},
+    {"seconds", "S", NULL,
+     "codec: how long to measure, in seconds of CPU time (default 5); coordinator: how long each "
+     "run is (default 2)",
+     NULL},
+    {"json", NULL, NULL, "print what was measured as JSON", NULL},
+    {"clients", "LIST", "64", "numbers of clients, N,N", "Of coordinator"},
+    {"store", "LIST", NULL, "sqlite, memory or both (default sqlite,memory)", "Of coordinator"},
+    {"encoding", "NAME", "unary", "of the messages: unary or entropy", "Of coordinator"},
+    {"runs", "R", "5", "repetitions, echo server and coordinators in turn", "Of coordinator"},
+    {"rounds", "N", "0", "rounds of a run's job; 0 = as many as take --seconds", "Of coordinator"},
+    {"idle", "N", "0", "measure with N further workers, too, that poll and have nothing to do",
+     "Of coordinator"},
     {0},
 };
 
-enum { MIN_DIM = 64, MAX_DIM = 1 << 28 };
+enum { MIN_DIM = 64, MAX_DIM = 1 << 28, DEFAULT_DIM = 10000000 };
+static const double DEFAULT_SECONDS = 5;
 
 static const size_t BITS_DIMS[] = {30, 7840, 1000000};
 static const double BITS_STDS[] = {0.3, 0.5, 1, 1.6, 3};
@@ -262,21 +279,17 @@ static int print_text(const struct outcome *outcome)
     return exit_code;
 }
 
-int tally_cli_bench(struct tally_cli *cli)
+static int bench_codec(const struct tally_options *options)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    int64_t dim;
-    double seconds;
-    const char *subject = tally_options_positional(cli->options, 0);
-    enum tally_status status = strcmp(subject, "codec") == 0
-                                   ? TALLY_OK
-                                   : tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
-                                                "no benchmark \"%.60s\"; there is: codec", subject);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(cli->options, "dim", MIN_DIM, MAX_DIM, &dim, &err);
+    int64_t dim = DEFAULT_DIM;
+    double seconds = DEFAULT_SECONDS;
+    enum tally_status status = TALLY_OK;
+    if (tally_options_has(options, "dim")) {
+        status = tally_options_integer(options, "dim", MIN_DIM, MAX_DIM, &dim, &err);
     }
-    if (status == TALLY_OK) {
-        status = tally_options_real(cli->options, "seconds", 0, 3600, &seconds, &err);
+    if (status == TALLY_OK && tally_options_has(options, "seconds")) {
+        status = tally_options_real(options, "seconds", 0, 3600, &seconds, &err);
     }
     if (status != TALLY_OK) {
         return tally_cli_report_usage(&err);
@@ -289,9 +302,23 @@ int tally_cli_bench(struct tally_cli *cli)
     } else if (measure((size_t)dim, seconds, outcome, &err) != TALLY_OK) {
         exit_code = tally_cli_report(&err);
     } else {
-        exit_code =
-            tally_options_bool(cli->options, "json") ? print_json(outcome) : print_text(outcome);
+        exit_code = tally_options_bool(options, "json") ? print_json(outcome) : print_text(outcome);
     }
     free(outcome);
     return exit_code;
+}
+
+int tally_cli_bench(struct tally_cli *cli)
+{
+    const char *subject = tally_options_positional(cli->options, 0);
+    if (strcmp(subject, "codec") == 0) {
+        return bench_codec(cli->options);
+    }
+    if (strcmp(subject, "coordinator") == 0) {
+        return tally_coordinator_bench_report(cli->options);
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
+               "no benchmark \"%.60s\"; there are: codec, coordinator", subject);
+    return tally_cli_report_usage(&err);
 }

@@ -90,10 +90,14 @@ static const struct tally_command COMMANDS[] = {
      "Decodes the payload in FILE to a .npy array of int32 levels, or of float64 values. What "
      "codec/FORMAT.md tells a decoder to refuse is refused.",
      TALLY_CLI_DECODE_OPTIONS, 1, 1, false, tally_cli_decode},
-    {"bench", "codec [OPTION]...", "measure the codec's speed and bits on this machine",
-     "Measures how fast the codec quantizes and encodes, and decodes and adds up, with every "
+    {"bench", "codec|coordinator [OPTION]...", "measure codec or coordinator on this machine",
+     "codec: how fast the codec quantizes and encodes, and decodes and adds up, with every "
      "instruction set that this machine has, and how many bits it takes; beside memcpy, a plain "
-     "loop and zstd in the same run. One core, and 25 bytes of memory per coordinate or more.",
+     "loop and zstd in the same run. One core, and 25 bytes of memory per coordinate or more.\n\n"
+     "coordinator: starts a coordinator of its own for each kind of store, with an empty database "
+     "below TMPDIR, and plays whole jobs on it over loopback, a connection and a session for every "
+     "client; between the runs the same updates go to libmicrohttpd alone. Where there are two "
+     "processors the servers have one and the clients the other.",
      TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };

@@ -178,7 +178,7 @@ class Refusals(CodecCase):
                 (["encode", "missing.npy", "--intervals", 4], "missing.npy: No such file"),
                 (["decode", "-", "--intervals", 4, "--payload-bits", 3], "--dim: is required"),
                 (["decode", "-", "--intervals", 4, "--dim", 3], "--payload-bits: is required"),
-                (["bench", "disk"], 'no benchmark "disk"'),
+                (["bench", "disk"], 'no benchmark "disk"; there are: codec, coordinator'),
                 (["bench", "codec", "--dim", 1], "--dim: 1 outside"),
         ]:
             with self.subTest(words=words):

@@ -8,6 +8,7 @@
 extern const struct tally_suite cli_doctor_suite;
 extern const struct tally_suite cli_job_path_suite;
 extern const struct tally_suite cli_job_watch_suite;
+extern const struct tally_suite cli_latencies_suite;
 extern const struct tally_suite cli_out_folder_suite;
 extern const struct tally_suite cli_reproduce_table_suite;
 extern const struct tally_suite cli_result_table_suite;

@@ -1,0 +1,180 @@
+#!/usr/bin/python3
+"""How fast the coordinator is, as ratios to libmicrohttpd alone, the codec alone and itself.
+
+    tests/bench/bench_coordinator.py [--seconds S] [--runs R]       TALLY_BIN: folder of the programs
+
+All are ratios of medians in one run of `tally bench coordinator`, or limits on memory, but for the last: with
+1,000 jobs queued and 50 running REST answers within 50 ms, and no job is forgotten. A machine that is busy with
+other things, or has fewer than two processors, says nothing. Fails if a limit is missed.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+BIN = pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
+CLIENTS = 64
+N_IDLE = 10000
+N_RUNNING, N_QUEUED = 50, 1000
+HANG_S = 120
+
+missed = []
+
+
+def verdict(text, value, limit, at_least=False):
+    kept = value >= limit if at_least else value <= limit
+    if not kept:
+        missed.append(text)
+    print(f"{text}: {value:.4g}, at {'least' if at_least else 'most'} {limit:.4g}" + ("" if kept else " MISSED"))
+
+
+def bench(arguments, *options):
+    """Rows by (dim, store, idle)."""
+    words = [BIN / "tally", "bench", "coordinator", "--json", "--runs", str(arguments.runs),
+             "--seconds", str(arguments.seconds), *map(str, options)]
+    rows = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    return {(row["dim"], row["store"], row["idle"]): row for row in rows}
+
+
+def throughput(arguments):
+    rows = bench(arguments, "--clients", CLIENTS, "--dim", "30,7840", "--store", "sqlite,memory")
+    for (dim, store, _), row in rows.items():
+        verdict(f"updates over echo requests, {CLIENTS} clients, d = {dim}, {store}", row["updates_over_echo"],
+                {"sqlite": 0.5, "memory": 0.8}[store], at_least=True)
+
+
+def small_round(arguments):
+    row, = bench(arguments, "--clients", 10, "--dim", 30, "--store", "sqlite").values()
+    verdict("ms of a round, 10 clients, d = 30, sqlite; 3 echo round trips and a commit", row["round_ms_p50"],
+            3 * row["echo_ms_p50"] + row["commit_ms"])
+
+
+def idle(arguments):
+    rows = bench(arguments, "--clients", CLIENTS, "--dim", 30, "--store", "sqlite", "--idle", N_IDLE)
+    alone, beside = rows[30, "sqlite", 0], rows[30, "sqlite", N_IDLE]
+    verdict(f"bytes of memory for each of {N_IDLE} idle workers", beside["idle_bytes_each"], 20000)
+    verdict("p99 of posting beside them, of that without", beside["post_ms_p99"] / alone["post_ms_p99"], 1.5)
+
+
+def large(arguments):
+    dim = 10 ** 6
+    for (_, store, _), row in bench(arguments, "--clients", CLIENTS, "--dim", dim).items():
+        verdict(f"processor time of an update, of decoding and adding up alone, d = {dim}, {store}",
+                row["cpu_us_per_update"] / row["accumulate_us_per_update"], 2)
+        verdict(f"MB of memory, d = {dim}, {store}", row["rss_mb"], (40 * dim + 100e6) / 1e6)
+
+
+# Many jobs at once, with real workers.
+
+JOB = {"name": "many", "clients": 1, "seed": 1, "encoding": "unary", "evaluate_every": 1000000,
+       "algorithm": {"type": "minibatch_sgd", "step_size": 0.01, "local_steps": 1},
+       "objective": {"type": "least_squares", "data": {
+           "type": "synthetic_linear", "dim": 10, "points": 10, "frobenius_norm": 10.0, "noise_std": 1.0}},
+       "initial_point": {"type": "zeros"}, "reference": {"type": "none"}}
+
+
+def call(url, body=None):
+    request = urllib.request.Request(url, data=body and json.dumps(body).encode(),
+                                     headers={"Content-Type": "application/json"} if body else {})
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
+        return json.load(answer)
+
+
+@contextlib.contextmanager
+def running(*words, log):
+    """A program that is told to end, and is waited for, at the end."""
+    with open(log, "ab") as output:
+        process = subprocess.Popen([str(word) for word in words], stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def port_of(log):
+    until = time.monotonic() + HANG_S
+    while time.monotonic() < until:
+        found = re.search(rb" port=(\d+)", pathlib.Path(log).read_bytes())
+        if found:
+            return int(found[1])
+        time.sleep(0.01)
+    raise RuntimeError("the coordinator does not listen")
+
+
+def progress_of(url, jobs):
+    return [call(f"{url}/v1/jobs/{job}")["round"] for job in jobs]
+
+
+def watch_jobs(url, running_jobs, seconds):
+    """Rounds that each has made, and the seconds that each call of REST took."""
+    took = []
+    before = progress_of(url, running_jobs)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for path in ("/v1/jobs?limit=100", f"/v1/jobs/{running_jobs[len(took) % N_RUNNING]}", "/v1/workers"):
+            start = time.monotonic()
+            call(url + path)
+            took.append(time.monotonic() - start)
+    return [b - a for a, b in zip(before, progress_of(url, running_jobs))], took
+
+
+def many_jobs(arguments):
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        log = pathlib.Path(folder) / "log"
+        stack.enter_context(running(BIN / "tally-coordinator", "--listen", "127.0.0.1:0", "--max-jobs", 2000,
+                                    "--store", f"sqlite:{folder}/tally.db", log=log))
+        url = f"http://127.0.0.1:{port_of(log)}"
+        long = [call(f"{url}/v1/jobs", {**JOB, "horizon": 10 ** 9})["id"] for _ in range(N_RUNNING)]
+        short = [call(f"{url}/v1/jobs", {**JOB, "horizon": 5})["id"] for _ in range(N_QUEUED)]
+        workers = [pathlib.Path(folder) / name for name in ("first", "second")]
+        for worker in workers:
+            stack.enter_context(running(BIN / "tally-worker", "--coordinator", url, "--name", worker.name,
+                                        "--clients", N_RUNNING // 2, log=worker))
+        until = time.monotonic() + HANG_S
+        while any(call(f"{url}/v1/jobs/{job}")["status"] == "queued" for job in long):
+            if time.monotonic() > until:
+                raise RuntimeError(f"the jobs do not start; a worker says: {workers[0].read_text()[-300:]}")
+            time.sleep(0.1)
+        rounds, took = watch_jobs(url, long, max(5, arguments.seconds))
+        verdict(f"rounds of the slowest of {N_RUNNING} jobs, of their median, with {N_QUEUED} queued",
+                min(rounds) / max(1, statistics.median(rounds)), 0.5, at_least=True)
+        verdict("p99 of REST then, ms", 1000 * sorted(took)[int(0.99 * len(took))], 50)
+        for job in long:
+            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/jobs/{job}/cancel", method="POST"))
+        until = time.monotonic() + HANG_S
+        left = short
+        while left and time.monotonic() < until:
+            left = [job for job in left if call(f"{url}/v1/jobs/{job}")["status"] != "completed"]
+        verdict("of the queued jobs, share that is completed once there is room", 1 - len(left) / N_QUEUED, 1,
+                at_least=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
+    parser.add_argument("--runs", type=int, default=5, help="repetitions (%(default)s)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of throughput, small_round, idle, large, many_jobs")
+    arguments = parser.parse_args()
+    parts = {part.__name__: part for part in (throughput, small_round, idle, large, many_jobs)}
+    for name in arguments.parts or parts:
+        parts[name](arguments)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""`tally bench coordinator`: what it prints, not how fast the machine is."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from common import BIN, HANG_S, wait_until
+
+KEYS = {"clients", "dim", "store", "updates_per_s", "echo_requests_per_s", "updates_over_echo", "round_ms_p50",
+        "round_ms_p99", "rss_mb", "wire_bytes_per_update", "payload_bytes_per_update"}
+MORE_NUMBERS = {"rounds_per_s", "post_ms_p99", "echo_ms_p50", "commit_ms", "cpu_us_per_update",
+                "echo_cpu_us_per_request", "accumulate_us_per_update", "protobuf_bytes_per_update",
+                "http_bytes_per_update"}
+RANGES = {"updates_per_s_range": "updates_per_s", "echo_requests_per_s_range": "echo_requests_per_s",
+          "updates_over_echo_range": "updates_over_echo"}
+COUNTS = {"updates", "messages", "idle"}
+
+
+class BenchCase(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        self.environment = {**os.environ, "TMPDIR": scratch.name}
+
+    def bench(self, *options):
+        return subprocess.run([BIN / "tally", "bench", "coordinator", *map(str, options)], capture_output=True,
+                              env=self.environment, timeout=HANG_S)
+
+    def expect(self, *options):
+        done = self.bench(*options)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(list(self.folder.iterdir()), [], "left behind")
+        return done.stdout.decode()
+
+
+class Results(BenchCase):
+    def check_row(self, row):
+        self.assertEqual(set(row), KEYS | MORE_NUMBERS | set(RANGES) | COUNTS | {"encoding", "idle_bytes_each"})
+        for key in KEYS - {"store"} | MORE_NUMBERS:
+            self.assertIsInstance(row[key], (int, float), key)
+            self.assertGreater(row[key], 0, key)
+        for key in COUNTS | {"clients", "dim"}:
+            self.assertIsInstance(row[key], int, key)
+        for key, median in RANGES.items():
+            least, most = row[key]
+            self.assertLessEqual(least, row[median], key)
+            self.assertLessEqual(row[median], most, key)
+        self.assertEqual(row["updates"], row["messages"])
+        self.assertAlmostEqual(row["rounds_per_s"], row["updates_per_s"] / row["clients"], places=6)
+        self.assertLessEqual(row["round_ms_p50"], row["round_ms_p99"])
+        parts = sum(row[f"{part}_bytes_per_update"] for part in ("payload", "protobuf", "http"))
+        self.assertAlmostEqual(row["wire_bytes_per_update"], parts, places=3)
+        # Up and down a payload each: at least a bit per coordinate, at most a few.
+        self.assertGreater(row["payload_bytes_per_update"], row["dim"] / 8)
+        self.assertLess(row["payload_bytes_per_update"], 2 * row["dim"])
+
+    def test_points(self):
+        options = ["--clients", "2,5", "--dim", "30,1000", "--runs", 2, "--rounds", 20, "--seconds", 0.1, "--json"]
+        rows = json.loads(self.expect(*options))
+        self.assertEqual([(row["clients"], row["dim"], row["store"]) for row in rows],
+                         [(clients, dim, store) for clients in (2, 5) for dim in (30, 1000)
+                          for store in ("sqlite", "memory")])
+        for row in rows:
+            with self.subTest(clients=row["clients"], dim=row["dim"], store=row["store"]):
+                self.check_row(row)
+                self.assertEqual(row["updates"], 2 * 20 * row["clients"])  # two runs of 20 rounds
+                self.assertEqual((row["encoding"], row["idle"], row["idle_bytes_each"]), ("unary", 0, None))
+
+    def test_seconds(self):
+        """Jobs are as long as it takes, each of them whole."""
+        row, = json.loads(self.expect("--clients", 3, "--dim", 30, "--store", "memory", "--encoding", "entropy",
+                                      "--runs", 1, "--seconds", 1, "--json"))
+        self.check_row(row)
+        self.assertEqual(row["encoding"], "entropy")
+        self.assertEqual(row["updates"] % row["clients"], 0)
+        self.assertGreater(row["updates"], 3 * row["clients"])
+
+    def test_idle(self):
+        """Workers without a client wait, and are another row."""
+        plain, idle = json.loads(self.expect("--clients", 2, "--dim", 30, "--store", "sqlite", "--idle", 50,
+                                             "--rounds", 20, "--runs", 1, "--seconds", 0.1, "--json"))
+        for row, n in ((plain, 0), (idle, 50)):
+            self.check_row(row)
+            self.assertEqual((row["idle"], row["updates"]), (n, 40))
+        self.assertIsNone(plain["idle_bytes_each"])
+        self.assertGreaterEqual(idle["idle_bytes_each"], 0)
+
+    def test_table(self):
+        text = self.expect("--clients", 2, "--dim", 30, "--rounds", 10, "--runs", 1, "--seconds", 0.1)
+        speed, costs = (block.splitlines() for block in text.split("\n\n")[1::2])
+        for table, last in ((speed, "COMMIT MS"), (costs, "IDLE B")):
+            self.assertEqual(re.split(r"\s{2,}", table[0])[:3], ["CLIENTS", "DIM", "STORE"])
+            self.assertTrue(table[0].endswith(last))
+            self.assertEqual([line.split()[:3] for line in table[1:]],
+                             [["2", "30", "sqlite"], ["2", "30", "memory"]])
+
+    def test_store_of_the_environment(self):
+        """TALLY_STORE names the user's own database: its kind counts, the file is not touched."""
+        self.environment["TALLY_STORE"] = f"sqlite:{self.folder}/mine.db"
+        row, = json.loads(self.expect("--clients", 1, "--dim", 30, "--rounds", 1, "--runs", 1, "--seconds", 0.1,
+                                      "--json"))
+        self.assertEqual(row["store"], "sqlite")
+
+
+class Refusals(BenchCase):
+    def test_options(self):
+        for words, message in [
+                (["--clients", "0"], "--clients: 0 outside [1, 20000]"),
+                (["--clients", "2,x"], '--clients: "x" is no number'),
+                (["--clients", "2,"], '--clients: "" is no number'),
+                (["--clients", ",".join(["1"] * 17)], "--clients: more than 16 numbers"),
+                (["--dim", "9"], "--dim: 9 outside [10, "),
+                (["--store", "sqlite,tape"], '--store: "tape" is none of sqlite, memory'),
+                (["--store", ",".join(["memory"] * 5)], "--store: more than 4 stores"),
+                (["--encoding", "morse"], '--encoding: "morse" is none of'),
+                (["--runs", "0"], "--runs: 0 outside"),
+                (["--rounds", "-1"], "--rounds: -1 outside"),
+                (["--idle", "-1"], "--idle: -1 outside"),
+                (["--seconds", "0"], "--seconds: 0 outside"),
+        ]:
+            with self.subTest(words=words):
+                done = self.bench(*words)
+                self.assertEqual((done.returncode, done.stdout), (2, b""))
+                self.assertIn(message, done.stderr.decode())
+
+    def test_no_folder(self):
+        self.environment["TMPDIR"] = str(self.folder / "missing")
+        done = self.bench("--clients", 1, "--dim", 30, "--runs", 1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"a folder in TMPDIR: No such file", done.stderr)
+
+    def test_no_coordinator(self):
+        """It starts the one beside itself, wherever that is."""
+        alone = self.folder / "bin"
+        alone.mkdir()
+        shutil.copy2(BIN / "tally", alone)
+        done = subprocess.run([alone / "tally", "bench", "coordinator", "--clients", "1"], capture_output=True,
+                              env=self.environment, timeout=HANG_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{alone}/tally-coordinator: No such file".encode(), done.stderr)
+
+
+def children_of(pid):
+    """Processes that say that this is their parent."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(status.parent.name))
+    return found
+
+
+class Ends(BenchCase):
+    def interrupted(self, number):
+        """A run that would take an hour, its children, and how it ended."""
+        bench = subprocess.Popen([BIN / "tally", "bench", "coordinator", "--clients", "2", "--dim", "30",
+                                  "--rounds", "1", "--runs", "100", "--seconds", "36"], env=self.environment,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(bench.kill)
+        children = wait_until(lambda: len(children_of(bench.pid)) == 3 and children_of(bench.pid), "its children")
+        bench.send_signal(number)
+        _, said = bench.communicate(timeout=HANG_S)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), "the end of its children")
+        return bench.returncode, said
+
+    def test_a_signal_ends_it_and_its_children(self):
+        self.assertEqual(self.interrupted(signal.SIGTERM), (128 + signal.SIGTERM, b""))
+        self.assertEqual(list(self.folder.iterdir()), [], "left behind")
+
+    def test_children_do_not_outlive_it(self):
+        self.assertEqual(self.interrupted(signal.SIGKILL)[0], -signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    unittest.main()
