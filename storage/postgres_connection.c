@@ -21,17 +21,19 @@
 enum { SILENCE_MS = 7000 };
 /* How long a process that was stopped between two exchanges of a bracket keeps its locks. */
 #define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
-/* Waits between attempts to connect. The first fails of most outages are over at once. */
+/* Waits between attempts to connect; the first attempt is made at once. */
 enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
 
-/* Settings of every session. A statement that says a write is durable must be true, also where the
- * cluster's default is another. */
+/* What was committed must be on the medium, also where the cluster's default is another. */
+static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', 'on', false)"
+                                      " WHERE current_setting('synchronous_commit') = 'off'";
+
+/* Settings of every session. */
 static const char *const SESSION_SETTINGS[] = {
     LIMIT_STATEMENTS,
     "SET default_transaction_isolation = 'read committed'",
     "SET client_min_messages = 'error'",
-    "SELECT set_config('synchronous_commit', 'on', false)"
-    " WHERE current_setting('synchronous_commit') = 'off'",
+    DURABLE_COMMITS,
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
