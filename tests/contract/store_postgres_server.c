@@ -403,7 +403,8 @@ void test_store_postgres_server__deadlock_is_retried(void)
     raw_wait(raw);
     raw_close(raw);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 2);
-    CU_ASSERT_EQUAL(f.ops->counters(f.store).retried_conflicts, 1);
+    /* It may be first again, before the other has woken up. */
+    CU_ASSERT(f.ops->counters(f.store).retried_conflicts >= 1);
     store_fixture_close(&f);
 }
 
