@@ -348,7 +348,12 @@ void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
     tally_error_clear(&f.err);
     TALLY_ASSERT_STATUS(f.ops->job_insert(f.store, &other, "{}", 2, NULL, 0, &other_key, &f.err),
                         TALLY_OK, &f.err);
+    /* Others come in between and are given the next keys. */
+    struct raw *raw = raw_open(f.schema);
+    raw_send(raw, "UPDATE job_keys SET last_key = last_key + 10");
     expect_commit(&f);
+    raw_wait(raw);
+    raw_close(raw);
     CU_ASSERT_EQUAL(f.ops->counters(f.store).retried_conflicts, 2);
     struct tally_store_job actual;
     f.ops->job_get(f.store, "b", &actual, NULL);
