@@ -196,6 +196,11 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " WHERE r.id = $1::text ORDER BY l.job_key FOR NO KEY UPDATE OF l)"
          " UPDATE job_leases l SET token = l.token + 1 FROM mine WHERE l.job_key = mine.job_key",
          NULL, 0},
+    [TALLY_PG_END_FORMER] =
+        {"SELECT count(pg_terminate_backend(a.pid)) FROM replicas r JOIN pg_stat_activity a"
+         " ON a.pid = r.backend_pid AND a.backend_start = r.backend_start"
+         " WHERE r.number = $1::int8 AND r.session = $2::int8 AND a.pid <> pg_backend_pid()",
+         NULL, 0},
     [TALLY_PG_REANNOUNCE] =
         {"UPDATE replicas r SET backend_pid = a.pid, backend_start = a.backend_start"
          " FROM pg_stat_get_activity(pg_backend_pid()) a"

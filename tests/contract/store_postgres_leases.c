@@ -457,6 +457,31 @@ void test_store_postgres_leases__reconnecting_changes_the_tokens(void)
     store_fixture_close(&f);
 }
 
+/* The server falls silent after COMMIT was sent to it. Until what it had under way has ended, and
+ * it may end either way, there is no new connection that could write. */
+void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    expect_join(&f, "a", LEASE_MS);
+    int64_t key = expect_job(&f, "x", TALLY_JOB_RUNNING);
+    pid_t backend = (pid_t)raw_ask(f.schema, "SELECT backend_pid FROM replicas");
+    expect_begin(&f);
+    expect_update(&f, key, 1, 1, "old");
+    expect_update(&f, key, 1, 2, "old");
+    TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_EQUAL_FATAL(kill(backend, SIGSTOP), 0);
+    TALLY_ASSERT_STATUS(f.ops->commit(f.store, &f.err), TALLY_STORE, &f.err);
+    TALLY_ASSERT_STATUS(write_update(&f, key, 3), TALLY_STORE, &f.err);
+    CU_ASSERT_EQUAL(n_updates(&f, key), 0);
+    kill(backend, SIGCONT);
+    TALLY_ASSERT_STATUS(write_update_at_last(&f, key, 3), TALLY_OK, &f.err);
+    int64_t n = n_updates(&f, key);
+    CU_ASSERT(n == 1 || n == 3);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT token FROM job_leases"), 2);
+    store_fixture_close(&f);
+}
+
 void test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing(void)
 {
     struct store_fixture a;
