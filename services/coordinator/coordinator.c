@@ -134,6 +134,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
                              const struct tally_local_preparation *preparation)
 {
     job->prepared = true;
+    job->prepare_took_ms = tally_monotonic_ms() - job->prepare_began_ms;
     job->f_star = preparation->f_star;
     job->curvature = preparation->curvature;
     restart_clock(job);

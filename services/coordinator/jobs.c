@@ -19,7 +19,10 @@ struct hosted_job *find_job(const struct tally_coordinator *coordinator, const c
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    struct hosted_job **at = &coordinator->jobs;
+    struct hosted_job **at = coordinator->last_job; /* keys ascend */
+    if (coordinator->replicas != NULL) { /* those of jobs that come from others may be old */
+        at = &coordinator->jobs;
+    }
     while (*at != NULL && (*at)->row.key < job->row.key) {
         at = &(*at)->next;
     }
@@ -115,6 +118,7 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
     if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
         return TALLY_OK;
     }
+    job->prepare_began_ms = tally_monotonic_ms();
     return preparer_submit(coordinator->preparer, job->row.id, &job->spec, err);
 }
 
