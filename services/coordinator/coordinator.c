@@ -246,7 +246,7 @@ static bool commit(struct tally_coordinator *coordinator)
         note_damage(coordinator, &err);
         metrics_count_commit(&coordinator->metrics,
                              (double)(tally_monotonic_ns() - began_ns) / 1e9);
-        coordinator->metrics.store_errors[STORE_COMMIT] += !ok;
+        coordinator->metrics.store_errors[STORE_COMMIT] += !ok && !coordinator->was_fenced;
     }
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;

@@ -198,11 +198,11 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
 {
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
-        coordinator->metrics.store_errors[STORE_WRITE]++;
         coordinator->was_fenced = status == TALLY_FAILED_PRECONDITION;
         if (coordinator->was_fenced) {
             return status; /* the store is well */
         }
+        coordinator->metrics.store_errors[STORE_WRITE]++;
         struct tally_error why = TALLY_ERROR_INIT;
         tally_fail(&why, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);
