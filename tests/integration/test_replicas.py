@@ -101,6 +101,8 @@ class Replicas(PostgresTestCase):
         a.client.wait_status(job_id, "running")
         self.wait_for_round(b, job_id, 5)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/pause").json()["status"], "paused")
+        wait_until(lambda: b.client.get_json("/v1/workers")["workers"][0]["state"] == "waiting",
+                   "the open round's last answers")
         detail = b.client.job(job_id)
         self.assertEqual(detail, a.client.job(job_id))
         self.assertEqual(detail["waiting"]["for"], "resume")  # which the leader alone knows
