@@ -31,13 +31,17 @@ struct tally_http_client {
     char *authorization; /* "Authorization: Bearer ..."; NULL = none. Never in a message. */
     bool is_loopback;
     const volatile sig_atomic_t *cancel;
+    long silence_ms; /* 0 = no limit of its own */
     uint64_t out_bytes, in_bytes;
     char curl_message[CURL_ERROR_SIZE];
 };
 
 /* What one exchange collects. */
 struct transfer {
+    CURL *easy;
     const char *method;
+    bool has_others;  /* servers, at this address */
+    int64_t heard_ms; /* monotonic: when something came or went */
     struct tally_buffer *out;
     enum tally_status append_status;
     bool has_whole_head; /* the blank line has come */
@@ -53,12 +57,25 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     return transfer->append_status == TALLY_OK ? size * n : 0;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* Called for each complete line. libcurl takes a head that the peer's close has cut for a whole
  * one. */
 static size_t on_head_line(char *line, size_t size, size_t n, void *context)
 {
     struct transfer *transfer = context;
     transfer->has_whole_head = size * n > 0 && (line[0] == '\r' || line[0] == '\n');
+    if (transfer->has_whole_head && transfer->has_others) {
+        long status = 0;
+        curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+        curl_easy_setopt(transfer->easy, CURLOPT_FORBID_REUSE,
+                         status >= 502 && status <= 504 ? 1L : 0L);
+    }
     return size * n;
 }
 
@@ -74,6 +91,9 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *
 {
     (void)easy;
     struct transfer *transfer = context;
+    if (type != CURLINFO_TEXT) {
+        transfer->heard_ms = now_ms();
+    }
     if (type == CURLINFO_HEADER_OUT && starts_request(transfer, data, n)) {
         transfer->out_bytes = 0;
         transfer->in_bytes = 0;
@@ -241,6 +261,11 @@ void tally_http_client_free(struct tally_http_client *client)
     free(client);
 }
 
+void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms)
+{
+    client->silence_ms = silence_ms;
+}
+
 void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
                                   uint64_t *ret_in)
 {
@@ -328,6 +353,7 @@ static bool set_exchange(struct tally_http_client *client,
     return ok && set_method(easy, exchange) &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 0L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_DEBUGDATA, transfer) == CURLE_OK;
@@ -339,8 +365,14 @@ static bool is_cancelled(const struct tally_http_client *client)
     return client->cancel != NULL && __atomic_load_n(client->cancel, __ATOMIC_RELAXED) != 0;
 }
 
-/* Turns the loop until the transfer is done or cancelled. */
-static bool run_transfer(struct tally_http_client *client, CURLcode *ret_code)
+static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer)
+{
+    return client->silence_ms > 0 && now_ms() - transfer->heard_ms >= client->silence_ms;
+}
+
+/* Turns the loop until the transfer is done, given up or cancelled: then false. */
+static bool run_transfer(struct tally_http_client *client, const struct transfer *transfer,
+                         CURLcode *ret_code)
 {
     int running = 1;
     while (!is_cancelled(client)) {
@@ -352,6 +384,12 @@ static bool run_transfer(struct tally_http_client *client, CURLcode *ret_code)
             int left;
             const CURLMsg *message = curl_multi_info_read(client->multi, &left);
             *ret_code = message != NULL ? message->data.result : CURLE_FAILED_INIT;
+            return true;
+        }
+        if (is_silent(client, transfer)) {
+            *ret_code = CURLE_OPERATION_TIMEDOUT;
+            snprintf(client->curl_message, sizeof client->curl_message, "nothing came for %ld ms",
+                     client->silence_ms);
             return true;
         }
         if (curl_multi_poll(client->multi, NULL, 0, CANCEL_CHECK_MS, NULL) != CURLM_OK) {
@@ -450,7 +488,11 @@ static enum tally_status exchange_with(struct tally_http_client *client,
                                        struct tally_error *err)
 {
     size_t n_before = out->size;
-    struct transfer transfer = {.method = exchange->method, .out = out};
+    struct transfer transfer = {.easy = client->easy,
+                                .method = exchange->method,
+                                .has_others = client->silence_ms > 0,
+                                .heard_ms = now_ms(),
+                                .out = out};
     if (!set_exchange(client, exchange, headers, &transfer) ||
         curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP exchange");
@@ -459,7 +501,7 @@ static enum tally_status exchange_with(struct tally_http_client *client,
     pipe_guard_init(&guard);
     client->curl_message[0] = '\0';
     CURLcode code = CURLE_OK;
-    enum tally_status status = run_transfer(client, &code)
+    enum tally_status status = run_transfer(client, &transfer, &code)
                                    ? finish_transfer(client, exchange, &transfer, code, err)
                                    : tally_fail(err, TALLY_CANCELLED, NULL, "%s %s cancelled",
                                                 exchange->method, exchange->path);

@@ -63,6 +63,12 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err);
 
+/* The server is one of several that answer at this address, and may be gone or out of order alone:
+ * from now on an exchange in which nothing comes or goes for silence_ms fails as DEADLINE, and an
+ * answer of 502, 503 or 504 is the last on its connection; the next exchange may reach another.
+ * 0 = there is one, as at first. */
+void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms);
+
 /* Bytes of HTTP messages that this client sent and received in complete exchanges; with TLS before
  * they are encrypted. */
 void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,

@@ -183,7 +183,8 @@ enum tally_status tally_join_response_encode(const struct tally_join_response *m
 {
     tally_v1_JoinResponse raw = {.session = message->session,
                                  .session_timeout_ms = message->session_timeout_ms,
-                                 .format = message->format};
+                                 .format = message->format,
+                                 .max_wait_ms = message->max_wait_ms};
     return encode(tally_v1_JoinResponse_fields, &raw, out);
 }
 
@@ -483,7 +484,8 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
         /* A coordinator that does not know the field is of the first format. */
         *ret_message = (struct tally_join_response){.session = raw.session,
                                                     .session_timeout_ms = raw.session_timeout_ms,
-                                                    .format = raw.format == 0 ? 1 : raw.format};
+                                                    .format = raw.format == 0 ? 1 : raw.format,
+                                                    .max_wait_ms = raw.max_wait_ms};
     }
     return status;
 }

@@ -53,7 +53,8 @@ void tally_join_request_fini(struct tally_join_request *message);
 struct tally_join_response {
     uint64_t session;
     uint32_t session_timeout_ms;
-    uint32_t format; /* likewise, >= 1 */
+    uint32_t format;      /* likewise, >= 1 */
+    uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
 };
 
 /* Whether a worker's payloads and a coordinator's are of the same format. Errors:

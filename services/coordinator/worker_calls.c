@@ -11,6 +11,14 @@
 
 enum { MAX_WAIT_MS = 30000 };
 
+/* Of a poll. Where there are several coordinators, one that has died, or is cut off, is noticed by
+ * its workers when the others do. */
+static int64_t longest_wait(const struct tally_coordinator *coordinator)
+{
+    const int64_t lease_ms = coordinator->config.lease_ms;
+    return coordinator->replicas != NULL && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
+}
+
 static enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
                                            size_t *ret_size, struct tally_error *err)
 {
@@ -186,7 +194,8 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         const struct tally_join_response response = {
             .session = session->id,
             .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
-            .format = TALLY_FORMAT_VERSION};
+            .format = TALLY_FORMAT_VERSION,
+            .max_wait_ms = coordinator->replicas != NULL ? (uint32_t)longest_wait(coordinator) : 0};
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);
@@ -195,15 +204,17 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
 
 /* PollTask. */
 
-/* The caller's own limit, if it says so in the Connect way. */
-static int64_t limit_wait(struct call *call, int64_t wait_ms)
+/* The least of what the worker wants, its own limit, if it says so in the Connect way, and ours. */
+static int64_t limit_wait(const struct tally_coordinator *coordinator, struct call *call,
+                          int64_t wait_ms)
 {
+    const int64_t longest_ms = longest_wait(coordinator);
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
     const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
     if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
         wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
     }
-    return wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
+    return wait_ms < longest_ms ? wait_ms : longest_ms;
 }
 
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
@@ -238,7 +249,7 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     *session->poll.message = message;
     session->poll.request = call->request;
     session->poll.arrived_ns = call->arrived_ns;
-    session->poll.until_ms = tally_monotonic_ms() + limit_wait(call, message.wait_ms);
+    session->poll.until_ms = tally_monotonic_ms() + limit_wait(coordinator, call, message.wait_ms);
     mark_ready(coordinator, session);
     tally_http_set_user(call->request, NULL);
     tally_http_forget_body(call->request);

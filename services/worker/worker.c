@@ -26,6 +26,7 @@ struct worker {
     struct call_buffers buffers;
     struct tally_poll_response response; /* of the last poll; large */
     uint64_t session;                    /* 0 = none */
+    uint32_t max_wait_ms;                /* as the coordinator has told; 0 = no limit */
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;
@@ -87,6 +88,13 @@ static void add_wire_bytes(struct worker *worker)
     worker->totals.wire_in_bytes += in;
 }
 
+/* Where there are several coordinators, one that says nothing for longer than it may hold a poll is
+ * not waited for. */
+static void limit_silence(const struct worker *worker)
+{
+    tally_http_client_set_silence(worker->client, 2L * worker->max_wait_ms);
+}
+
 /* A token that is refused may have been replaced in its file. True if there is another one now. */
 static bool renew_token(struct worker *worker)
 {
@@ -106,6 +114,7 @@ static bool renew_token(struct worker *worker)
             add_wire_bytes(worker);
             tally_http_client_free(worker->client);
             worker->client = client;
+            limit_silence(worker);
             is_new = true;
             tally_log(TALLY_LOG_INFO, tally_log_event("token read again"),
                       tally_log_text("file", path));
@@ -165,6 +174,8 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
     free(request.held);
     if (status == TALLY_OK) {
         worker->session = response.session; /* to be given back if this is the end */
+        worker->max_wait_ms = response.max_wait_ms;
+        limit_silence(worker);
         status = tally_join_check_format(TALLY_FORMAT_VERSION, response.format, err);
     }
     if (status == TALLY_OK) {
@@ -403,6 +414,9 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
 {
     struct tally_poll_request request = {.session = worker->session,
                                          .wait_ms = worker->config->wait_ms};
+    if (worker->max_wait_ms > 0 && request.wait_ms > worker->max_wait_ms) {
+        request.wait_ms = worker->max_wait_ms;
+    }
     struct tally_poll_response *response = &worker->response;
     list_cursors(worker, &request);
     enum tally_status status = call_poll(worker->client, &worker->buffers, &request, response, err);

@@ -32,7 +32,7 @@ struct worker_config {
     const char *job_id;                     /* NULL = any */
     const char *data_dir;                   /* where the files of job documents are */
     const struct tally_plugin_set *plugins; /* NULL = none */
-    uint32_t wait_ms;
+    uint32_t wait_ms; /* of a poll for work, or less if the coordinator says so */
     bool exit_when_idle;
     struct worker_stop stop;
 };

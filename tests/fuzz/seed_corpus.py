@@ -168,7 +168,7 @@ def message_seeds():
     for kind, message in [
             (0, messages.JoinRequest(name="worker", slots=4, job_id=JOB,
                                      held=[messages.HeldClient(job_id=JOB, client=7)], format=2)),
-            (1, messages.JoinResponse(session=2**60, session_timeout_ms=30000, format=2)),
+            (1, messages.JoinResponse(session=2**60, session_timeout_ms=30000, format=2, max_wait_ms=3000)),
             (2, messages.PollTaskRequest(session=1, wait_ms=2, cursors=[messages.Cursor(job_id=JOB, iterate=9)])),
             (3, messages.PollTaskResponse(idle={"jobs_pending": 2})),
             (3, messages.PollTaskResponse(task=task)),

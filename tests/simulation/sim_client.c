@@ -30,6 +30,11 @@ void tally_http_client_free(struct tally_http_client *client)
     free(client);
 }
 
+void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms)
+{
+    (void)client, (void)silence_ms; /* the one coordinator says 0 */
+}
+
 void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
                                   uint64_t *ret_in)
 {

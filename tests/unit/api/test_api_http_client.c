@@ -173,6 +173,7 @@ struct line {
 
 struct peer {
     const struct line *script;
+    int drip_ms; /* pause after each byte; 0 = all at once */
     int listen_fd;
     pthread_t thread;
     char url[64];
@@ -192,6 +193,15 @@ static bool read_request(int fd)
     return whole;
 }
 
+static void send_answer(const struct peer *peer, int fd, const char *answer)
+{
+    const size_t n = peer->drip_ms == 0 ? strlen(answer) : 1;
+    for (; n > 0 && answer[0] != '\0'; answer += n) {
+        (void)tally_raw_send(fd, answer, n);
+        (void)poll(NULL, 0, peer->drip_ms);
+    }
+}
+
 static void *run_peer(void *context)
 {
     struct peer *peer = context;
@@ -201,7 +211,7 @@ static void *run_peer(void *context)
             fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         }
         if (read_request(fd)) {
-            (void)tally_raw_send(fd, line->answer, strlen(line->answer));
+            send_answer(peer, fd, line->answer);
         }
         if (line->closes) {
             close(fd);
@@ -215,9 +225,10 @@ static void *run_peer(void *context)
     return NULL;
 }
 
-static void peer_start(struct peer *peer, const struct line *script)
+static void peer_start_slow(struct peer *peer, const struct line *script, int drip_ms)
 {
-    *peer = (struct peer){.script = script, .listen_fd = socket(AF_INET, SOCK_STREAM, 0)};
+    *peer = (struct peer){
+        .script = script, .drip_ms = drip_ms, .listen_fd = socket(AF_INET, SOCK_STREAM, 0)};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     CU_ASSERT_EQUAL_FATAL(bind(peer->listen_fd, (struct sockaddr *)&address, size), 0);
@@ -225,6 +236,11 @@ static void peer_start(struct peer *peer, const struct line *script)
     CU_ASSERT_EQUAL_FATAL(getsockname(peer->listen_fd, (struct sockaddr *)&address, &size), 0);
     snprintf(peer->url, sizeof peer->url, "http://127.0.0.1:%u", ntohs(address.sin_port));
     start_thread(&peer->thread, run_peer, peer);
+}
+
+static void peer_start(struct peer *peer, const struct line *script)
+{
+    peer_start_slow(peer, script, 0);
 }
 
 static void peer_stop(struct peer *peer)
@@ -568,6 +584,81 @@ static void test_api_http_client__deadline(void)
     host_stop(&host);
 }
 
+/* ---- One of several servers ---- */
+
+static void test_api_http_client__silence_ends_an_exchange(void)
+{
+    struct host host;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    host_start(&host, 0);
+    struct tally_http_client *client = client_of(host.url);
+    struct tally_error err = TALLY_ERROR_INIT;
+    tally_http_client_set_silence(client, 300);
+    long start = now_ms();
+    TALLY_ASSERT_STATUS(get(client, "/hang", 60000, &exchange, &out, &err), TALLY_DEADLINE, &err);
+    CU_ASSERT_TRUE(now_ms() - start >= 300);
+    CU_ASSERT_TRUE(now_ms() - start < 30000);
+    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    host_stop(&host);
+}
+
+/* It takes longer than the limit, and is never silent for so long. */
+static void test_api_http_client__slow_answer_is_not_silence(void)
+{
+    static const struct line script[] = {{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true},
+                                         {NULL, false}};
+    struct peer peer;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    struct tally_error err = TALLY_ERROR_INIT;
+    peer_start_slow(&peer, script, 30);
+    struct tally_http_client *client = client_of(peer.url);
+    tally_http_client_set_silence(client, 1000);
+    long start = now_ms();
+    TALLY_ASSERT_STATUS(get(client, "/", 60000, &exchange, &out, &err), TALLY_OK, &err);
+    CU_ASSERT_TRUE(now_ms() - start > 1000);
+    assert_text_in(&out, "ok");
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    peer_stop(&peer);
+}
+
+/* The second request on the same connection would be answered 500. */
+static int status_after_busy(const char *busy, long silence_ms)
+{
+    const struct line script[] = {{busy, false},
+                                  {"HTTP/1.1 500 Same\r\nContent-Length: 0\r\n\r\n", true},
+                                  {"HTTP/1.1 200 Other\r\nContent-Length: 0\r\n\r\n", true},
+                                  {NULL, false}};
+    struct peer peer;
+    struct tally_buffer out = {.size = 0};
+    struct tally_http_exchange exchange;
+    peer_start(&peer, script);
+    struct tally_http_client *client = client_of(peer.url);
+    tally_http_client_set_silence(client, silence_ms);
+    CU_ASSERT_EQUAL(get(client, "/1", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(get(client, "/2", 0, &exchange, &out, NULL), TALLY_OK);
+    const int status = exchange.status;
+    if (status == 500) { /* the script goes on */
+        CU_ASSERT_EQUAL(get(client, "/3", 0, &exchange, &out, NULL), TALLY_OK);
+    }
+    tally_http_client_free(client);
+    tally_buffer_fini(&out);
+    peer_stop(&peer);
+    return status;
+}
+
+static void test_api_http_client__unavailable_leads_to_another_server(void)
+{
+    static const char BUSY[] = "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy";
+    CU_ASSERT_EQUAL(status_after_busy(BUSY, 60000), 200);
+    CU_ASSERT_EQUAL(status_after_busy(BUSY, 0), 500); /* there is one: the connection is kept */
+    CU_ASSERT_EQUAL(status_after_busy(ANSWER_OK, 60000), 500);
+}
+
 static volatile sig_atomic_t cancelled;
 
 static void on_alarm(int signal_number)
@@ -764,6 +855,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_client__refused_connection_is_unavailable),
     TALLY_TEST(test_api_http_client__broken_answers_are_unavailable),
     TALLY_TEST(test_api_http_client__deadline),
+    TALLY_TEST(test_api_http_client__silence_ends_an_exchange),
+    TALLY_TEST(test_api_http_client__slow_answer_is_not_silence),
+    TALLY_TEST(test_api_http_client__unavailable_leads_to_another_server),
     TALLY_TEST(test_api_http_client__cancel_interrupts_a_long_poll),
     TALLY_TEST(test_api_http_client__cancel_by_another_thread),
     TALLY_TEST(test_api_http_client__sigpipe_state_is_restored),

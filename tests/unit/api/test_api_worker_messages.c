@@ -52,7 +52,7 @@ static struct tally_join_request full_join_request(struct tally_held_client held
 }
 
 static const struct tally_join_response FULL_JOIN_RESPONSE = {
-    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3};
+    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3, .max_wait_ms = 3000};
 
 static struct tally_poll_request full_poll_request(void)
 {
@@ -268,6 +268,7 @@ static void test_api_worker_messages__join_response_round_trip(void)
     CU_ASSERT_EQUAL(tally_join_response_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.session, UINT64_MAX);
     CU_ASSERT_EQUAL(got.session_timeout_ms, 60000);
+    CU_ASSERT_EQUAL(got.max_wait_ms, 3000);
     CU_ASSERT_EQUAL(got.format, 3);
     tally_buffer_fini(&wire);
 }
