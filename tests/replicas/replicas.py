@@ -26,8 +26,6 @@ from service import FaultTestCase, RecordingProxy  # noqa: E402
 from database import Connection, Postgres  # noqa: E402
 
 PORT = 8080
-LEASE_MS = 2000
-SESSION_TIMEOUT_MS = 2000
 WORKER_OPTIONS = ("--wait-ms", "1000")
 DELAY_S = 0.01  # of a request of a worker
 PASSING = (502, 503, 504)  # a replica, or all of them, cannot answer now
@@ -92,7 +90,7 @@ class ReplicasTestCase(FaultTestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def build(self, *names, program="tally-coordinator", lease_ms=LEASE_MS, conninfo_more="",
+    def build(self, *names, program="tally-coordinator", options=(), conninfo_more="",
               prepare_sql=""):
         """PostgreSQL, a coordinator for each name, nginx."""
         self.network = Network(("db", "lb", *names))
@@ -103,7 +101,7 @@ class ReplicasTestCase(FaultTestCase):
         self.look = Connection(self.postgres.conninfo)
         if prepare_sql:
             self.look.rows(prepare_sql)
-        self.program, self.lease_ms = program, lease_ms
+        self.program, self.options = program, options
         self.store = f"postgres:{self.postgres.conninfo} {conninfo_more}".strip()
         self.replicas, self.workers = {}, []
         for name in names:
@@ -123,7 +121,7 @@ class ReplicasTestCase(FaultTestCase):
             name=name, program=self.program, host=address, port=PORT, launcher=self.network.enter(name), wait=False,
             store=self.store, options=(
                 "--insecure", "--replica-id", name, "--replica-address", f"http://{address}:{PORT}",
-                "--lease-ms", self.lease_ms, "--session-timeout-ms", SESSION_TIMEOUT_MS,
+                *self.options,
             ),
         )
 

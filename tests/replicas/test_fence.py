@@ -104,7 +104,7 @@ class Fence(ReplicasTestCase):
         raise AssertionError("a never wrote")
 
     def test_a_write_that_was_under_way(self):
-        self.start(lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL, conninfo_more=LONG_TIMEOUTS)
+        self.start(options=("--lease-ms", 1000), prepare_sql=SPARE_SESSIONS_SQL, conninfo_more=LONG_TIMEOUTS)
         before, after, status = self.late_write()
         self.assertEqual(after, before, "a leader of old has written")
         self.assertEqual(self.stray_writes(), [])
@@ -114,7 +114,7 @@ class Fence(ReplicasTestCase):
 
     def test_without_the_fence_it_writes(self):
         """The mutant without the check of the token, in the same distress: so the test above can fail."""
-        self.start(program="tally-coordinator-without-fence", lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL,
+        self.start(program="tally-coordinator-without-fence", options=("--lease-ms", 1000), prepare_sql=SPARE_SESSIONS_SQL,
                    conninfo_more=LONG_TIMEOUTS)
         before, after, status = self.late_write()
         self.say(f"without the fence: {self.stray_writes()}")
