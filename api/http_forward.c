@@ -664,11 +664,15 @@ enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_con
     return TALLY_OK;
 }
 
-static void free_all(struct list *list)
+static void free_all(struct tally_http_forwarder *forwarder, struct tally_http_forward *forward)
 {
-    struct tally_http_forward *forward;
-    while ((forward = pop(list)) != NULL) {
+    while (forward != NULL) {
+        struct tally_http_forward *next = forward->next;
+        if (forward->easy != NULL) {
+            curl_multi_remove_handle(forwarder->multi, forward->easy);
+        }
         forward_free(forward);
+        forward = next;
     }
 }
 
@@ -683,12 +687,8 @@ void tally_http_forwarder_free(struct tally_http_forwarder *forwarder)
     wake(forwarder->command_fd);
     pthread_join(forwarder->thread, NULL);
     /* The thread's last act was to obey: what waited is running, what was aborted is gone. */
-    while (forwarder->running.first != NULL) {
-        struct tally_http_forward *forward = forwarder->running.first;
-        stop_running(forward);
-        forward_free(forward);
-    }
-    free_all(&forwarder->done);
+    free_all(forwarder, forwarder->running.first);
+    free_all(forwarder, forwarder->done.first);
     forwarder_fini(forwarder);
 }
 

@@ -199,9 +199,8 @@ static enum tally_status place_join(struct tally_coordinator *coordinator,
     enum whereabouts where = JOB_HERE;
     bool is_bound = true;
     const enum tally_status status =
-        join->job_id[0] != '\0'
-            ? locate(coordinator, join->job_id, &where, ret_home, err)
-            : locate_held(coordinator, join, &is_bound, &where, ret_home, err);
+        join->job_id[0] != '\0' ? locate(coordinator, join->job_id, &where, ret_home, err)
+                                : locate_held(coordinator, join, &is_bound, &where, ret_home, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -252,11 +251,10 @@ enum tally_status call_send_on(struct tally_coordinator *coordinator, struct cal
         return TALLY_OK; /* the handlers say so */
     }
     if (!replicas_may_serve(coordinator)) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                          "this coordinator has lost touch with the others: %s",
-                          coordinator->store_error.status != TALLY_OK
-                              ? coordinator->store_error.message
-                              : "it was away for too long");
+        return tally_fail(
+            err, TALLY_UNAVAILABLE, NULL, "this coordinator has lost touch with the others: %s",
+            coordinator->store_error.status != TALLY_OK ? coordinator->store_error.message
+                                                        : "it was away for too long");
     }
     switch (route->place) {
     case AT_ANY:

@@ -117,7 +117,8 @@ static void push(struct call_queue *queue, struct call *call)
     queue->last = &call->next;
 }
 
-/* Runs the handler, or sends the call to whose it is; what neither answers has been kept for later. */
+/* Runs the handler, or sends the call to whose it is; what neither answers has been kept for later.
+ */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;

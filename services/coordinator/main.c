@@ -227,8 +227,8 @@ static enum tally_status read_replica(const struct tally_options *options,
     }
     settings->coordinator.replica_address = own_address;
     settings->coordinator.replica_id = own_id;
-    return tally_options_integer(options, "lease-ms", 500, 600000,
-                                 &settings->coordinator.lease_ms, err);
+    return tally_options_integer(options, "lease-ms", 500, 600000, &settings->coordinator.lease_ms,
+                                 err);
 }
 
 /* What an operator should know of the certificate in use. */
@@ -413,9 +413,9 @@ static enum tally_status run(const struct tally_options *options, struct setting
         status = tally_store_open(uri, &settings->store, &store, err);
     }
     if (status == TALLY_OK && store->leases != NULL && settings->replica_address[0] == '\0') {
-        status = tally_options_refuse(options, "replica-address", err,
-                                      "must be given: others cannot reach %s",
-                                      settings->server.listen);
+        status =
+            tally_options_refuse(options, "replica-address", err,
+                                 "must be given: others cannot reach %s", settings->server.listen);
     }
     if (status == TALLY_OK) {
         settings->coordinator.store = store;

@@ -90,7 +90,8 @@ struct metrics {
     int first_ended, n_ended;
 };
 
-/* Also reads from the store, if it is this process's alone, which jobs ended a short time ago. Errors: NO_MEMORY, STORE. */
+/* Also reads from the store, if it is this process's alone, which jobs ended a short time ago.
+ * Errors: NO_MEMORY, STORE. */
 enum tally_status metrics_init(struct tally_coordinator *coordinator, struct tally_error *err);
 void metrics_fini(struct metrics *metrics);
 

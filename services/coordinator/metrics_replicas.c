@@ -37,9 +37,10 @@ void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposi
     int64_t n_alive, n_dead;
     replicas_count(coordinator, &n_alive, &n_dead);
     static const char REPLICAS[] = "tally_replicas";
-    exposition_family(exposition, REPLICAS, EXPOSITION_GAUGE,
-                      "Coordinators on this store, this one among them, as it saw them last: alive, "
-                      "or silent without having left.");
+    exposition_family(
+        exposition, REPLICAS, EXPOSITION_GAUGE,
+        "Coordinators on this store, this one among them, as it saw them last: alive, "
+        "or silent without having left.");
     exposition_unsigned(exposition, REPLICAS, EXPOSITION_LABELS({"state", "alive"}),
                         (uint64_t)n_alive);
     exposition_unsigned(exposition, REPLICAS, EXPOSITION_LABELS({"state", "dead"}),

@@ -42,8 +42,7 @@ struct tally_replica *placement_home(const struct placement *placement, int64_t 
 bool placement_holds_back(const struct placement *placement, int64_t job_key)
 {
     const struct tally_replica *neediest = placement_neediest(placement, 0);
-    return neediest != NULL && neediest->number != placement->self &&
-           neediest->wants_key < job_key;
+    return neediest != NULL && neediest->number != placement->self && neediest->wants_key < job_key;
 }
 
 struct tally_replica *placement_taker(const struct placement *placement, int64_t job_key,
@@ -102,9 +101,9 @@ void placement_pick(const int64_t *slots, size_t n, int64_t wanted, bool *ret_pi
             }
             const bool fits = slots[i] <= left;
             const bool best_fits = best < n && slots[best] <= left;
-            const bool is_better = best == n || (fits && !best_fits) ||
-                                   (fits == best_fits &&
-                                    (fits ? slots[i] > slots[best] : slots[i] < slots[best]));
+            const bool is_better =
+                best == n || (fits && !best_fits) ||
+                (fits == best_fits && (fits ? slots[i] > slots[best] : slots[i] < slots[best]));
             best = is_better ? i : best;
         }
         if (best == n) {

@@ -12,26 +12,26 @@
 #include "services/program/time.h"
 
 enum {
-    BEATS_PER_LEASE = 6,  /* some may be late or lost without anybody's harm */
-    PATIENCE_BEATS = 6,   /* of a worker's want: before this replica gives beyond its share */
-    SETTLE_MS = 10000,    /* a job that has come here stays so long before it is given away */
-    MAX_GIVEN_JOBS = 64,  /* in one heartbeat: each is a commit */
+    BEATS_PER_LEASE = 6,    /* some may be late or lost without anybody's harm */
+    PATIENCE_BEATS = 6,     /* of a worker's want: before this replica gives beyond its share */
+    SETTLE_MS = 10000,      /* a job that has come here stays so long before it is given away */
+    MAX_GIVEN_JOBS = 64,    /* in one heartbeat: each is a commit */
     MAX_GIVEN_WORKERS = 512 /* likewise: each joins again, somewhere */
 };
 
 struct replicas {
     const struct tally_store_leases *leases;
-    struct tally_replica self;   /* id and address; number 0 = has not joined */
-    struct placement directory;  /* of the last heartbeat that succeeded */
-    struct placement next;       /* being read */
+    struct tally_replica self;  /* id and address; number 0 = has not joined */
+    struct placement directory; /* of the last heartbeat that succeeded */
+    struct placement next;      /* being read */
     size_t capacity, next_capacity;
-    struct job_rows taken;       /* jobs that are ours and not loaded yet */
-    bool is_down;                /* stepped down, or not up yet */
+    struct job_rows taken; /* jobs that are ours and not loaded yet */
+    bool is_down;          /* stepped down, or not up yet */
     bool has_left;
     int64_t next_beat_ms;
-    int64_t renewed_ms;          /* monotonic; when the last successful heartbeat began */
-    int64_t neediest_key;        /* of the job that other replicas' workers are wanted for ... */
-    int64_t n_beats_needed;      /* ... and since how many heartbeats */
+    int64_t renewed_ms;     /* monotonic; when the last successful heartbeat began */
+    int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
+    int64_t n_beats_needed; /* ... and since how many heartbeats */
 };
 
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
@@ -77,7 +77,8 @@ const struct tally_replica *replicas_find(const struct tally_coordinator *coordi
     return NULL;
 }
 
-const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator, size_t *ret_n)
+const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
+                                          size_t *ret_n)
 {
     const struct replicas *replicas = coordinator->replicas;
     *ret_n = replicas != NULL ? replicas->directory.n : 0;
@@ -274,8 +275,7 @@ static void describe_self(const struct tally_coordinator *coordinator, struct ta
     self->slots = count_moving_slots(coordinator);
     self->wants_key = self->wants_slots = 0;
     if (!coordinator->draining) {
-        const int64_t elsewhere =
-            sum_others(coordinator, offsetof(struct tally_replica, slots));
+        const int64_t elsewhere = sum_others(coordinator, offsetof(struct tally_replica, slots));
         find_want(coordinator, elsewhere, &self->wants_key, &self->wants_slots);
     }
 }
@@ -313,8 +313,8 @@ static bool renew(struct tally_coordinator *coordinator)
     const int64_t began_ms = tally_monotonic_ms();
     describe_self(coordinator, &replicas->self);
     replicas->next.n = 0;
-    const enum tally_status status = replicas->leases->renew(
-        coordinator->store, &replicas->self, add_replica, replicas, &err);
+    const enum tally_status status =
+        replicas->leases->renew(coordinator->store, &replicas->self, add_replica, replicas, &err);
     note_store(coordinator, &err);
     if (status != TALLY_OK) {
         coordinator->metrics.replicas.failed_heartbeats++;
@@ -482,8 +482,7 @@ static void give_workers(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
     const bool alone = count_patience(replicas) >= PATIENCE_BEATS;
-    const int64_t share =
-        placement_share(&replicas->directory, oldest_queued(coordinator), alone);
+    const int64_t share = placement_share(&replicas->directory, oldest_queued(coordinator), alone);
     struct session *idle[MAX_GIVEN_WORKERS];
     int64_t slots[MAX_GIVEN_WORKERS];
     bool picked[MAX_GIVEN_WORKERS];

@@ -196,8 +196,8 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     }
     if (status == TALLY_ALREADY_EXISTS) { /* another replica was faster with the same request */
         tally_error_clear(err);
-        status = key != NULL ? answer_repeated(coordinator, call, key, digest, err)
-                             : TALLY_NOT_FOUND;
+        status =
+            key != NULL ? answer_repeated(coordinator, call, key, digest, err) : TALLY_NOT_FOUND;
         if (status == TALLY_NOT_FOUND) {
             tally_error_clear(err);
             return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the job's id is taken: try again");

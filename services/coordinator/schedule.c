@@ -468,8 +468,7 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
 static bool has_ended(struct tally_coordinator *coordinator, const char *job_id)
 {
     bool is_elsewhere;
-    const enum tally_status status =
-        is_live_elsewhere(coordinator, job_id, &is_elsewhere, NULL);
+    const enum tally_status status = is_live_elsewhere(coordinator, job_id, &is_elsewhere, NULL);
     return status == TALLY_NOT_FOUND || (status == TALLY_OK && !is_elsewhere);
 }
 

@@ -24,7 +24,8 @@ struct assignment {
 };
 
 struct session {
-    uint64_t id; /* random but for its home; the right to post, together with a token of the identity below */
+    uint64_t id; /* random but for its home; the right to post, together with a token of the
+                    identity below */
     struct token_identity identity;             /* who joined */
     char token_name[TALLY_TOKEN_NAME_CAPACITY]; /* likewise; "" = none */
     char name[TALLY_WORKER_NAME_CAPACITY];

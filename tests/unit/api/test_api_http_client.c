@@ -198,7 +198,7 @@ static void send_answer(const struct peer *peer, int fd, const char *answer)
     const size_t n = peer->drip_ms == 0 ? strlen(answer) : 1;
     for (; n > 0 && answer[0] != '\0'; answer += n) {
         (void)tally_raw_send(fd, answer, n);
-        poll(NULL, 0, peer->drip_ms);
+        (void)poll(NULL, 0, peer->drip_ms);
     }
 }
 

@@ -155,7 +155,7 @@ static void host_stop(struct host *host)
 static void wait_until(atomic_size_t *counter, size_t n)
 {
     for (int i = 0; i < HANG_MS && atomic_load(counter) < n; i++) {
-        poll(NULL, 0, 1);
+        (void)poll(NULL, 0, 1);
     }
     CU_ASSERT_TRUE(atomic_load(counter) >= n);
 }
@@ -362,12 +362,12 @@ static void test_api_http_forward__long_poll_holds_up_nobody(void)
 {
     struct host host;
     struct owner owner;
-    struct tally_http_forward *poll_, *other;
+    struct tally_http_forward *held, *other;
     struct tally_http_forward_result result;
     int tags[2];
     host_start(&host);
     owner_start(&owner, NULL);
-    CU_ASSERT_EQUAL_FATAL(submit(&owner, host.url, "/hold", HANG_MS, &tags[0], &poll_), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(submit(&owner, host.url, "/hold", HANG_MS, &tags[0], &held), TALLY_OK);
     wait_until(&host.n_requests, 1);
     CU_ASSERT_EQUAL_FATAL(submit(&owner, host.url, "/x", 5000, &tags[1], &other), TALLY_OK);
     take(&owner, &result);
@@ -525,7 +525,7 @@ static void test_api_http_forward__idle_connections_are_few(void)
         tally_http_forward_result_fini(&result);
     }
     for (int i = 0; i < HANG_MS && atomic_load(&host.n_connections) > 3; i++) {
-        poll(NULL, 0, 1);
+        (void)poll(NULL, 0, 1);
     }
     CU_ASSERT_EQUAL(atomic_load(&host.n_connections), 3);
     owner_stop(&owner);

@@ -54,9 +54,8 @@ static void test_coordinator_listen_scope__one_address_or_any(void)
 {
     static const char *const ONE[] = {"127.0.0.1:8080", "10.0.0.1:80", "[::1]:8080",
                                       "[fe80::1]:8080"};
-    static const char *const ANY[] = {"0.0.0.0:8080", "[::]:8080",      "127.0.0.1:0",
-                                      "[::1]:0",      "localhost:8080", "127.0.0.1",
-                                      ""};
+    static const char *const ANY[] = {
+        "0.0.0.0:8080", "[::]:8080", "127.0.0.1:0", "[::1]:0", "localhost:8080", "127.0.0.1", ""};
     for (size_t i = 0; i < sizeof ONE / sizeof ONE[0]; i++) {
         CU_ASSERT_TRUE(listen_is_one_address(ONE[i]));
     }
