@@ -79,9 +79,14 @@ class Replicas(PostgresTestCase):
         return detail
 
     def wait_for_round(self, replica, job_id, wanted):
-        return wait_until(
-            lambda: (detail := replica.client.job(job_id))["round"] >= wanted and detail, f"round {wanted}"
-        )
+        def look():
+            detail = replica.client.job(job_id)
+            if detail["round"] < wanted:
+                self.assertNotIn(detail["status"], TERMINAL, "the job ended too early for this test")
+                return None
+            return detail
+
+        return wait_until(look, f"round {wanted}")
 
     def start_pair(self, **options):
         return self.start_replica("a", **options), self.start_replica("b", **options)
@@ -302,6 +307,32 @@ class Replicas(PostgresTestCase):
         wait_until(lambda: "job lost" in leader.log(), "the old leader to see it")
         self.assertEqual(leader.client.get("/readyz").status, 200)
         self.check_result(leader, job_id, document)
+
+    def test_a_job_that_is_lost_takes_none_with_it(self):
+        """Its leader learns of it from a write that is refused, and that other jobs have a part in."""
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=8)
+        documents = [small_job(seed=seed, horizon=1200) for seed in range(2)]
+        ids = [a.client.submit(document) for document in documents]
+        for job_id in ids:
+            self.wait_for_round(b, job_id, 5)
+        for n in range(4):
+            taker = 1 + n % 2
+            self.cluster.run_sql(
+                self.store,
+                f"UPDATE job_leases SET leader = {taker}, token = token + 1 WHERE leader <> {taker}"
+                f" AND job_key = (SELECT job_key FROM jobs WHERE id = '{ids[0]}')",
+            )
+            for job_id in ids:
+                self.wait_for_round(b, job_id, b.client.job(job_id)["round"] + 5)
+        for document, job_id in zip(documents, ids):
+            self.check_result(a, job_id, document)
+        self.assertGreater(sum(metric(each, "tally_replica_jobs_lost_total") for each in (a, b)), 1)
+        self.assertGreater(sum(metric(each, "tally_store_fenced_writes_total") for each in (a, b)), 0)
+        for each in (a, b):
+            self.assertEqual(each.client.get("/readyz").status, 200)
 
     def test_a_queued_job_is_taken_over(self):
         a, b = self.start_pair()
