@@ -128,13 +128,15 @@ class ReplicasTestCase(FaultTestCase):
     def start_nginx(self):
         """As it is delivered, but for addresses and folders."""
         address = self.network.address("lb")
-        servers = "".join(
-            f"server {replica.client.host}:{PORT} max_fails=0;" for replica in self.replicas.values()
-        )
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
+        servers = "".join(
+            f"server {replica.client.host}:{PORT}{options};"
+            for options in re.findall(r"server coordinator-1:8080(.*);", text)
+            for replica in self.replicas.values()
+        )
         for pattern, replacement in (
-            (r"(server coordinator-\d:8080 [^;]*;\s*)+", servers),
+            (r"(server coordinator-\d:8080.*;\s*)+", servers),
             (r"listen 8080;", f"listen {address}:{PORT};"),
             (r"/tmp/", f"{folder}/"),
             (r"error_log stderr;", f"error_log {folder}/error.log;"),
