@@ -324,6 +324,10 @@ static bool renew(struct tally_coordinator *coordinator)
         return false;
     }
     replicas->renewed_ms = began_ms;
+    const int64_t next_beat_ms = began_ms + coordinator->config.lease_ms / BEATS_PER_LEASE;
+    if (replicas->next_beat_ms > next_beat_ms) { /* as some had failed before */
+        replicas->next_beat_ms = next_beat_ms;
+    }
     turn_directory(coordinator);
     drop_lost_jobs(coordinator);
     if (replicas->is_down) {
@@ -497,6 +501,16 @@ static void give_workers(struct tally_coordinator *coordinator)
 
 /* ---- The heartbeat ---- */
 
+/* After one that has failed. A store that does not answer must not have all of the loop's time; nor
+ * may this replica be missed for long once the store is back. */
+static void pause_beats(struct tally_coordinator *coordinator, int64_t began_ms)
+{
+    const int64_t lease_ms = coordinator->config.lease_ms;
+    const int64_t after_ms = tally_monotonic_ms(), took_ms = after_ms - began_ms;
+    coordinator->replicas->next_beat_ms =
+        after_ms + lease_ms / BEATS_PER_LEASE + (2 * took_ms < lease_ms ? 2 * took_ms : lease_ms);
+}
+
 void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -507,16 +521,16 @@ void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
     if (now_ms < replicas->next_beat_ms) {
         return;
     }
+    replicas->next_beat_ms = now_ms + coordinator->config.lease_ms / BEATS_PER_LEASE;
     const bool alive = join(coordinator) && renew(coordinator);
     if (alive && !coordinator->draining) {
         take_over(coordinator);
         give_jobs(coordinator, now_ms);
         give_workers(coordinator);
     }
-    /* A store that does not answer must not have all of the loop's time. */
-    const int64_t after_ms = tally_monotonic_ms(), took_ms = after_ms - now_ms;
-    const int64_t pause_ms = coordinator->config.lease_ms / BEATS_PER_LEASE;
-    replicas->next_beat_ms = alive ? now_ms + pause_ms : after_ms + pause_ms + 2 * took_ms;
+    if (!alive) {
+        pause_beats(coordinator, now_ms);
+    }
 }
 
 void replicas_leave(struct tally_coordinator *coordinator)

@@ -1,6 +1,7 @@
 """A proxy that passes HTTP/1.1 on byte by byte, keeps every exchange, and breaks those it is told to."""
 
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -55,6 +56,16 @@ def read_message(stream):
     return head + stream.read(length)
 
 
+def is_answered(connection, upstream):
+    """Waits for the answer. False if whoever asked has hung up; whoever was asked shall know, too."""
+    while True:
+        ready, _, _ = select.select([connection, upstream], [], [])
+        if upstream in ready:
+            return True
+        if not connection.recv(1, socket.MSG_PEEK):
+            return False
+
+
 class RecordingProxy:
     """Listens on `url` until close(); `exchanges` has what went through, in order of completion.
 
@@ -99,7 +110,7 @@ class RecordingProxy:
                 upstream.sendall(request[: len(request) // 2])
                 return
             upstream.sendall(request)
-            response = read_message(from_coordinator)
+            response = read_message(from_coordinator) if is_answered(connection, upstream) else b""
             if not response or fault == "response":
                 return
             if fault == "half response":

@@ -26,8 +26,6 @@ from service import FaultTestCase, RecordingProxy  # noqa: E402
 from database import Connection, Postgres  # noqa: E402
 
 PORT = 8080
-LEASE_MS = 2000
-SESSION_TIMEOUT_MS = 2000
 WORKER_OPTIONS = ("--wait-ms", "1000")
 DELAY_S = 0.01  # of a request of a worker
 PASSING = (502, 503, 504)  # a replica, or all of them, cannot answer now
@@ -92,7 +90,7 @@ class ReplicasTestCase(FaultTestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def build(self, *names, program="tally-coordinator", lease_ms=LEASE_MS, conninfo_more="",
+    def build(self, *names, program="tally-coordinator", options=(), conninfo_more="",
               prepare_sql=""):
         """PostgreSQL, a coordinator for each name, nginx."""
         self.network = Network(("db", "lb", *names))
@@ -103,7 +101,7 @@ class ReplicasTestCase(FaultTestCase):
         self.look = Connection(self.postgres.conninfo)
         if prepare_sql:
             self.look.rows(prepare_sql)
-        self.program, self.lease_ms = program, lease_ms
+        self.program, self.options = program, options
         self.store = f"postgres:{self.postgres.conninfo} {conninfo_more}".strip()
         self.replicas, self.workers = {}, []
         for name in names:
@@ -123,20 +121,22 @@ class ReplicasTestCase(FaultTestCase):
             name=name, program=self.program, host=address, port=PORT, launcher=self.network.enter(name), wait=False,
             store=self.store, options=(
                 "--insecure", "--replica-id", name, "--replica-address", f"http://{address}:{PORT}",
-                "--lease-ms", self.lease_ms, "--session-timeout-ms", SESSION_TIMEOUT_MS,
+                *self.options,
             ),
         )
 
     def start_nginx(self):
         """As it is delivered, but for addresses and folders."""
         address = self.network.address("lb")
-        servers = "".join(
-            f"server {replica.client.host}:{PORT} max_fails=0;" for replica in self.replicas.values()
-        )
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
+        servers = "".join(
+            f"server {replica.client.host}:{PORT}{options};"
+            for options in re.findall(r"server coordinator-1:8080(.*);", text)
+            for replica in self.replicas.values()
+        )
         for pattern, replacement in (
-            (r"(server coordinator-\d:8080 [^;]*;\s*)+", servers),
+            (r"(server coordinator-\d:8080.*;\s*)+", servers),
             (r"listen 8080;", f"listen {address}:{PORT};"),
             (r"/tmp/", f"{folder}/"),
             (r"error_log stderr;", f"error_log {folder}/error.log;"),

@@ -11,7 +11,7 @@ from lanes import CLIENTS, Lanes, Takeovers, documents
 STRIKES = ("kill", "kill and restart", "pause", "cut off from everybody", "cut off from the database")
 MOMENTS = 20
 SOAK_S = 60
-AWAY_S = 3  # after its jobs have moved
+AWAY_S = 2  # after its jobs have moved and got on
 
 
 class Chaos(ReplicasTestCase):

@@ -56,37 +56,47 @@ class Fence(ReplicasTestCase):
         listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.network.address("db"))
         return sum(int(line.split()[2]) for line in listed.splitlines())
 
-    def what_arrived(self, since):
-        """State of a's session of old, once it has got something to do since then."""
-        states = self.query(
-            f"SELECT state FROM pg_stat_activity WHERE client_addr = '{self.network.address('a')}'"
-            f" AND state LIKE 'idle%' AND query_start > '{since}'"
-        )
-        return states[0][0] if states else None
+    def session_of_a(self):
+        """(process id, state, start of its newest query), or None."""
+        rows = self.query("SELECT pid, state, query_start FROM pg_stat_activity WHERE client_addr ="
+                          f" '{self.network.address('a')}'")
+        return rows[0] if rows else None
+
+    def what_arrived(self, before):
+        """State of a's session once what it was sent has changed it; "gone" if it had ended before."""
+        now = self.session_of_a()
+        if now is None:
+            return "gone"
+        return now[1] if now != before and now[1].startswith("idle") else None
 
     def pause_a_in_a_write(self, job_id):
-        """Returns the answer to come; a is stopped, and a write to the job is on its way, or a heartbeat
-        if it came first."""
+        """Returns the answer to come, and a's session as it was. a is stopped; what it has sent is a write to the job, or a heartbeat
+        if its time came first."""
+        renewed = "SELECT expires_at FROM replicas WHERE id = 'a'"
+        before = self.query(renewed)
+        wait_until(lambda: self.query(renewed) != before, "a heartbeat", pause_s=0.001)
         self.pause(self.replicas["a"])
         self.network.separate("a", "db")
-        answer = self.ask("a", job_id, "pause")
-        time.sleep(0.2)  # it is in a's socket by now; or else the next attempt is lucky
+        session = self.session_of_a()
+        answer = self.ask("a", job_id, "cancel")
+        time.sleep(0.05)  # it is in a's socket by now; or else the next attempt is lucky
         self.resume(self.replicas["a"])
         wait_until(lambda: self.unsent_bytes() > 0, "a to write into the void", pause_s=0.001)
         self.pause(self.replicas["a"])
-        return answer
+        return answer, session
 
     def a_late_write(self):
-        """a wakes up with a transaction that is open, writes to a job of b and wants a COMMIT; or not, and
-        then None is returned. Else what the database had of the job before, and has after."""
+        """a wakes up with a transaction in which it has cancelled a job of b, and which waits for COMMIT; or
+        not, and then None is returned. Else what the database had of the job before, and has after, and the
+        status of a's answer."""
         job_id = self.submit_to_a(documents("synthetic-ceal-long", 600)[0])
-        answer = self.pause_a_in_a_write(job_id)
+        wait_until(lambda: self.replicas["a"].client.job(job_id)["waiting"]["for"] == "workers",
+                   "nothing more to be written but what a is asked for")
+        answer, session = self.pause_a_in_a_write(job_id)
         wait_until(lambda: self.leaders()[job_id][0] == "b", "b to lead the job")
-        self.assertEqual(self.ask("b", job_id, "cancel").result().status, 200)
         before = self.row(job_id)
-        healed = self.query("SELECT clock_timestamp()")[0][0]
         self.network.heal()
-        state = wait_until(lambda: self.what_arrived(healed), "what a had sent to arrive")
+        state = wait_until(lambda: self.what_arrived(session), "what a had sent to arrive")
         self.resume(self.replicas["a"])
         status = answer.result().status
         wait_until(self.all_are_ready, "both to be ready")
@@ -100,11 +110,11 @@ class Fence(ReplicasTestCase):
             found = self.a_late_write()
             if found:
                 return found
-            self.say("that was a heartbeat")
+            self.say("that was no write to a job")
         raise AssertionError("a never wrote")
 
     def test_a_write_that_was_under_way(self):
-        self.start(lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL, conninfo_more=LONG_TIMEOUTS)
+        self.start(prepare_sql=SPARE_SESSIONS_SQL, conninfo_more=LONG_TIMEOUTS)
         before, after, status = self.late_write()
         self.assertEqual(after, before, "a leader of old has written")
         self.assertEqual(self.stray_writes(), [])
@@ -114,7 +124,7 @@ class Fence(ReplicasTestCase):
 
     def test_without_the_fence_it_writes(self):
         """The mutant without the check of the token, in the same distress: so the test above can fail."""
-        self.start(program="tally-coordinator-without-fence", lease_ms=1000, prepare_sql=SPARE_SESSIONS_SQL,
+        self.start(program="tally-coordinator-without-fence", prepare_sql=SPARE_SESSIONS_SQL,
                    conninfo_more=LONG_TIMEOUTS)
         before, after, status = self.late_write()
         self.say(f"without the fence: {self.stray_writes()}")
