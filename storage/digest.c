@@ -308,16 +308,21 @@ static enum tally_status compare_jobs(const struct tally_job_digest *a, const ch
     return TALLY_OK;
 }
 
-/* The first job of `a` that `b` has not. */
-static enum tally_status find_missing(const struct tally_store_digest *a, const char *name_a,
-                                      const struct tally_store_digest *b, const char *name_b,
+struct side {
+    const struct tally_store_digest *digest;
+    const char *name;
+};
+
+/* The first job of one side that the other has not. */
+static enum tally_status find_missing(const struct side *one, const struct side *other,
                                       struct tally_error *err)
 {
-    for (size_t i = 0; i < a->n_jobs; i++) {
-        const struct tally_job_digest *other = tally_store_digest_job(b, a->jobs[i].key);
-        if (other == NULL || strcmp(other->id, a->jobs[i].id) != 0) {
-            return tally_fail(err, TALLY_DATA_LOSS, NULL, "job %s is in %s and not in %s",
-                              a->jobs[i].id, name_a, name_b);
+    for (size_t i = 0; i < one->digest->n_jobs; i++) {
+        const struct tally_job_digest *job = &one->digest->jobs[i];
+        const struct tally_job_digest *same = tally_store_digest_job(other->digest, job->key);
+        if (same == NULL || strcmp(same->id, job->id) != 0) {
+            return tally_fail(err, TALLY_DATA_LOSS, NULL, "job %s is in %s and not in %s", job->id,
+                              one->name, other->name);
         }
     }
     return TALLY_OK;
@@ -327,9 +332,10 @@ enum tally_status tally_store_digest_compare(const struct tally_store_digest *a,
                                              const struct tally_store_digest *b, const char *name_b,
                                              struct tally_error *err)
 {
-    enum tally_status status = find_missing(a, name_a, b, name_b, err);
+    const struct side sides[2] = {{a, name_a}, {b, name_b}};
+    enum tally_status status = find_missing(&sides[0], &sides[1], err);
     if (status == TALLY_OK) {
-        status = find_missing(b, name_b, a, name_a, err);
+        status = find_missing(&sides[1], &sides[0], err);
     }
     for (size_t i = 0; i < a->n_jobs && status == TALLY_OK; i++) {
         status = compare_jobs(&a->jobs[i], name_a, tally_store_digest_job(b, a->jobs[i].key),

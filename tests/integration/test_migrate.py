@@ -108,8 +108,8 @@ class Jobs(MigrateTestCase):
             "completed": small(seed=1),
             "failed": small(seed=2, job_deadline_ms=1),
             "cancelled": small(seed=3),
-            "paused": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=6000, seed=4),
-            "running": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=6000, seed=5),
+            "paused": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=2000, seed=4),
+            "running": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=2000, seed=5),
             "queued": small(seed=6, clients=8, quorum=8),
         }
         self.ids = {}
@@ -122,13 +122,14 @@ class Jobs(MigrateTestCase):
 
         client.wait_status(submit("failed"), "failed")
         self.assertEqual(client.post(f"/v1/jobs/{submit('cancelled')}/cancel").status, 200)
-        self.start_worker(coordinator, "two", clients=2)
-        last = self.start_worker(coordinator, "one", clients=1)
+        self.start_worker(coordinator, "three", clients=3)
         client.wait_status(submit("completed"), "completed")
         job = submit("paused")
         wait_until(lambda: client.job(job)["round"] > 5, "some rounds", pause_s=0.001)
         client.post(f"/v1/jobs/{job}/pause")
-        client.wait_status(job, "paused")
+        client.wait_status(job, "paused")  # and it keeps its clients
+        self.start_worker(coordinator, "two", clients=2)
+        last = self.start_worker(coordinator, "one", clients=1)
         running = submit("running")
         submit("queued")
         wait_until(lambda: client.job(running)["round"] > 5, "some rounds", pause_s=0.001)
@@ -175,15 +176,17 @@ class Jobs(MigrateTestCase):
         client.post(f"/v1/jobs/{self.ids['paused']}/resume")
         new = client.submit(small(seed=9))  # its key comes after those that were copied
         self.assertEqual(client.get_json("/v1/jobs?limit=1")["jobs"][0]["id"], new)
-        self.start_worker(coordinator, "w", clients=8)
+        worker = self.start_worker(coordinator, "w", clients=8)
         for status in ("running", "paused", "queued"):
             detail = client.wait_status(self.ids[status], "completed")
             self.assertEqual(essence(detail), essence(simulate(self.documents[status])))
         self.assertEqual(essence(client.wait_status(new, "completed")), essence(simulate(small(seed=9))))
         self.assertEqual(essence(client.job(self.ids["completed"])), essence(simulate(self.documents["completed"])))
         # The jobs have gone on: a further run finds that, and touches nothing.
+        self.assert_ends_well(worker, coordinator)
         self.migrate(1, "the target has jobs already, and nothing was changed")
-        self.assertEqual(client.job(self.ids["running"])["status"], "completed")
+        self.assertEqual(self.target.rows(f"SELECT status FROM jobs WHERE id = '{self.ids['running']}'"),
+                         [("completed",)])
 
     def check_idempotency(self, client, status):
         """The same request again is the same job, another one with its key is refused."""
@@ -453,6 +456,12 @@ class OtherPrograms(MigrateTestCase):
             self.check(0, "3 jobs (2 live)")  # beside a coordinator
         self.target.rows("DELETE FROM rounds WHERE job_key = 1 AND round = 3")
         self.check(1, "the record of round 3 is missing")
+        done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
+        self.assertIn("is sound: schema version 1, 3 jobs", done.stdout)
+        self.assertNotIn("swordfish", done.stdout + done.stderr)
+        self.target.rows("INSERT INTO import_mark VALUES (1)")  # as if a migration were under way
+        self.check(1, "only a part of another store", "tally migrate")
 
 
 if __name__ == "__main__":
