@@ -35,6 +35,10 @@ static const char *const SESSION_SETTINGS[] = {
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
+    /* A client that is cut off is noticed by the server, too, and its locks go. */
+    "SET tcp_keepalives_idle = 5",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
     "SET idle_in_transaction_session_timeout = " IDLE_IN_TRANSACTION_MS,
     "SET default_transaction_read_only = off",
     NULL,

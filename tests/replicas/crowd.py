@@ -19,7 +19,7 @@ from common import (  # noqa: E402
 
 N_JOBS = 200
 CLIENTS = 2
-N_WORKERS = 4
+N_WORKERS = 8
 LIVE = ("queued", "running")
 
 
