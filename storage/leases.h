@@ -36,8 +36,8 @@ struct tally_replica {
     char address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* URL at which the others reach it */
     int64_t number;      /* in [1, 65535]; given by the store to an id, and kept */
     int64_t jobs;        /* live ones that it leads */
-    int64_t slots;       /* of the workers that it serves */
-    int64_t free_slots;  /* of them, those that play nothing */
+    int64_t slots;       /* of its workers that can go to another replica, sooner or later */
+    int64_t free_slots;  /* of all its workers, those that play nothing */
     int64_t wants_key;   /* key of the oldest job there that waits for slots; 0 = none */
     int64_t wants_slots; /* how many that job lacks there */
     bool is_alive;       /* it has renewed in time; of rows that are read */

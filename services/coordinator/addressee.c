@@ -239,6 +239,18 @@ static enum tally_status address_join(struct tally_coordinator *coordinator, str
     return status;
 }
 
+/* We may not speak for our jobs, nor know whose they are. */
+static enum tally_status fail_aside(const struct tally_coordinator *coordinator,
+                                    struct tally_error *err)
+{
+    const char *why = coordinator->draining ? "it is shutting down"
+                      : coordinator->store_error.status != TALLY_OK
+                          ? coordinator->store_error.message
+                          : "it was away for too long";
+    return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                      "this coordinator has lost touch with the others: %s", why);
+}
+
 enum tally_status call_send_on(struct tally_coordinator *coordinator, struct call *call,
                                bool *ret_sent, struct tally_error *err)
 {
@@ -247,14 +259,11 @@ enum tally_status call_send_on(struct tally_coordinator *coordinator, struct cal
     if (coordinator->replicas == NULL || (route->place == AT_ANY && !route->writes)) {
         return TALLY_OK;
     }
-    if (coordinator->draining) {
-        return TALLY_OK; /* the handlers say so */
+    if (coordinator->draining && (route->handler == worker_poll || route->handler == worker_join)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     if (!replicas_may_serve(coordinator)) {
-        return tally_fail(
-            err, TALLY_UNAVAILABLE, NULL, "this coordinator has lost touch with the others: %s",
-            coordinator->store_error.status != TALLY_OK ? coordinator->store_error.message
-                                                        : "it was away for too long");
+        return route->place == AT_LEADER_OR_STORE ? TALLY_OK : fail_aside(coordinator, err);
     }
     switch (route->place) {
     case AT_ANY:

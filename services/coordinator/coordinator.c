@@ -134,6 +134,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
                              const struct tally_local_preparation *preparation)
 {
     job->prepared = true;
+    job->prepare_took_ms = tally_monotonic_ms() - job->prepare_began_ms;
     job->f_star = preparation->f_star;
     job->curvature = preparation->curvature;
     restart_clock(job);
@@ -245,7 +246,7 @@ static bool commit(struct tally_coordinator *coordinator)
         note_damage(coordinator, &err);
         metrics_count_commit(&coordinator->metrics,
                              (double)(tally_monotonic_ns() - began_ns) / 1e9);
-        coordinator->metrics.store_errors[STORE_COMMIT] += !ok;
+        coordinator->metrics.store_errors[STORE_COMMIT] += !ok && !coordinator->was_fenced;
     }
     coordinator->in_transaction = false;
     coordinator->transaction_failed = false;

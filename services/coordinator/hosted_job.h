@@ -32,7 +32,9 @@ struct hosted_job {
     struct tally_job *engine;
     struct client_slot *slots; /* [clients] */
     int64_t n_vacant;
-    bool prepared; /* f_star below is known: the job may start */
+    bool prepared;            /* f_star below is known: the job may start */
+    int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not here */
+    int64_t prepare_took_ms;
     double f_star;
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */

@@ -203,12 +203,15 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Slots of workers here, but for those that jobs keep which do not get on. */
+/* Slots of workers here that can go elsewhere once what they play has ended; not those of workers
+ * that a job keeps which does not get on. */
 int64_t count_moving_slots(const struct tally_coordinator *coordinator);
-/* The oldest job that lacks slots which will not come by themselves, `elsewhere` at most; key 0 =
- * none. */
-void find_want(const struct tally_coordinator *coordinator, int64_t elsewhere, int64_t *ret_key,
-               int64_t *ret_slots);
+/* Key of the oldest queued job that the slots here will be enough for; 0 = none. */
+int64_t find_expectant(const struct tally_coordinator *coordinator);
+/* The oldest job that lacks slots which others could send, and how many; key 0 = none.
+ * n_elsewhere: slots of all other replicas; n_free_elsewhere: of them, those that are free. */
+void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
+               int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);
 /* Slots free for the job now. */
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 

@@ -19,7 +19,10 @@ struct hosted_job *find_job(const struct tally_coordinator *coordinator, const c
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    struct hosted_job **at = &coordinator->jobs;
+    struct hosted_job **at = coordinator->last_job; /* keys ascend */
+    if (coordinator->replicas != NULL) { /* those of jobs that come from others may be old */
+        at = &coordinator->jobs;
+    }
     while (*at != NULL && (*at)->row.key < job->row.key) {
         at = &(*at)->next;
     }
@@ -115,6 +118,7 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
     if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
         return TALLY_OK;
     }
+    job->prepare_began_ms = tally_monotonic_ms();
     return preparer_submit(coordinator->preparer, job->row.id, &job->spec, err);
 }
 
@@ -194,11 +198,11 @@ enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally
 {
     if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
         coordinator->transaction_failed = true;
-        coordinator->metrics.store_errors[STORE_WRITE]++;
         coordinator->was_fenced = status == TALLY_FAILED_PRECONDITION;
         if (coordinator->was_fenced) {
             return status; /* the store is well */
         }
+        coordinator->metrics.store_errors[STORE_WRITE]++;
         struct tally_error why = TALLY_ERROR_INIT;
         tally_fail(&why, status, NULL, "%s",
                    err != NULL ? err->message : tally_status_info(status)->title);

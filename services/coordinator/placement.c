@@ -66,11 +66,11 @@ struct tally_replica *placement_taker(const struct placement *placement, int64_t
     return taker;
 }
 
-int64_t placement_share(const struct placement *placement, int64_t oldest_queued, bool alone)
+int64_t placement_share(const struct placement *placement, int64_t expectant, bool alone)
 {
     const struct tally_replica *neediest = placement_neediest(placement, 0);
     if (neediest == NULL || neediest->number == placement->self ||
-        (oldest_queued > 0 && oldest_queued < neediest->wants_key) ||
+        (expectant > 0 && expectant < neediest->wants_key) ||
         count_others(placement, neediest, true) < neediest->wants_slots) {
         return 0;
     }

@@ -46,9 +46,9 @@ struct tally_replica *placement_taker(const struct placement *placement, int64_t
 
 /* How many slots of idle workers are to go from here to the neediest. They go when the free slots
  * of all are enough for its job; each replica, by number, gives what it has until they are.
- * oldest_queued: key of the oldest job here that lacks slots, 0 = none. `alone`: the others have
- * had their time to give, so this one gives as if it were the only one. */
-int64_t placement_share(const struct placement *placement, int64_t oldest_queued, bool alone);
+ * expectant: key of the oldest queued job here that the slots here will be enough for, 0 = none.
+ * `alone`: the others have had their time to give, so this one gives as if it were the only one. */
+int64_t placement_share(const struct placement *placement, int64_t expectant, bool alone);
 
 /* Chooses idle workers with `wanted` slots together, or more if it must be, or all of them: the
  * largest that fit, then the smallest that fills the rest. */

@@ -12,11 +12,12 @@
 #include "services/program/time.h"
 
 enum {
-    BEATS_PER_LEASE = 6,    /* some may be late or lost without anybody's harm */
-    PATIENCE_BEATS = 6,     /* of a worker's want: before this replica gives beyond its share */
-    SETTLE_MS = 10000,      /* a job that has come here stays so long before it is given away */
-    MAX_GIVEN_JOBS = 64,    /* in one heartbeat: each is a commit */
-    MAX_GIVEN_WORKERS = 512 /* likewise: each joins again, somewhere */
+    BEATS_PER_LEASE = 6,     /* some may be late or lost without anybody's harm */
+    PATIENCE_BEATS = 6,      /* of a worker's want: before this replica gives beyond its share */
+    SETTLE_MS = 10000,       /* a job that has come here stays so long before it is given away */
+    CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
+    MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
+    MAX_GIVEN_WORKERS = 512  /* likewise: each joins again, somewhere */
 };
 
 struct replicas {
@@ -273,11 +274,8 @@ static void describe_self(const struct tally_coordinator *coordinator, struct ta
     self->jobs = coordinator->n_jobs;
     self->free_slots = coordinator->sessions.n_free;
     self->slots = count_moving_slots(coordinator);
-    self->wants_key = self->wants_slots = 0;
-    if (!coordinator->draining) {
-        const int64_t elsewhere = sum_others(coordinator, offsetof(struct tally_replica, slots));
-        find_want(coordinator, elsewhere, &self->wants_key, &self->wants_slots);
-    }
+    find_want(coordinator, sum_others(coordinator, offsetof(struct tally_replica, slots)),
+              replicas_n_free_elsewhere(coordinator), &self->wants_key, &self->wants_slots);
 }
 
 static bool join(struct tally_coordinator *coordinator)
@@ -422,9 +420,11 @@ static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **
 
 static bool may_be_given(const struct hosted_job *job, int64_t now_ms)
 {
+    const int64_t solving_ms =
+        job->prepared ? job->prepare_took_ms : now_ms - job->prepare_began_ms;
     return job->row.status == TALLY_JOB_QUEUED &&
            tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload &&
-           job->prepare_error.status == TALLY_OK &&
+           job->prepare_error.status == TALLY_OK && solving_ms <= CHEAP_PREPARE_MS &&
            (job->arrived_ms == 0 || now_ms - job->arrived_ms >= SETTLE_MS);
 }
 
@@ -456,17 +456,6 @@ static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
     }
 }
 
-/* The oldest job here that waits for slots; 0 = none. */
-static int64_t oldest_queued(const struct tally_coordinator *coordinator)
-{
-    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared) {
-            return job->row.key;
-        }
-    }
-    return 0;
-}
-
 /* Since how many heartbeats the same job has been the one that lacks workers. */
 static int64_t count_patience(struct replicas *replicas)
 {
@@ -482,7 +471,7 @@ static void give_workers(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
     const bool alone = count_patience(replicas) >= PATIENCE_BEATS;
-    const int64_t share = placement_share(&replicas->directory, oldest_queued(coordinator), alone);
+    const int64_t share = placement_share(&replicas->directory, find_expectant(coordinator), alone);
     struct session *idle[MAX_GIVEN_WORKERS];
     int64_t slots[MAX_GIVEN_WORKERS];
     bool picked[MAX_GIVEN_WORKERS];

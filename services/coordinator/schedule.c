@@ -66,31 +66,53 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
 
 int64_t count_moving_slots(const struct tally_coordinator *coordinator)
 {
-    int64_t n = coordinator->sessions.n_free;
+    int64_t n = 0;
     for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        for (uint32_t i = 0; i < s->n_assignments; i++) {
-            n += gets_on(s->assignments[i].job);
+        bool moves = s->pinned_job[0] == '\0';
+        for (uint32_t i = 0; i < s->n_assignments && moves; i++) {
+            moves = gets_on(s->assignments[i].job);
         }
+        n += moves ? s->n_slots : 0;
     }
     return n;
 }
 
-void find_want(const struct tally_coordinator *coordinator, int64_t elsewhere, int64_t *ret_key,
-               int64_t *ret_slots)
+int64_t find_expectant(const struct tally_coordinator *coordinator)
 {
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        const enum tally_job_status status = tally_job_status(job->engine);
-        int64_t lacking = 0;
-        if (job->needs_reload) {
-            continue;
+        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared &&
+            count_coming_slots(coordinator, job) >= job->row.clients) {
+            return job->row.key;
         }
-        if (status == TALLY_JOB_QUEUED && job->prepared) {
-            lacking = job->row.clients - count_coming_slots(coordinator, job);
-        } else if (status == TALLY_JOB_RUNNING && job->n_vacant > 0 &&
-                   tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS) {
-            lacking = job->n_vacant - count_free_slots(coordinator, job);
-        }
-        if (lacking > 0 && lacking <= elsewhere) {
+    }
+    return 0;
+}
+
+/* How many slots the job lacks that others are to send: those that it needs to start at once if the
+ * others have them free, else those that it will lack even when all that comes here has come. */
+static int64_t count_lacking(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job, int64_t n_free_elsewhere)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    if (status == TALLY_JOB_QUEUED && job->prepared) {
+        const int64_t now = job->row.clients - count_free_slots(coordinator, job);
+        return now <= n_free_elsewhere ? now
+                                       : job->row.clients - count_coming_slots(coordinator, job);
+    }
+    const bool is_settled = tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
+    return status == TALLY_JOB_RUNNING && job->n_vacant > 0 && is_settled
+               ? job->n_vacant - count_free_slots(coordinator, job)
+               : 0;
+}
+
+void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
+               int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots)
+{
+    *ret_key = *ret_slots = 0;
+    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        const int64_t lacking =
+            job->needs_reload ? 0 : count_lacking(coordinator, job, n_free_elsewhere);
+        if (lacking > 0 && lacking <= n_elsewhere) {
             *ret_key = job->row.key;
             *ret_slots = lacking;
             return;

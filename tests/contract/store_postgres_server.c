@@ -374,6 +374,12 @@ void test_store_postgres_server__endless_conflict_is_given_up(void)
     store_fixture_close(&f);
 }
 
+static bool is_waiting(int64_t pid)
+{
+    return raw_ask("public", "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %lld",
+                   (long long)pid) > 0;
+}
+
 void test_store_postgres_server__deadlock_is_retried(void)
 {
     struct store_fixture f;
@@ -381,13 +387,17 @@ void test_store_postgres_server__deadlock_is_retried(void)
     int64_t a = expect_job(&f, "a", TALLY_JOB_RUNNING);
     int64_t b = expect_job(&f, "b", TALLY_JOB_RUNNING);
     struct raw *raw = raw_open(f.schema);
-    /* It is the store that notices the deadlock: it waits first. */
+    int64_t pid = raw_run(raw, "SELECT pg_backend_pid()");
+    /* It is the store that notices the deadlock. */
     raw_run(raw, "SET deadlock_timeout = '1 min'");
     raw_run(raw, "BEGIN; SELECT FROM job_leases WHERE job_key = %lld FOR UPDATE", (long long)b);
     expect_begin(&f);
     expect_update(&f, a, 1, 1, "a");
     TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
     raw_send(raw, "SELECT FROM job_leases ORDER BY job_key FOR UPDATE; COMMIT");
+    for (int i = 0; i < 1000 && !is_waiting(pid); i++) {
+        usleep(1000);
+    }
     expect_update(&f, b, 1, 1, "b");
     expect_commit(&f);
     raw_wait(raw);

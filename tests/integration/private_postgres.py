@@ -33,10 +33,15 @@ class Cluster:
         )
         return done.stdout.strip()
 
+    def run_sql(self, store, sql):
+        """Runs it in the database of a store's URI."""
+        program = max(Path("/usr/lib/postgresql").glob("*/bin/psql"))
+        conninfo = store.removeprefix("postgres:")
+        subprocess.run([program, conninfo, "--quiet", "--command", sql], check=True)
+
     def new_store(self, name):
         """The URI of an empty database."""
-        program = max(Path("/usr/lib/postgresql").glob("*/bin/psql"))
-        subprocess.run([program, self.conninfo, "--quiet", "--command", f"CREATE DATABASE {name}"], check=True)
+        self.run_sql(self.conninfo, f"CREATE DATABASE {name}")
         return "postgres:" + self.conninfo.replace("dbname=tally", f"dbname={name}")
 
     def crash(self):

@@ -79,9 +79,14 @@ class Replicas(PostgresTestCase):
         return detail
 
     def wait_for_round(self, replica, job_id, wanted):
-        return wait_until(
-            lambda: (detail := replica.client.job(job_id))["round"] >= wanted and detail, f"round {wanted}"
-        )
+        def look():
+            detail = replica.client.job(job_id)
+            if detail["round"] < wanted:
+                self.assertNotIn(detail["status"], TERMINAL, "the job ended too early for this test")
+                return None
+            return detail
+
+        return wait_until(look, f"round {wanted}")
 
     def start_pair(self, **options):
         return self.start_replica("a", **options), self.start_replica("b", **options)
@@ -94,8 +99,11 @@ class Replicas(PostgresTestCase):
         document = small_job(horizon=100000)
         job_id = a.client.submit(document)
         a.client.wait_status(job_id, "running")
+        follower = Follower([b.port], job_id)
         self.wait_for_round(b, job_id, 5)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/pause").json()["status"], "paused")
+        wait_until(lambda: b.client.get_json("/v1/workers")["workers"][0]["state"] == "waiting",
+                   "the open round's last answers")
         detail = b.client.job(job_id)
         self.assertEqual(detail, a.client.job(job_id))
         self.assertEqual(detail["waiting"]["for"], "resume")  # which the leader alone knows
@@ -111,7 +119,10 @@ class Replicas(PostgresTestCase):
         self.assert_problem(b.client.post("/v1/jobs/0123456789ab/cancel"), 404)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/resume").json()["status"], "running")
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/cancel").json()["status"], "cancelled")
-        a.client.wait_status(job_id, "cancelled")
+        detail = a.client.wait_status(job_id, "cancelled")
+        follower.join(HANG_S)
+        self.assertEqual(follower.details[-1], detail)
+        self.assertEqual(len(follower.rounds), detail["round"])
         self.assertGreater(metric(b, 'tally_forwarded_requests_total{result="answered"}'), 5)
         self.assertEqual(metric(a, 'tally_forwarded_requests_total{result="answered"}'), 0)
         model = [each.client.get(f"/v1/jobs/{job_id}/model").body for each in (a, b)]
@@ -228,6 +239,8 @@ class Replicas(PostgresTestCase):
         followers = [Follower([other.port], job_id), Follower([leader.port, other.port], job_id)]
         point = self.random.randrange(1, expected["round"] // 2)
         before = self.wait_for_round(other, job_id, point)
+        for follower in followers:  # also of the replica that does not lead the job
+            wait_until(lambda: follower.rounds and follower.rounds[-1]["round"] >= point, "its events")
         time.sleep(self.random.uniform(0, 0.05))
         leader.kill()
         killed = time.monotonic()
@@ -302,6 +315,32 @@ class Replicas(PostgresTestCase):
         wait_until(lambda: "job lost" in leader.log(), "the old leader to see it")
         self.assertEqual(leader.client.get("/readyz").status, 200)
         self.check_result(leader, job_id, document)
+
+    def test_a_job_that_is_lost_takes_none_with_it(self):
+        """Its leader learns of it from a write that is refused, and that other jobs have a part in."""
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        for i in range(5):
+            self.start_worker(balancer, f"w{i}", clients=8)
+        documents = [small_job(seed=seed, horizon=1200) for seed in range(2)]
+        ids = [a.client.submit(document) for document in documents]
+        for job_id in ids:
+            self.wait_for_round(b, job_id, 5)
+        for n in range(4):
+            taker = 1 + n % 2
+            self.cluster.run_sql(
+                self.store,
+                f"UPDATE job_leases SET leader = {taker}, token = token + 1 WHERE leader <> {taker}"
+                f" AND job_key = (SELECT job_key FROM jobs WHERE id = '{ids[0]}')",
+            )
+            for job_id in ids:
+                self.wait_for_round(b, job_id, b.client.job(job_id)["round"] + 5)
+        for document, job_id in zip(documents, ids):
+            self.check_result(a, job_id, document)
+        self.assertGreater(sum(metric(each, "tally_replica_jobs_lost_total") for each in (a, b)), 1)
+        self.assertGreater(sum(metric(each, "tally_store_fenced_writes_total") for each in (a, b)), 0)
+        for each in (a, b):
+            self.assertEqual(each.client.get("/readyz").status, 200)
 
     def test_a_queued_job_is_taken_over(self):
         a, b = self.start_pair()
