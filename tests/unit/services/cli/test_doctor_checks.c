@@ -18,6 +18,7 @@ static struct doctor_facts sound_facts(void)
         .n_workers = 2,
         .n_slots = 10,
         .store = "sqlite:tally.db",
+        .has_file = true,
         .report = {.schema_version = 2, .newest_schema_version = 2},
         .owner = 7,
         .can_write_folder = true,
