@@ -244,6 +244,7 @@ static void drop_job(struct tally_coordinator *coordinator, struct hosted_job **
     session_release_job(&coordinator->sessions, job);
     events_forget_job(job);
     preparer_forget(coordinator->preparer, job->row.id);
+    forget_job_id(coordinator, job);
     *at = job->next;
     if (*at == NULL) {
         coordinator->last_job = at;

@@ -2,24 +2,41 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/checksum.h"
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
 
+static size_t bucket_of(const char *id)
+{
+    return tally_checksum64(id, strlen(id)) & (JOB_BUCKETS - 1);
+}
+
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id)
 {
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (strcmp(job->row.id, id) == 0) {
-            return job;
-        }
+    struct hosted_job *job = coordinator->jobs_by_id[bucket_of(id)];
+    while (job != NULL && strcmp(job->row.id, id) != 0) {
+        job = job->next_of_id;
     }
-    return NULL;
+    return job;
+}
+
+void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    struct hosted_job **at = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    while (*at != job) {
+        at = &(*at)->next_of_id;
+    }
+    *at = job->next_of_id;
 }
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     job->next = NULL;
     restart_clock(job);
+    struct hosted_job **bucket = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    job->next_of_id = *bucket;
+    *bucket = job;
     *coordinator->last_job = job;
     coordinator->last_job = &job->next;
     coordinator->n_jobs++;
