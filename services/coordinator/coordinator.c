@@ -388,7 +388,6 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
             tally_fail(&err, TALLY_STORE, NULL, "the store cannot be written: %s",
                        coordinator->store_error.message);
             call->location[0] = '\0';
-            call->polling_session = 0;
             answer_error(call, &err);
         }
         if (call->polling_session == 0 || !begin_polling(coordinator, call)) {
