@@ -1228,12 +1228,18 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
 {
     struct pollfd fds[] = {{.fd = server->watch_fd, .events = POLLIN},
                            {.fd = wake_fd, .events = POLLIN}}; /* poll() ignores -1 */
-    int ready = poll(fds, 2, shorter_timeout(server, timeout_ms));
+    const int wait_ms = shorter_timeout(server, timeout_ms);
+    int ready = 1;
+    if (wait_ms != 0) { /* else nobody need say whether there is something */
+        ready = poll(fds, 2, wait_ms);
+    }
     if (ready < 0 && errno != EINTR) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "poll: %s", strerror(errno));
     }
     server->now_ms = http_now_ms();
-    serve_events(server);
+    if (ready > 0 || server->accept_again_ms != 0) {
+        serve_events(server);
+    }
     http_peer_drop_late(server);
     server->has_resumed = false;
     server->has_moved = false;

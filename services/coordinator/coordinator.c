@@ -330,7 +330,6 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
             struct tally_error err = TALLY_ERROR_INIT;
             fail_write(coordinator, &err);
             call->location[0] = '\0';
-            call->polling_session = 0;
             answer_error(call, &err);
         }
         if (call->polling_session == 0 || !begin_polling(coordinator, call)) {
@@ -458,7 +457,8 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (coordinator->draining) {
         replicas_leave(coordinator); /* what is to be stored is: others may go on with our jobs */
     }
-    const bool more_events = serve_events(coordinator, tally_monotonic_ms());
+    const bool more_events =
+        !coordinator->defers && serve_events(coordinator, tally_monotonic_ms());
     if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
     }

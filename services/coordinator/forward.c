@@ -145,8 +145,8 @@ void forward_add_headers(const struct forwarded *forwarded, struct tally_http_re
 
 static long timeout_of(const struct call *call)
 {
-    if (call->route->handler != worker_poll) {
-        return CALL_TIMEOUT_MS;
+    if (call->route->handler != worker_poll && call->route->handler != worker_update) {
+        return CALL_TIMEOUT_MS; /* an update may poll as well */
     }
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
     const long told_ms = text != NULL ? strtol(text, NULL, 10) : 0;
@@ -196,6 +196,9 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
     if (is_forwarded(call) || to->address[0] == '\0') {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "it is not settled which coordinator has to answer this");
+    }
+    if (call->request_id[0] == '\0') { /* both replicas' logs have it */
+        draw_request_id(coordinator, call->request_id);
     }
     struct forwarded *forwarded = forwarded_new(coordinator->forwarding, call, to);
     enum tally_status status = forwarded != NULL ? TALLY_OK : TALLY_NO_MEMORY;

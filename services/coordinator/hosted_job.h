@@ -51,6 +51,7 @@ struct hosted_job {
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */
+    struct hosted_job *next_of_id;                         /* in the same bucket */
 };
 
 /* Loads a live job: engine restored, stored updates of the open round received again. Errors:

@@ -14,6 +14,7 @@
 #include "services/coordinator/waiting.h"
 
 enum {
+    JOB_BUCKETS = 1024, /* of live jobs' ids; a power of two */
     MAX_PATH_PARAMS = 1,
     MAX_CALL_HEADERS = 6,
     REQUEST_ID_CAPACITY = TALLY_HTTP_REQUEST_ID_CAPACITY
@@ -110,6 +111,7 @@ struct tally_coordinator {
     struct tally_coordinator_config config;
     struct session_table sessions;
     struct hosted_job *jobs, **last_job; /* live jobs, oldest first */
+    struct hosted_job *jobs_by_id[JOB_BUCKETS];
     int64_t n_jobs;
     struct preparer *preparer;
     int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
@@ -176,6 +178,8 @@ enum tally_status bury_job(struct tally_store *store, struct tally_store_job *ro
 void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at);
 /* Takes a loaded job among the live ones. */
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* find_job() does not find it any more. */
+void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job);
 /* Queues the solving of f(x*) if the job still needs it. */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);

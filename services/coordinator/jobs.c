@@ -3,18 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/checksum.h"
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
 
+static size_t bucket_of(const char *id)
+{
+    return tally_checksum64(id, strlen(id)) & (JOB_BUCKETS - 1);
+}
+
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id)
 {
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (strcmp(job->row.id, id) == 0) {
-            return job;
-        }
+    struct hosted_job *job = coordinator->jobs_by_id[bucket_of(id)];
+    while (job != NULL && strcmp(job->row.id, id) != 0) {
+        job = job->next_of_id;
     }
-    return NULL;
+    return job;
+}
+
+void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    struct hosted_job **at = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    while (*at != job) {
+        at = &(*at)->next_of_id;
+    }
+    *at = job->next_of_id;
 }
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
@@ -32,6 +46,9 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
     if (job->next == NULL) {
         coordinator->last_job = &job->next;
     }
+    struct hosted_job **bucket = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    job->next_of_id = *bucket;
+    *bucket = job;
     coordinator->n_jobs++;
     coordinator->assignment_changed = true;
     events_adopt_job(coordinator, job);
@@ -43,6 +60,7 @@ void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
     session_release_job(&coordinator->sessions, job);
     events_forget_job(job);
     preparer_forget(coordinator->preparer, job->row.id);
+    forget_job_id(coordinator, job);
     *at = job->next;
     if (*at == NULL) {
         coordinator->last_job = at;

@@ -5,7 +5,7 @@
 #include "services/coordinator/hosted_job.h"
 
 enum {
-    MAX_BYTES = 1024 * 1024, /* of updates that wait for the commit */
+    MAX_BYTES = 1024 * 1024, /* of payloads that wait for the commit */
     FIRST_ITEMS = 64
 };
 
@@ -20,6 +20,7 @@ void pending_fini(struct pending_updates *pending)
 {
     free(pending->items);
     tally_buffer_fini(&pending->bytes);
+    tally_buffer_fini(&pending->large);
 }
 
 static enum tally_status insert(struct tally_store *store, struct hosted_job *job,
@@ -44,36 +45,58 @@ static enum tally_status reserve_item(struct pending_updates *pending)
     return TALLY_OK;
 }
 
-/* Stored without its session: whoever can read the store has no use for that, or a bad one. */
-enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
-                              struct hosted_job *job, const struct tally_update *update,
-                              struct tally_error *err)
+/* Appends it without its session: whoever can read the store has no use for that, or a bad one. */
+static enum tally_status append(struct tally_buffer *bytes, const struct tally_update *update)
 {
     struct tally_update stored = *update;
     stored.session = 0;
     stored.has_poll = false;
-    const size_t at = pending->bytes.size;
-    enum tally_status status = reserve_item(pending);
+    return tally_update_encode(&stored, bytes);
+}
+
+/* Of an update that is too large to be kept. */
+static enum tally_status insert_at_once(struct pending_updates *pending, struct tally_store *store,
+                                        struct hosted_job *job, const struct tally_update *update,
+                                        struct tally_error *err)
+{
+    struct tally_buffer *bytes = &pending->large;
+    bytes->size = 0;
+    enum tally_status status = append(bytes, update);
     if (status == TALLY_OK) {
-        status = tally_update_encode(&stored, &pending->bytes);
+        const struct tally_store_update stored = {.round = update->round,
+                                                  .client = update->client,
+                                                  .body = bytes->data,
+                                                  .n_body = bytes->size};
+        status = insert(store, job, &stored, err);
     }
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for an update");
+    if (bytes->capacity > MAX_BYTES) {
+        tally_buffer_fini(bytes);
     }
-    const size_t n = pending->bytes.size - at;
-    if (pending->bytes.size <= MAX_BYTES) {
-        pending->items[pending->n++] = (struct pending_update){
-            .job = job, .round = update->round, .client = update->client, .at = at, .n = n};
-        return TALLY_OK;
-    }
-    status = insert(store, job,
-                    &(struct tally_store_update){.round = update->round,
-                                                 .client = update->client,
-                                                 .body = pending->bytes.data + at,
-                                                 .n_body = n},
-                    err);
-    pending->bytes.size = at;
     return status;
+}
+
+enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
+                              struct hosted_job *job, const struct tally_update *update,
+                              struct tally_error *err)
+{
+    const size_t at = pending->bytes.size;
+    enum tally_status status = TALLY_OK;
+    if (at + update->payload.size > MAX_BYTES) {
+        status = insert_at_once(pending, store, job, update, err);
+    } else {
+        status = reserve_item(pending);
+        if (status == TALLY_OK) {
+            status = append(&pending->bytes, update);
+        }
+        if (status == TALLY_OK) {
+            pending->items[pending->n++] = (struct pending_update){.job = job,
+                                                                   .round = update->round,
+                                                                   .client = update->client,
+                                                                   .at = at,
+                                                                   .n = pending->bytes.size - at};
+        }
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for an update");
 }
 
 void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
@@ -108,7 +131,4 @@ void pending_clear(struct pending_updates *pending)
 {
     pending->n = 0;
     pending->bytes.size = 0;
-    if (pending->bytes.capacity > MAX_BYTES) { /* one update was large */
-        tally_buffer_fini(&pending->bytes);
-    }
 }

@@ -21,6 +21,7 @@ struct pending_updates {
     struct pending_update *items; /* [capacity] */
     size_t n, capacity;
     struct tally_buffer bytes;
+    struct tally_buffer large; /* one that is not kept */
 };
 
 void pending_fini(struct pending_updates *pending);
