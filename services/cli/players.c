@@ -368,7 +368,7 @@ static enum tally_status on_answer(void *context, uint32_t index,
 
 /* ---- Players ---- */
 
-/* One that is not the first to be in vain for too long is an error. */
+/* Serves what is ready; that nothing comes for too long is an error. */
 static enum tally_status step(struct tally_players *players, int64_t *last_ms,
                               struct tally_error *err)
 {
