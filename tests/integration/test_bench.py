@@ -71,6 +71,7 @@ class Results(BenchCase):
             with self.subTest(clients=row["clients"], dim=row["dim"], store=row["store"]):
                 self.check_row(row)
                 self.assertEqual(row["updates"], 2 * 20 * row["clients"])  # two runs of 20 rounds
+                self.assertLess(row["http_bytes_per_update"], 450)  # of one exchange; two have 660
                 self.assertEqual((row["encoding"], row["idle"], row["idle_bytes_each"]), ("unary", 0, None))
 
     def test_seconds(self):
