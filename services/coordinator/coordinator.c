@@ -508,7 +508,8 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     coordinator->begin_failed = false;
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);
-    const bool more_events = serve_events(coordinator, tally_monotonic_ms());
+    const bool more_events =
+        !coordinator->defers && serve_events(coordinator, tally_monotonic_ms());
     if (more_events || coordinator->assignment_changed) { /* jobs ended: others may start at once */
         return 0;
     }

@@ -59,8 +59,11 @@ static bool reserve_bucket(struct session_table *table)
 
 void session_table_fini(struct session_table *table)
 {
-    while (table->first != NULL) {
-        session_free(table, table->first);
+    struct session *session = table->first;
+    while (session != NULL) {
+        struct session *next = session->next;
+        session_free(table, session);
+        session = next;
     }
     free(table->by_id);
 }

@@ -844,8 +844,9 @@ static void check_both_ways(const uint8_t *bytes, size_t n)
     const bool is_direct = direct_read_update((struct tally_bytes){bytes, n}, &update);
     CU_ASSERT_EQUAL(tally_buffer_append(&longer, bytes, n), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&longer, unknown, sizeof unknown), TALLY_OK);
-    CU_ASSERT_FALSE(direct_read_update((struct tally_bytes){longer.data, longer.size}, &general));
-    if (is_direct) {
+    if (is_direct) { /* else the bytes that follow may belong to what was cut */
+        CU_ASSERT_FALSE(
+            direct_read_update((struct tally_bytes){longer.data, longer.size}, &general));
         CU_ASSERT_EQUAL(tally_update_decode(longer.data, longer.size, &general, NULL), TALLY_OK);
         CU_ASSERT_EQUAL(tally_update_encode(&update, &one), TALLY_OK);
         CU_ASSERT_EQUAL(tally_update_encode(&general, &other), TALLY_OK);
