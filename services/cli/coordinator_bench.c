@@ -46,8 +46,8 @@ struct contender {
     struct tally_bench_server server;
     struct tally_cli rest;
     struct tally_players *players;
-    double idle_bytes; /* of memory for each worker that waits */
-    uint32_t n_rounds; /* of a run's job */
+    uint64_t empty_bytes; /* of memory before anybody joined */
+    uint32_t n_rounds;    /* of a run's job */
     double rates[TALLY_BENCH_MAX_RUNS];
     struct tally_play total;
     double cpu_s, commit_s;
@@ -209,12 +209,10 @@ static enum tally_status start(struct contender *self, const struct tally_coordi
                                                  .n = bench->clients + self->n_idle,
                                                  .clients = bench->clients,
                                                  .dim = bench->dim};
-    const uint64_t before = tally_bench_memory(&self->server).now;
+    self->empty_bytes = tally_bench_memory(&self->server).now;
     if (status == TALLY_OK) {
         status = tally_players_new(&players, &self->players, err);
     }
-    const uint64_t after = tally_bench_memory(&self->server).now;
-    self->idle_bytes = ((double)after - (double)before) / (double)players.n;
     if (status != TALLY_OK) {
         tally_error_wrap(err, "coordinator with %s", self->store);
     }
@@ -383,6 +381,7 @@ static enum tally_status make_row(const struct contender *self, const struct ech
                                   struct tally_bench_row *row, struct tally_error *err)
 {
     const struct tally_play *total = &self->total;
+    const struct tally_bench_memory memory = tally_bench_memory(&self->server);
     const double n = (double)total->updates;
     double ratios[TALLY_BENCH_MAX_RUNS], accumulate_s = 0;
     enum tally_status status = tally_players_accumulate_s(self->players, &accumulate_s, err);
@@ -403,8 +402,9 @@ static enum tally_status make_row(const struct contender *self, const struct ech
         .commit_ms = self->n_commits > 0 ? 1e3 * self->commit_s / (double)self->n_commits : 0,
         .cpu_us_per_update = 1e6 * self->cpu_s / n,
         .accumulate_us = 1e6 * accumulate_s,
-        .rss_bytes = tally_bench_memory(&self->server).peak,
-        .idle_bytes = self->idle_bytes,
+        .rss_bytes = memory.peak,
+        .idle_bytes = ((double)memory.now - (double)self->empty_bytes) /
+                      ((double)bench->clients + (double)self->n_idle),
         .wire_bytes = (double)total->wire_bytes / n,
         .payload_bytes = (double)total->payload_bytes / n,
         .protobuf_bytes = (double)(total->body_bytes - total->payload_bytes) / n,
@@ -437,9 +437,11 @@ static enum tally_status start_all(const struct tally_coordinator_bench *bench,
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
         status = warm_up(&contenders[i], bench, play, err);
     }
-    return status == TALLY_OK ? start_echo(echo, bench, contenders[0].players,
-                                           (size_t)(play->answer_bytes / play->updates), err)
-                              : status;
+    if (status == TALLY_OK && play->updates > 0) {
+        const size_t n_answer = (size_t)(play->answer_bytes / play->updates);
+        status = start_echo(echo, bench, contenders[0].players, n_answer, err);
+    }
+    return status;
 }
 
 static enum tally_status run_all(const struct tally_coordinator_bench *bench,

@@ -54,7 +54,7 @@ struct tally_bench_row {
     double commit_ms;                               /* mean */
     double cpu_us_per_update, accumulate_us;        /* of the coordinator; of the codec alone */
     uint64_t rss_bytes;                             /* at most */
-    double idle_bytes;                              /* of memory for each idle worker */
+    double idle_bytes;                              /* of memory for each worker, at the end */
     double wire_bytes, payload_bytes, protobuf_bytes, http_bytes; /* per update */
     uint64_t updates;                                             /* acknowledged */
     uint64_t messages; /* the same, as the jobs' details count them */

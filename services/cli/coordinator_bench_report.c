@@ -1,5 +1,6 @@
 #include "services/cli/coordinator_bench_report.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,7 @@ static enum tally_status measure_point(struct plan *plan, struct results *result
 static enum tally_status measure(struct plan *plan, struct results *results,
                                  struct tally_error *err)
 {
+    assert(plan->n_points > 0);
     results->list = calloc(plan->n_points * TALLY_BENCH_MAX_ROWS, sizeof *results->list);
     if (results->list == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for results");

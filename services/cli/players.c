@@ -53,7 +53,7 @@ struct tally_players {
     const struct tally_encoding *encoding;
     struct tally_grid grid; /* of the messages; 0 = there are none yet */
     struct message messages[MAX_MESSAGES];
-    uint32_t n_messages;
+    uint32_t n_messages, n_joined;
     struct tally_rng jitter;
     struct tally_play play;
     struct tally_update last_update; /* without payload; whose it was does not matter */
@@ -340,6 +340,7 @@ static enum tally_status take_join(struct tally_players *players, uint32_t index
         tally_join_response_decode(answer->body, answer->n_body, &response, err);
     if (status == TALLY_OK) {
         players->players[index].session = response.session;
+        players->n_joined++;
         status = poll(players, index, err);
     }
     return status;
@@ -367,6 +368,22 @@ static enum tally_status on_answer(void *context, uint32_t index,
 
 /* ---- Players ---- */
 
+/* Serves what is ready; that nothing comes for too long is an error. */
+static enum tally_status step(struct tally_players *players, int64_t *last_ms,
+                              struct tally_error *err)
+{
+    uint32_t n;
+    enum tally_status status = tally_load_step(players->load, STEP_MS, &n, err);
+    const int64_t now_ms = tally_monotonic_ms();
+    if (n > 0) {
+        *last_ms = now_ms;
+    } else if (status == TALLY_OK && now_ms - *last_ms > HANG_MS) {
+        status = tally_fail(err, TALLY_DEADLINE, NULL, "no answer for %d s, after %llu updates",
+                            HANG_MS / 1000, (unsigned long long)players->play.updates);
+    }
+    return status;
+}
+
 enum tally_status tally_players_new(const struct tally_players_config *config,
                                     struct tally_players **ret_players, struct tally_error *err)
 {
@@ -382,8 +399,9 @@ enum tally_status tally_players_new(const struct tally_players_config *config,
     for (uint32_t i = 0; status == TALLY_OK && i < config->n; i++) {
         status = join(players, i, err);
     }
-    if (status == TALLY_OK) {
-        status = tally_players_settle(players, STEP_MS, err);
+    int64_t last_ms = tally_monotonic_ms();
+    while (status == TALLY_OK && players->n_joined < config->n) {
+        status = step(players, &last_ms, err);
     }
     if (status != TALLY_OK) {
         tally_players_free(players);
@@ -427,16 +445,7 @@ enum tally_status tally_players_play(struct tally_players *players, uint32_t n_r
     players->begin_ns = 0;
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && players->play.updates < n_updates) {
-        uint32_t n;
-        status = tally_load_step(players->load, STEP_MS, &n, err);
-        if (n > 0) {
-            last_ms = tally_monotonic_ms();
-        } else if (status == TALLY_OK && tally_monotonic_ms() - last_ms > HANG_MS) {
-            status = tally_fail(err, TALLY_DEADLINE, NULL,
-                                "no answer for %d s, after %llu of %llu updates", HANG_MS / 1000,
-                                (unsigned long long)players->play.updates,
-                                (unsigned long long)n_updates);
-        }
+        status = step(players, &last_ms, err);
     }
     const struct tally_load_bytes after = tally_load_bytes(players->load);
     *ret_play = players->play;

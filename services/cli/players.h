@@ -33,7 +33,7 @@ struct tally_players_config {
     size_t dim;
 };
 
-/* Connects, joins and polls; they wait for tasks then. Errors: UNAVAILABLE, NO_MEMORY, CANCELLED,
+/* Connects and joins; they have sent their polls then. Errors: UNAVAILABLE, NO_MEMORY, CANCELLED,
  * DEADLINE, and what the coordinator answers. */
 enum tally_status tally_players_new(const struct tally_players_config *config,
                                     struct tally_players **ret_players, struct tally_error *err);

@@ -71,6 +71,7 @@ class Results(BenchCase):
             with self.subTest(clients=row["clients"], dim=row["dim"], store=row["store"]):
                 self.check_row(row)
                 self.assertEqual(row["updates"], 2 * 20 * row["clients"])  # two runs of 20 rounds
+                self.assertLess(row["http_bytes_per_update"], 450)  # of one exchange; two have 660
                 self.assertEqual((row["encoding"], row["idle"], row["idle_bytes_each"]), ("unary", 0, None))
 
     def test_seconds(self):
@@ -101,8 +102,10 @@ class Results(BenchCase):
             self.assertEqual([line.split()[:3] for line in table[1:]],
                              [["2", "30", "sqlite"], ["2", "30", "memory"]])
 
-    def test_store_of_the_environment(self):
-        """TALLY_STORE names the user's own database: its kind counts, the file is not touched."""
+    def test_environment(self):
+        """TALLY_STORE names the user's own database: its kind counts, the file is not touched. What else is
+        set is for another coordinator."""
+        self.environment["TALLY_ADMIN_TOKEN"] = "0123456789abcdef"
         self.environment["TALLY_STORE"] = f"sqlite:{self.folder}/mine.db"
         row, = json.loads(self.expect("--clients", 1, "--dim", 30, "--rounds", 1, "--runs", 1, "--seconds", 0.1,
                                       "--json"))
