@@ -295,7 +295,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     }
     *session->poll.message = message;
     call->polling_session = session->id;
-    call->poll_until_ms = call->arrived_ns / 1000000 + limit_wait(coordinator, call, message.wait_ms);
+    call->poll_until_ms =
+        call->arrived_ns / 1000000 + limit_wait(coordinator, call, message.wait_ms);
     return TALLY_OK;
 }
 

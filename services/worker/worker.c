@@ -447,8 +447,7 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
         worker->has_next = false;
         return tally_poll_response_decode(worker->next.data, worker->next.size, response, err);
     }
-    struct tally_poll_request request = {.session = worker->session,
-                                         .wait_ms = wait_ms_of(worker)};
+    struct tally_poll_request request = {.session = worker->session, .wait_ms = wait_ms_of(worker)};
     list_cursors(worker, &request);
     return call_poll(worker->client, &worker->buffers, &request, response, err);
 }
