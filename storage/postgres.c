@@ -199,7 +199,9 @@ enum tally_status tally_store_postgres_open(const char *conninfo,
     pg->base.ops = &POSTGRES_OPS;
     pg->base.leases = &TALLY_PG_LEASES;
     pg->read_only = options != NULL && options->read_only;
+    pg->is_opening = true;
     enum tally_status status = init(pg, conninfo, err);
+    pg->is_opening = false;
     if (status != TALLY_OK) {
         postgres_close(&pg->base);
         return status;
