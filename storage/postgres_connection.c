@@ -17,25 +17,31 @@
 #define TCP_USER_TIMEOUT_MS "3000"
 /* How long the server works on a statement, waiting for locks included; and how long neither side
  * says anything before the connection is given up. The first must be the shorter one. */
-#define STATEMENT_TIMEOUT_MS "5000"
+#define LIMIT_STATEMENTS "SET statement_timeout = 5000"
 enum { SILENCE_MS = 7000 };
 /* How long a process that was stopped between two exchanges of a bracket keeps its locks. */
-#define IDLE_IN_TRANSACTION_MS "2000"
-/* Waits between attempts to connect. The first fails of most outages are over at once. */
+#define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
+/* Waits between attempts to connect; the first attempt is made at once. */
 enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
 
-/* Settings of every session. A statement that says a write is durable must be true, also where the
- * cluster's default is another. */
+/* What was committed must be on the medium, also where the cluster's default is another. */
+static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', 'on', false)"
+                                      " WHERE current_setting('synchronous_commit') = 'off'";
+
+/* Settings of every session. */
 static const char *const SESSION_SETTINGS[] = {
-    "SET statement_timeout = " STATEMENT_TIMEOUT_MS,
+    LIMIT_STATEMENTS,
     "SET default_transaction_isolation = 'read committed'",
     "SET client_min_messages = 'error'",
-    "SELECT set_config('synchronous_commit', 'on', false)"
-    " WHERE current_setting('synchronous_commit') = 'off'",
+    DURABLE_COMMITS,
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
-    "SET idle_in_transaction_session_timeout = " IDLE_IN_TRANSACTION_MS,
+    /* A client that is cut off is noticed by the server, too, and its locks go. */
+    "SET tcp_keepalives_idle = 5",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+    LIMIT_IDLE_TRANSACTIONS,
     "SET default_transaction_read_only = off",
     NULL,
 };

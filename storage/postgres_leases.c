@@ -367,7 +367,7 @@ static enum tally_status walk_taken(struct tally_postgres *pg,
 static enum tally_status postgres_take(struct tally_store *store, tally_store_job_fn *each,
                                        void *context, struct tally_error *err)
 {
-    enum { TAKE = 1 };
+    enum { TAKE = 0 };
     struct tally_postgres *pg = postgres_of(store);
     bool is_any = false;
     enum tally_status status = require_member(pg, err);
@@ -382,7 +382,6 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     }
     struct transaction take = {.n_calls = 0};
     struct tally_pg_lease_set taken = {0};
-    add_call(&take, TALLY_PG_TURN);
     struct tally_pg_call *call = add_call(&take, TALLY_PG_TAKE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
@@ -403,12 +402,11 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                                        int64_t replica_number, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->held, job_key);
-    enum tally_status status = require_ready(pg, err);
+    enum tally_status status = require_ready(pg, err); /* a new connection has new tokens */
     if (status != TALLY_OK) {
         return status;
     }
-    lease = tally_pg_lease_find(&pg->held, job_key); /* a new connection has new tokens */
+    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->held, job_key);
     PGresult *result = NULL;
     struct tally_pg_call call = tally_pg_call(TALLY_PG_GIVE);
     tally_pg_bind_int64(&call, job_key);
@@ -521,6 +519,12 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
     if (pg->number == 0) {
         return TALLY_OK;
     }
+    /* The server may not know that it is lost, and in the middle of a message nothing ends it. */
+    struct tally_pg_call former = tally_pg_call(TALLY_PG_END_FORMER);
+    tally_pg_bind_int64(&former, pg->number);
+    tally_pg_bind_int64(&former, pg->session);
+    (void)tally_pg_run(pg, &former, NULL, NULL);
+
     struct transaction renewal = {.n_calls = 0};
     struct tally_pg_call *call = add_call(&renewal, TALLY_PG_REANNOUNCE);
     tally_pg_bind_int64(call, pg->number);
@@ -529,7 +533,8 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
     tally_pg_bind_tokens(call, &pg->held);
-    enum tally_status status = run_transaction(pg, &renewal, err);
+    enum tally_status status =
+        pg->connection != NULL ? run_transaction(pg, &renewal, err) : tally_pg_fail(pg, NULL, err);
     if (status == TALLY_OK) {
         pg->held.n = 0;
         status = hold(pg, renewal.results[RENEW_TOKENS], NULL, err);

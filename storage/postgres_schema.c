@@ -75,7 +75,8 @@ static const char *const VERSION_1[] = {
     "session bigint NOT NULL, backend_pid integer, backend_start timestamptz"
     ") WITH (fillfactor = 50)",
 
-    /* One row each: when anybody renewed last, and the lock that makes takers follow each other. */
+    /* One row each: when anybody renewed last, and the lock that makes those who join follow each
+     * other. */
     "CREATE TABLE lease_clock (renewed_at timestamptz NOT NULL) WITH (fillfactor = 10)",
     "INSERT INTO lease_clock VALUES (clock_timestamp())",
     "CREATE TABLE lease_turn (only_row boolean PRIMARY KEY)",

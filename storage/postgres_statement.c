@@ -113,7 +113,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_RETURN_TIME] =
         {"UPDATE replicas r SET expires_at = r.expires_at + (clock_timestamp() - c.renewed_at)"
          " FROM (SELECT renewed_at FROM lease_clock FOR UPDATE) c"
-         " WHERE clock_timestamp() - c.renewed_at > r.lease / 2 AND r.expires_at > c.renewed_at",
+         " WHERE clock_timestamp() - c.renewed_at > r.lease / 2",
          NULL, 0},
     [TALLY_PG_TICK] = {"UPDATE lease_clock SET renewed_at = clock_timestamp()", NULL, 0},
     [TALLY_PG_RENEW] =
@@ -191,6 +191,11 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
         {"WITH mine AS (SELECT l.job_key FROM job_leases l JOIN replicas r ON r.number = l.leader"
          " WHERE r.id = $1::text ORDER BY l.job_key FOR NO KEY UPDATE OF l)"
          " UPDATE job_leases l SET token = l.token + 1 FROM mine WHERE l.job_key = mine.job_key",
+         NULL, 0},
+    [TALLY_PG_END_FORMER] =
+        {"SELECT count(pg_terminate_backend(a.pid)) FROM replicas r JOIN pg_stat_activity a"
+         " ON a.pid = r.backend_pid AND a.backend_start = r.backend_start"
+         " WHERE r.number = $1::int8 AND r.session = $2::int8 AND a.pid <> pg_backend_pid()",
          NULL, 0},
     [TALLY_PG_REANNOUNCE] =
         {"UPDATE replicas r SET backend_pid = a.pid, backend_start = a.backend_start"

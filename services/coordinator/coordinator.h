@@ -10,7 +10,7 @@
  * loaded again from the store and their writers are told "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Only the solving of f(x*) runs
- * in another one (prepare.h). */
+ * in another one (prepare.h), and the transfers of forwarded requests (api/http_forward.h). */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 

@@ -457,6 +457,31 @@ void test_store_postgres_leases__reconnecting_changes_the_tokens(void)
     store_fixture_close(&f);
 }
 
+/* The server falls silent after COMMIT was sent to it. Until what it had under way has ended, and
+ * it may end either way, there is no new connection that could write. */
+void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    expect_join(&f, "a", LEASE_MS);
+    int64_t key = expect_job(&f, "x", TALLY_JOB_RUNNING);
+    pid_t backend = (pid_t)raw_ask(f.schema, "SELECT backend_pid FROM replicas");
+    expect_begin(&f);
+    expect_update(&f, key, 1, 1, "old");
+    expect_update(&f, key, 1, 2, "old");
+    TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_EQUAL_FATAL(kill(backend, SIGSTOP), 0);
+    TALLY_ASSERT_STATUS(f.ops->commit(f.store, &f.err), TALLY_STORE, &f.err);
+    TALLY_ASSERT_STATUS(write_update(&f, key, 3), TALLY_STORE, &f.err);
+    CU_ASSERT_EQUAL(n_updates(&f, key), 0);
+    kill(backend, SIGCONT);
+    TALLY_ASSERT_STATUS(write_update_at_last(&f, key, 3), TALLY_OK, &f.err);
+    int64_t n = n_updates(&f, key);
+    CU_ASSERT(n == 1 || n == 3);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT token FROM job_leases"), 2);
+    store_fixture_close(&f);
+}
+
 void test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing(void)
 {
     struct store_fixture a;
@@ -596,6 +621,9 @@ void test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead(void)
         CU_ASSERT_EQUAL(takers[0].n_taken + takers[1].n_taken, N_JOBS);
         CU_ASSERT(takers[0].n_taken == 0 || takers[1].n_taken == 0);
     }
+    /* They wait for each other one way only. */
+    CU_ASSERT_EQUAL(f[0].ops->counters(f[0].store).retried_conflicts, 0);
+    CU_ASSERT_EQUAL(f[1].ops->counters(f[1].store).retried_conflicts, 0);
     store_fixture_close(&f[1]);
     close_two(&a, &f[0]);
 }

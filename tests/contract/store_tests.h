@@ -138,6 +138,7 @@
     X(test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly)                        \
     X(test_store_postgres_leases__taker_ends_the_connection_of_the_dead)                           \
     X(test_store_postgres_leases__reconnecting_changes_the_tokens)                                 \
+    X(test_store_postgres_leases__reconnecting_waits_for_the_old_connection)                       \
     X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
     X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
     X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \

@@ -99,8 +99,11 @@ class Replicas(PostgresTestCase):
         document = small_job(horizon=100000)
         job_id = a.client.submit(document)
         a.client.wait_status(job_id, "running")
+        follower = Follower([b.port], job_id)
         self.wait_for_round(b, job_id, 5)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/pause").json()["status"], "paused")
+        wait_until(lambda: b.client.get_json("/v1/workers")["workers"][0]["state"] == "waiting",
+                   "the open round's last answers")
         detail = b.client.job(job_id)
         self.assertEqual(detail, a.client.job(job_id))
         self.assertEqual(detail["waiting"]["for"], "resume")  # which the leader alone knows
@@ -116,7 +119,10 @@ class Replicas(PostgresTestCase):
         self.assert_problem(b.client.post("/v1/jobs/0123456789ab/cancel"), 404)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/resume").json()["status"], "running")
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/cancel").json()["status"], "cancelled")
-        a.client.wait_status(job_id, "cancelled")
+        detail = a.client.wait_status(job_id, "cancelled")
+        follower.join(HANG_S)
+        self.assertEqual(follower.details[-1], detail)
+        self.assertEqual(len(follower.rounds), detail["round"])
         self.assertGreater(metric(b, 'tally_forwarded_requests_total{result="answered"}'), 5)
         self.assertEqual(metric(a, 'tally_forwarded_requests_total{result="answered"}'), 0)
         model = [each.client.get(f"/v1/jobs/{job_id}/model").body for each in (a, b)]
@@ -233,6 +239,8 @@ class Replicas(PostgresTestCase):
         followers = [Follower([other.port], job_id), Follower([leader.port, other.port], job_id)]
         point = self.random.randrange(1, expected["round"] // 2)
         before = self.wait_for_round(other, job_id, point)
+        for follower in followers:  # also of the replica that does not lead the job
+            wait_until(lambda: follower.rounds and follower.rounds[-1]["round"] >= point, "its events")
         time.sleep(self.random.uniform(0, 0.05))
         leader.kill()
         killed = time.monotonic()
