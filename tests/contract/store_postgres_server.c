@@ -348,7 +348,12 @@ void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
     tally_error_clear(&f.err);
     TALLY_ASSERT_STATUS(f.ops->job_insert(f.store, &other, "{}", 2, NULL, 0, &other_key, &f.err),
                         TALLY_OK, &f.err);
+    /* Others come in between and are given the next keys. */
+    struct raw *raw = raw_open(f.schema);
+    raw_send(raw, "UPDATE job_keys SET last_key = last_key + 10");
     expect_commit(&f);
+    raw_wait(raw);
+    raw_close(raw);
     CU_ASSERT_EQUAL(f.ops->counters(f.store).retried_conflicts, 2);
     struct tally_store_job actual;
     f.ops->job_get(f.store, "b", &actual, NULL);
@@ -403,7 +408,8 @@ void test_store_postgres_server__deadlock_is_retried(void)
     raw_wait(raw);
     raw_close(raw);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 2);
-    CU_ASSERT_EQUAL(f.ops->counters(f.store).retried_conflicts, 1);
+    /* It may be first again, before the other has woken up. */
+    CU_ASSERT(f.ops->counters(f.store).retried_conflicts >= 1);
     store_fixture_close(&f);
 }
 
