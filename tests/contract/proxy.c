@@ -127,7 +127,7 @@ static void *run(void *context)
         }
         nfds_t n = proxy->mode == PROXY_PASS ? 2 + 2 * (nfds_t)n_pairs : 1;
         pthread_mutex_unlock(&proxy->lock);
-        poll(polled, n, -1);
+        (void)poll(polled, n, -1);
         pthread_mutex_lock(&proxy->lock);
         serve(proxy, polled, n_pairs);
     }

@@ -136,6 +136,19 @@ void test_store_postgres_network__calls_fail_at_once_while_nobody_answers(void)
     proxy_stop(proxy);
 }
 
+/* In the attempt that is under way. */
+static void expect_no_other_attempt(struct store_fixture *f)
+{
+    enum tally_status status = TALLY_STORE;
+    for (int i = 0; i < 3000 && status == TALLY_STORE; i++) {
+        tally_error_clear(&f->err);
+        status = f->ops->check(f->store, &f->err);
+        CU_ASSERT(status == TALLY_OK || strstr(f->err.message, "is being connected to") != NULL);
+        usleep(10000);
+    }
+    TALLY_ASSERT_STATUS(status, TALLY_OK, &f->err);
+}
+
 /* Whether the first one does not answer at all, or accepts and is then silent. */
 void test_store_postgres_network__other_addresses_are_tried(void)
 {
@@ -146,6 +159,7 @@ void test_store_postgres_network__other_addresses_are_tried(void)
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     proxy_set(first, PROXY_HOLE);
     expect_failures_at_once(&f);
+    expect_no_other_attempt(&f);
     expect_recovery(&f, key, 1);
     proxy_set(first, PROXY_SILENT);
     proxy_set(second, PROXY_HOLE);
@@ -216,4 +230,20 @@ void test_store_postgres_network__store_may_be_closed_while_connecting(void)
     store_fixture_close(&f);
     CU_ASSERT(now_ms() - before < AT_ONCE_MS);
     proxy_stop(proxy);
+}
+
+/* Another process works on the schema for longer than a store that is open would wait. */
+void test_store_postgres_network__opening_waits_for_a_migration(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    struct raw *raw = raw_open(f.schema);
+    raw_run(raw, "BEGIN; SELECT pg_advisory_xact_lock("
+                 "hashtextextended('tally_schema ' || current_schema(), 0))");
+    raw_send(raw, "SELECT pg_sleep(4); COMMIT");
+    store_fixture_reopen(&f);
+    raw_wait(raw);
+    raw_close(raw);
+    expect_job(&f, "a", TALLY_JOB_RUNNING);
+    store_fixture_close(&f);
 }

@@ -131,7 +131,8 @@
     X(test_store_postgres_network__other_addresses_are_tried)                                      \
     X(test_store_postgres_network__replica_holds_its_jobs_after_a_partition)                       \
     X(test_store_postgres_network__slow_network_is_not_silent)                                     \
-    X(test_store_postgres_network__store_may_be_closed_while_connecting)
+    X(test_store_postgres_network__store_may_be_closed_while_connecting)                           \
+    X(test_store_postgres_network__opening_waits_for_a_migration)
 
 /* Several coordinators on one database. */
 #define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
