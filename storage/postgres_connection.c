@@ -13,8 +13,8 @@
 
 #include "storage/postgres_internal.h"
 
-/* How long neither side says anything before the connection is given up: longer than the server may
- * work on a statement (postgres_session.c). While the store is being opened a migration, of this
+/* How long neither side says anything before the connection is given up: longer than the server
+ * waits for a lock (postgres_session.c). While the store is being opened a migration, of this
  * process or of another that it waits for, may take its time. */
 enum { SILENCE_MS = 3000, SILENCE_WHEN_OPENING_MS = 60000 };
 /* How often it is looked whether what was sent gets less. */
@@ -109,6 +109,9 @@ void tally_pg_fini(struct tally_postgres *pg)
 {
     tally_pg_drop(pg);
     PQfinish(pg->attempt);
+    for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) {
+        free(pg->host_lists[i]);
+    }
     free(pg->conninfo);
     free(pg->label);
     free(pg->secret);

@@ -106,6 +106,9 @@ struct tally_pg_bracket {
     struct tally_pg_lease_set inserted; /* jobs of this bracket; leases once it is committed */
 };
 
+/* Lists that a conninfo may have: names, addresses and ports of hosts. */
+enum { TALLY_PG_N_HOST_LISTS = 3 };
+
 struct tally_postgres {
     struct tally_store base;
     struct tally_store_counters counters;
@@ -113,6 +116,7 @@ struct tally_postgres {
     PGconn *attempt;                         /* to have one again; NULL = none is under way */
     PostgresPollingStatusType attempt_wants; /* what its socket must be ready for */
     int64_t address_limit_ms;                /* how long an address may be silent meanwhile */
+    char *host_lists[TALLY_PG_N_HOST_LISTS]; /* instead of the conninfo's; NULL = those */
     bool is_address_silent;                  /* one has been, in this attempt */
     int64_t silent_at_ms;                    /* when it will have been, monotonic */
     char *conninfo;                          /* as libpq takes it; never printed */

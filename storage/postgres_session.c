@@ -21,10 +21,11 @@ enum { CONNECT_TIMEOUT_MS = 2000 };
 enum { PATIENCE_MS = 20 };
 /* What has been sent and not been confirmed by the other machine for this long is lost. */
 #define TCP_USER_TIMEOUT_MS "3000"
-/* How long the server works on a statement, waiting for locks included: less than the silence that
- * ends a connection (postgres_connection.c), and more than the next limit, after which whoever
- * waits for such a process goes on. */
-#define LIMIT_STATEMENTS "SET statement_timeout = 2500"
+/* How long the server waits for a lock: less than the silence that ends a connection
+ * (postgres_connection.c), and more than the limit after which a stopped process has none. */
+#define LIMIT_LOCKS "SET lock_timeout = 2500"
+/* How long it works on a statement, which includes sending a large value over a slow network. */
+#define LIMIT_STATEMENTS "SET statement_timeout = 30000"
 /* How long a process that was stopped between two exchanges of a bracket keeps its locks. */
 #define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
 /* Waits between attempts to connect; the first attempt is made at once. */
@@ -36,6 +37,7 @@ static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', '
 
 /* Settings of every session. */
 static const char *const SESSION_SETTINGS[] = {
+    LIMIT_LOCKS,
     LIMIT_STATEMENTS,
     "SET default_transaction_isolation = 'read committed'",
     "SET client_min_messages = 'error'",
@@ -75,22 +77,61 @@ static enum tally_status require_utf8(struct tally_postgres *pg, struct tally_er
                             pg->label, encoding != NULL ? encoding : "?");
 }
 
+/* What the conninfo may have several of, each for one host. */
+static const char *const HOST_KEYWORDS[TALLY_PG_N_HOST_LISTS] = {"host", "hostaddr", "port"};
+
 /* What libpq is told, as two arrays that end with NULL. */
 struct parameters {
-    const char *keywords[9];
-    const char *values[9];
+    const char *keywords[9 + TALLY_PG_N_HOST_LISTS];
+    const char *values[9 + TALLY_PG_N_HOST_LISTS];
 };
 
 static struct parameters parameters_of(const struct tally_postgres *pg)
 {
+    enum { N_ALWAYS = 8 };
     /* What stands before dbname can be overruled by the conninfo in it; what follows cannot. */
-    return (struct parameters){
+    struct parameters parameters = {
         .keywords = {"fallback_application_name", "connect_timeout", "tcp_user_timeout",
                      "keepalives_idle", "keepalives_interval", "keepalives_count", "dbname",
-                     "client_encoding", NULL},
+                     "client_encoding"},
         .values = {"tally", CONNECT_TIMEOUT_S, TCP_USER_TIMEOUT_MS, "2", "1", "3", pg->conninfo,
-                   "UTF8", NULL},
+                   "UTF8"},
     };
+    for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) { /* what has no value does not count */
+        parameters.keywords[N_ALWAYS + i] = HOST_KEYWORDS[i];
+        parameters.values[N_ALWAYS + i] = pg->host_lists[i];
+    }
+    return parameters;
+}
+
+/* "b,c,a" for "a,b,c"; NULL without memory. */
+static char *rotated(const char *list)
+{
+    const char *comma = strchr(list, ',');
+    size_t capacity = strlen(list) + 1;
+    char *result = malloc(capacity);
+    if (result != NULL && comma != NULL) {
+        snprintf(result, capacity, "%s,%.*s", comma + 1, (int)(comma - list), list);
+    } else if (result != NULL) {
+        memcpy(result, list, capacity);
+    }
+    return result;
+}
+
+/* Has the next attempt begin with the host after the one that this attempt began with: libpq goes
+ * on by itself only when it cannot connect, not when what it is connected to does not answer. */
+static void begin_with_next_host(struct tally_postgres *pg)
+{
+    PQconninfoOption *options = PQconninfo(pg->attempt);
+    for (const PQconninfoOption *each = options; each != NULL && each->keyword != NULL; each++) {
+        for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) {
+            if (strcmp(each->keyword, HOST_KEYWORDS[i]) == 0 && each->val != NULL) {
+                free(pg->host_lists[i]);
+                pg->host_lists[i] = rotated(each->val);
+            }
+        }
+    }
+    PQconninfoFree(options);
 }
 
 /* Sets a new connection up, but for the prepared statements and the tokens. */
@@ -188,11 +229,13 @@ static bool is_under_way(struct tally_postgres *pg, int patience_ms)
 /* Makes the connection of the attempt, which is not under way any more, the store's own. */
 static enum tally_status conclude_attempt(struct tally_postgres *pg, struct tally_error *err)
 {
-    bool is_silent =
-        pg->attempt_wants == PGRES_POLLING_READING || pg->attempt_wants == PGRES_POLLING_WRITING;
+    bool has_failed = pg->attempt_wants != PGRES_POLLING_OK;
+    if (has_failed && pg->is_address_silent) {
+        begin_with_next_host(pg);
+    }
     pg->connection = pg->attempt;
     pg->attempt = NULL;
-    if (is_silent) {
+    if (has_failed && pg->is_address_silent) {
         tally_pg_drop(pg);
         return tally_fail(err, TALLY_STORE, NULL,
                           "database \"%s\": no answer for %lld ms while connecting", pg->label,
