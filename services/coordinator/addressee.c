@@ -103,8 +103,9 @@ static enum tally_status address_job(struct tally_coordinator *coordinator, stru
     return status;
 }
 
-/* The id of the session that a worker's call is about; 0 if it cannot be read. */
-static uint64_t session_of(const struct call *call)
+/* The id of the session that a worker's call is about; 0 if it cannot be read. Notes whether the
+ * call polls. */
+static uint64_t session_of(struct call *call)
 {
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
@@ -112,9 +113,12 @@ static uint64_t session_of(const struct call *call)
     if (call->route->handler == worker_poll) {
         struct tally_poll_request message;
         id = tally_poll_request_decode(body, n, &message, NULL) == TALLY_OK ? message.session : 0;
+        call->polls = true;
     } else if (call->route->handler == worker_update) {
         struct tally_update message;
-        id = tally_update_decode(body, n, &message, NULL) == TALLY_OK ? message.session : 0;
+        const bool is_read = tally_update_decode(body, n, &message, NULL) == TALLY_OK;
+        id = is_read ? message.session : 0;
+        call->polls = is_read && message.has_poll;
     } else if (tally_leave_request_decode(body, n, &id, NULL) != TALLY_OK) {
         id = 0;
     }

@@ -307,7 +307,7 @@ void forward_end_polls(struct tally_coordinator *coordinator)
         coordinator->forwarding != NULL ? coordinator->forwarding->first : NULL;
     while (forwarded != NULL) {
         struct forwarded *next = forwarded->next;
-        if (forwarded->call->route->handler == worker_poll) {
+        if (forwarded->call->polls) {
             answer_unavailable(coordinator, forwarded, FORWARD_ABORTED);
         }
         forwarded = next;

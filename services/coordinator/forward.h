@@ -61,7 +61,8 @@ void forward_take_results(struct tally_coordinator *coordinator);
 
 /* Replica `number` is not to be waited for any more: its calls are told "unavailable". */
 void forward_abort_all(struct tally_coordinator *coordinator, int64_t number);
-/* The same for long polls at any replica; whoever polled comes again. */
+/* The same for long polls at any replica, those that came with an update among them; whoever polled
+ * comes again, with the same update. */
 void forward_end_polls(struct tally_coordinator *coordinator);
 /* The caller has gone; frees the call. */
 void forward_abandon(struct tally_coordinator *coordinator, struct call *call);

@@ -69,6 +69,7 @@ struct call {
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = nobody's */
     struct forwarded *forwarded;        /* another replica is, or was, to answer; NULL = this one */
+    bool polls;                         /* it may wait there for a task; of a session's call */
     collector_fn *collector;            /* NULL: what the other replica answers is the answer */
     /* Of an answer that is collected from all replicas, one after the other. */
     struct tally_json *collected; /* so far */

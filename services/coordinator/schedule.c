@@ -601,12 +601,12 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
 static void serve_poll(struct tally_coordinator *coordinator, struct session *session,
                        uint32_t *clients, int64_t now_ms)
 {
-    if (coordinator->draining && session->poll.has_update) {
-        acknowledge_alone(coordinator, session);
-        return;
-    }
     if (coordinator->draining || !replicas_may_serve(coordinator)) {
-        refuse_poll(coordinator, session);
+        if (session->poll.has_update) {
+            acknowledge_alone(coordinator, session);
+        } else {
+            refuse_poll(coordinator, session);
+        }
         return;
     }
     const char *released = find_released(coordinator, session);

@@ -11,7 +11,9 @@ import threading
 import time
 import unittest
 
-from common import HANG_S, essence, job_document, simulate, sum_of_rounds, wait_until
+from common import (
+    HANG_S, ConnectError, ForeignWorker, essence, job_document, simulate, sum_of_rounds, wait_until,
+)
 from private_postgres import PostgresTestCase
 from test_events import TERMINAL, Stream, running_totals
 
@@ -296,6 +298,55 @@ class Replicas(PostgresTestCase):
         print(f"next rounds closed {time.monotonic() - stopped:.1f} s after the end", flush=True)
         self.check_result(b, job_id, document)
         self.assert_ends_well(b)
+
+    # ---- Updates that poll as well ----
+
+    def wait_with_updates(self, home, *replicas):
+        """A worker for each replica, whose session is at `home`, posts there an update that polls and
+        is stored before its answer. Returns the threads and, once these have ended, their answers:
+        what came, or the error, and after how many seconds."""
+        job_id = home.client.submit(job_document(clients=len(replicas) + 1, quorum=len(replicas) + 1))
+        workers = [ForeignWorker(home.client, f"foreign{i}") for i in range(len(replicas) + 1)]
+        tasks = [worker.poll_task() for worker in workers]
+        answers = {}
+
+        def post(i):
+            update = workers[i].update(tasks[i], tasks[i].clients[0])
+            update.poll.wait_ms = 30000
+            workers[i].client = replicas[i].client
+            began = time.monotonic()
+            try:
+                answers[i] = workers[i].post(update), time.monotonic() - began
+            except (ConnectError, OSError, http.client.HTTPException) as error:
+                answers[i] = error, time.monotonic() - began
+
+        threads = [threading.Thread(target=post, args=(i,)) for i in range(len(replicas))]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: sum(worker["state"] == "waiting" and bool(worker["assignments"]) for worker in
+                               home.client.get_json("/v1/workers")["workers"]) == len(replicas),
+                   "updates that wait for a task")
+        return threads, answers
+
+    def test_updates_that_wait_elsewhere_do_not_hold_up_an_end(self):
+        a, b = self.start_pair(options=["--lease-ms", "20000"])
+        threads, answers = self.wait_with_updates(a, b)
+        self.assert_ends_well(b)
+        threads[0].join(HANG_S)
+        self.assertIsInstance(answers[0][0], ConnectError)  # not a connection that breaks
+        self.assertEqual(answers[0][0].code, "unavailable")
+
+    def test_who_steps_down_acknowledges_what_is_stored(self):
+        (a,) = (self.start_replica("a"),)
+        threads, answers = self.wait_with_updates(a, a)
+        self.cluster.crash()
+        threads[0].join(HANG_S)
+        self.cluster.restart()
+        self.assertIn("stepping down", a.log())
+        self.assertEqual(answers[0][0].payload_bits, 30)
+        self.assertFalse(answers[0][0].HasField("next"))
+
+    # ---- Leaders that err ----
 
     def test_paused_leader_wakes_up(self):
         a, b = self.start_pair()
