@@ -39,13 +39,16 @@ static const char *option_value(const PQconninfoOption *options, const char *key
     return "";
 }
 
-/* "postgres:host:port/dbname", of what the conninfo itself says. */
+/* "postgres:host:port/dbname", of what the conninfo itself says, or the service that says it. */
 static enum tally_status append_label(struct tally_buffer *out, const PQconninfoOption *options)
 {
-    const char *port = option_value(options, "port");
+    const char *host = option_value(options, "host"), *port = option_value(options, "port");
+    const char *service = option_value(options, "service");
     enum tally_status status =
-        tally_buffer_printf(out, "postgres:%s%s%s/%s", option_value(options, "host"),
-                            port[0] != '\0' ? ":" : "", port, option_value(options, "dbname"));
+        service[0] != '\0' && host[0] == '\0'
+            ? tally_buffer_printf(out, "postgres:service=%s", service)
+            : tally_buffer_printf(out, "postgres:%s%s%s/%s", host, port[0] != '\0' ? ":" : "", port,
+                                  option_value(options, "dbname"));
     return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
 }
 
