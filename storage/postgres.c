@@ -209,7 +209,9 @@ enum tally_status tally_store_postgres_open(const char *conninfo,
     pg->base.import = &TALLY_PG_IMPORT;
     pg->read_only = options != NULL && options->read_only;
     pg->importing = options != NULL && options->importing;
+    pg->is_opening = true;
     enum tally_status status = init(pg, conninfo, err);
+    pg->is_opening = false;
     if (status != TALLY_OK) {
         postgres_close(&pg->base);
         return status;

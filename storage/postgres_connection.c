@@ -1,57 +1,26 @@
-/* postgres_connection: one connection, made again when it is lost, and exchanges over it.
+/* postgres_connection: where the database is, and exchanges over one connection.
  *
  * The connection is in libpq's pipeline mode and does not block: whatever the server or the network
- * does, poll() waits, and not for ever. */
+ * does, poll() waits, and not for ever. postgres_session.c makes it. */
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 #include "storage/postgres_internal.h"
 
-/* Connecting to one address takes no longer; libpq knows whole seconds from 2 on. */
-#define CONNECT_TIMEOUT_S "2"
-/* What has been sent and not been confirmed by the other machine for this long is lost. */
-#define TCP_USER_TIMEOUT_MS "3000"
-/* How long the server works on a statement, waiting for locks included; and how long neither side
- * says anything before the connection is given up. The first must be the shorter one. */
-#define LIMIT_STATEMENTS "SET statement_timeout = 5000"
-enum { SILENCE_MS = 7000 };
-/* How long a process that was stopped between two exchanges of a bracket keeps its locks. */
-#define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
-/* Waits between attempts to connect; the first attempt is made at once. */
-enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
+/* How long neither side says anything before the connection is given up: longer than the server
+ * waits for a lock (postgres_session.c). While the store is being opened a migration, of this
+ * process or of another that it waits for, may take its time. */
+enum { SILENCE_MS = 3000, SILENCE_WHEN_OPENING_MS = 60000 };
+/* How often it is looked whether what was sent gets less. */
+enum { LOOK_MS = 250 };
 
-/* What was committed must be on the medium, also where the cluster's default is another. */
-static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', 'on', false)"
-                                      " WHERE current_setting('synchronous_commit') = 'off'";
-
-/* Settings of every session. */
-static const char *const SESSION_SETTINGS[] = {
-    LIMIT_STATEMENTS,
-    "SET default_transaction_isolation = 'read committed'",
-    "SET client_min_messages = 'error'",
-    DURABLE_COMMITS,
-    NULL,
-};
-static const char *const WRITER_SETTINGS[] = {
-    /* A client that is cut off is noticed by the server, too, and its locks go. */
-    "SET tcp_keepalives_idle = 5",
-    "SET tcp_keepalives_interval = 2",
-    "SET tcp_keepalives_count = 3",
-    LIMIT_IDLE_TRANSACTIONS,
-    "SET default_transaction_read_only = off",
-    NULL,
-};
-static const char *const READER_SETTINGS[] = {
-    "SET idle_in_transaction_session_timeout = 0",
-    "SET default_transaction_read_only = on",
-    NULL,
-};
-
-static int64_t now_ms(void)
+int64_t tally_pg_now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -70,13 +39,16 @@ static const char *option_value(const PQconninfoOption *options, const char *key
     return "";
 }
 
-/* "postgres:host:port/dbname", of what the conninfo itself says. */
+/* "postgres:host:port/dbname", of what the conninfo itself says, or the service that says it. */
 static enum tally_status append_label(struct tally_buffer *out, const PQconninfoOption *options)
 {
-    const char *port = option_value(options, "port");
+    const char *host = option_value(options, "host"), *port = option_value(options, "port");
+    const char *service = option_value(options, "service");
     enum tally_status status =
-        tally_buffer_printf(out, "postgres:%s%s%s/%s", option_value(options, "host"),
-                            port[0] != '\0' ? ":" : "", port, option_value(options, "dbname"));
+        service[0] != '\0' && host[0] == '\0'
+            ? tally_buffer_printf(out, "postgres:service=%s", service)
+            : tally_buffer_printf(out, "postgres:%s%s%s/%s", host, port[0] != '\0' ? ":" : "", port,
+                                  option_value(options, "dbname"));
     return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
 }
 
@@ -139,6 +111,10 @@ enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
 void tally_pg_fini(struct tally_postgres *pg)
 {
     tally_pg_drop(pg);
+    PQfinish(pg->attempt);
+    for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) {
+        free(pg->host_lists[i]);
+    }
     free(pg->conninfo);
     free(pg->label);
     free(pg->secret);
@@ -227,34 +203,58 @@ bool tally_pg_met_conflict(const struct tally_postgres *pg)
     return strcmp(pg->sqlstate, "40001") == 0 || strcmp(pg->sqlstate, "40P01") == 0;
 }
 
-static enum tally_status fail_lost(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err)
 {
     enum tally_status status = tally_pg_fail(pg, NULL, err);
     tally_pg_drop(pg);
     return status;
 }
 
-/* Waits until the connection can be read, or also written. False when time is up. */
-static bool wait_for(const struct tally_postgres *pg, bool for_writing, int timeout_ms)
+bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms)
 {
-    struct pollfd ready = {.fd = PQsocket(pg->connection),
-                           .events = (short)(POLLIN | (for_writing ? POLLOUT : 0))};
-    int64_t deadline = now_ms() + timeout_ms;
+    struct pollfd ready = {.fd = PQsocket(connection), .events = events};
+    int64_t deadline = tally_pg_now_ms() + timeout_ms;
     for (;;) {
-        int64_t left = deadline - now_ms();
+        int64_t left = deadline - tally_pg_now_ms();
         int n = poll(&ready, 1, left > 0 ? (int)left : 0);
         if (n > 0 || (n < 0 && errno != EINTR)) {
             return true; /* libpq finds out what is wrong */
         }
-        if (n == 0) {
+        if (n == 0 && left <= 0) {
             return false;
         }
     }
 }
 
+/* Bytes that the kernel has and the other machine has not confirmed; 0 where it does not tell. */
+static int n_in_flight(const PGconn *connection)
+{
+    int n = 0;
+    return ioctl(PQsocket(connection), SIOCOUTQ, &n) == 0 ? n : 0;
+}
+
+/* Waits until the connection is ready for one of `events`. False after `silence_ms` in which
+ * nothing came and nothing of what was sent arrived. */
+static bool wait_unless_silent(const PGconn *connection, short events, int silence_ms)
+{
+    int64_t silent_since = tally_pg_now_ms();
+    int n_before = n_in_flight(connection);
+    while (!tally_pg_wait(connection, events, LOOK_MS)) {
+        int n = n_in_flight(connection);
+        if (n != n_before) {
+            silent_since = tally_pg_now_ms();
+            n_before = n;
+        } else if (tally_pg_now_ms() - silent_since >= silence_ms) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Sends what is left and waits until the next result is there. */
 static enum tally_status wait_for_result(struct tally_postgres *pg, struct tally_error *err)
 {
+    const int silence_ms = pg->is_opening ? SILENCE_WHEN_OPENING_MS : SILENCE_MS;
     for (;;) {
         int left = PQflush(pg->connection);
         if (left < 0) {
@@ -265,10 +265,11 @@ static enum tally_status wait_for_result(struct tally_postgres *pg, struct tally
         if (PQisBusy(pg->connection) == 0) {
             return TALLY_OK;
         }
-        if (!wait_for(pg, left > 0, SILENCE_MS)) {
+        if (!wait_unless_silent(pg->connection, (short)(left > 0 ? POLLIN | POLLOUT : POLLIN),
+                                silence_ms)) {
             tally_pg_drop(pg);
             return tally_fail(err, TALLY_STORE, NULL, "database \"%s\": no answer for %d ms",
-                              pg->label, (int)SILENCE_MS);
+                              pg->label, silence_ms);
         }
         if (PQconsumeInput(pg->connection) != 1) {
             return TALLY_OK;
@@ -280,7 +281,7 @@ enum tally_status tally_pg_exchange(struct tally_postgres *pg, tally_pg_result_f
                                     void *context, struct tally_error *err)
 {
     if (pg->connection == NULL || pg->is_queue_broken || PQpipelineSync(pg->connection) != 1) {
-        return fail_lost(pg, err);
+        return tally_pg_fail_lost(pg, err);
     }
     enum tally_status status = TALLY_OK;
     for (int i = 0;; i++) {
@@ -303,7 +304,7 @@ enum tally_status tally_pg_exchange(struct tally_postgres *pg, tally_pg_result_f
         }
         PQclear(result);
         if (PQstatus(pg->connection) == CONNECTION_BAD) {
-            enum tally_status lost = fail_lost(pg, err);
+            enum tally_status lost = tally_pg_fail_lost(pg, err);
             return status == TALLY_OK ? lost : status;
         }
         waited = wait_for_result(pg, err);
@@ -374,120 +375,5 @@ enum tally_status tally_pg_ask(struct tally_postgres *pg, const char *sql, int64
                                   pg->label, PQntuples(result));
     }
     PQclear(result);
-    return status;
-}
-
-/* Notices would go to stderr. */
-static void ignore_notice(void *context, const PGresult *notice)
-{
-    (void)context;
-    (void)notice;
-}
-
-/* Our texts are stored as UTF-8; in another encoding some cannot be stored at all. */
-static enum tally_status require_utf8(struct tally_postgres *pg, struct tally_error *err)
-{
-    const char *encoding = PQparameterStatus(pg->connection, "server_encoding");
-    return encoding != NULL && strcmp(encoding, "UTF8") == 0
-               ? TALLY_OK
-               : tally_fail(err, TALLY_STORE, NULL,
-                            "database \"%s\" has the encoding %s; it must be made with UTF8",
-                            pg->label, encoding != NULL ? encoding : "?");
-}
-
-enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err)
-{
-    /* What stands before dbname can be overruled by the conninfo in it; what follows cannot. */
-    const char *const keywords[] = {"fallback_application_name",
-                                    "connect_timeout",
-                                    "tcp_user_timeout",
-                                    "keepalives_idle",
-                                    "keepalives_interval",
-                                    "keepalives_count",
-                                    "dbname",
-                                    "client_encoding",
-                                    NULL};
-    const char *const values[] = {
-        "tally", CONNECT_TIMEOUT_S, TCP_USER_TIMEOUT_MS, "2", "1", "3", pg->conninfo, "UTF8", NULL};
-    tally_pg_drop(pg);
-    pg->connection = PQconnectdbParams(keywords, values, 1);
-    if (PQstatus(pg->connection) != CONNECTION_OK) {
-        return fail_lost(pg, err);
-    }
-    PQsetNoticeReceiver(pg->connection, ignore_notice, NULL);
-    if (PQsetnonblocking(pg->connection, 1) != 0 || PQenterPipelineMode(pg->connection) != 1) {
-        return fail_lost(pg, err);
-    }
-    enum tally_status status = require_utf8(pg, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_exec(pg, SESSION_SETTINGS, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_pg_exec(pg, pg->read_only ? READER_SETTINGS : WRITER_SETTINGS, err);
-    }
-    return status;
-}
-
-static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error *err)
-{
-    enum tally_status status = tally_pg_connect(pg, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_prepare(pg, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_pg_renew_tokens(pg, err);
-    }
-    if (status != TALLY_OK) {
-        tally_pg_drop(pg);
-    }
-    return status;
-}
-
-/* Whether a connection that nobody uses was ended by the other side. Its last words come before its
- * end, each in a read of its own. */
-static bool is_lost(struct tally_postgres *pg)
-{
-    enum { MAX_READS = 8 };
-    for (int i = 0; i < MAX_READS && pg->connection != NULL && wait_for(pg, false, 0); i++) {
-        if (PQconsumeInput(pg->connection) != 1) {
-            return true;
-        }
-        (void)PQisBusy(pg->connection); /* takes in what was read */
-    }
-    return PQstatus(pg->connection) != CONNECTION_OK;
-}
-
-enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err)
-{
-    assert(!pg->bracket.is_begun);
-    if (!is_lost(pg)) {
-        return TALLY_OK;
-    }
-    tally_pg_drop(pg);
-    if (pg->read_only) {
-        return tally_fail(err, TALLY_STORE, NULL,
-                          "database \"%s\": the connection was lost, and with it the snapshot",
-                          pg->label);
-    }
-    if (pg->importing) {
-        return tally_fail(err, TALLY_STORE, NULL,
-                          "database \"%s\": the connection was lost; run it again", pg->label);
-    }
-    int64_t now = now_ms();
-    if (now < pg->retry_at_ms) {
-        return tally_fail(err, TALLY_STORE, NULL,
-                          "database \"%s\": the connection was lost, next attempt in %lld ms",
-                          pg->label, (long long)(pg->retry_at_ms - now));
-    }
-    enum tally_status status = reconnect(pg, err);
-    if (status == TALLY_OK) {
-        pg->counters.reconnects++;
-        pg->backoff_ms = 0;
-        pg->retry_at_ms = 0;
-        return TALLY_OK;
-    }
-    pg->backoff_ms = pg->backoff_ms == 0 ? FIRST_BACKOFF_MS : 2 * pg->backoff_ms;
-    pg->backoff_ms = pg->backoff_ms > MAX_BACKOFF_MS ? MAX_BACKOFF_MS : pg->backoff_ms;
-    pg->retry_at_ms = now_ms() + pg->backoff_ms;
     return status;
 }

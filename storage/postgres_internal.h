@@ -106,15 +106,25 @@ struct tally_pg_bracket {
     struct tally_pg_lease_set inserted; /* jobs of this bracket; leases once it is committed */
 };
 
+/* Lists that a conninfo may have: names, addresses and ports of hosts. */
+enum { TALLY_PG_N_HOST_LISTS = 3 };
+
 struct tally_postgres {
     struct tally_store base;
     struct tally_store_counters counters;
-    PGconn *connection; /* NULL = there is none */
-    char *conninfo;     /* as libpq takes it; never printed */
-    char *label;        /* for messages: where, and no password */
-    char *secret;       /* the password, to be found in libpq's messages; NULL = none */
+    PGconn *connection;                      /* NULL = there is none */
+    PGconn *attempt;                         /* to have one again; NULL = none is under way */
+    PostgresPollingStatusType attempt_wants; /* what its socket must be ready for */
+    int64_t address_limit_ms;                /* how long an address may be silent meanwhile */
+    char *host_lists[TALLY_PG_N_HOST_LISTS]; /* instead of the conninfo's; NULL = those */
+    bool is_address_silent;                  /* one has been, in this attempt */
+    int64_t silent_at_ms;                    /* when it will have been, monotonic */
+    char *conninfo;                          /* as libpq takes it; never printed */
+    char *label;                             /* for messages: where, and no password */
+    char *secret; /* the password, to be found in libpq's messages; NULL = none */
     bool read_only;
     bool importing;       /* a lost connection is not made again: the right to fill ends with it */
+    bool is_opening;      /* the store is: nobody is kept waiting */
     bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
     int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
@@ -132,18 +142,21 @@ struct tally_postgres {
 enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
                                 struct tally_error *err);
 void tally_pg_fini(struct tally_postgres *pg);
-/* Connects and sets the session up, but for the prepared statements and the tokens. */
-enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
-/* A connection that works as far as can be told without asking; a lost one is made anew, though not
- * more often than the backoff allows. Not while the server has a transaction of ours. */
-enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 /* Closes the connection; the bracket that is open is broken. */
 void tally_pg_drop(struct tally_postgres *pg);
+
+/* Milliseconds of the monotonic clock. */
+int64_t tally_pg_now_ms(void);
+/* Waits until the connection's socket is ready for one of poll()'s `events`, or broken. False when
+ * time is up. */
+bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms);
 
 /* Reports an error of the server, or, with a NULL result, one of the connection, with libpq's text
  * but without secrets. */
 enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *result,
                                 struct tally_error *err);
+/* The same for a connection that is lost, and drops it. */
+enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err);
 /* Whether the last error of the server was a conflict with another transaction, so that the same
  * again may succeed. */
 bool tally_pg_met_conflict(const struct tally_postgres *pg);
@@ -170,6 +183,16 @@ enum tally_status tally_pg_ask(struct tally_postgres *pg, const char *sql, int64
 /* One call, whose parameters are freed. *ret_result is to be cleared; ret_result may be NULL. */
 enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *call,
                                PGresult **ret_result, struct tally_error *err);
+
+/* Session (postgres_session.c). */
+
+/* Connects, waiting for it, and sets the session up, but for the prepared statements. */
+enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
+/* A connection that works as far as can be told without asking. A lost one is made anew, though not
+ * more often than the backoff allows, and without waiting for the network for more than an instant:
+ * while that is under way, this fails with STORE, and each call is a step on the way. Not while the
+ * server has a transaction of ours. */
+enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 
 /* Schema (postgres_schema.c). */
 

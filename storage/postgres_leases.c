@@ -167,8 +167,10 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     bind_replica(call, self);
     tally_pg_bind_int64(call, lease_ms);
     tally_pg_bind_int64(call, TALLY_MAX_REPLICA_NUMBER);
-    status = pg->connection != NULL ? run_transaction(pg, &join, err)
-                                    : tally_pg_require_connection(pg, err);
+    status = tally_pg_require_connection(pg, err);
+    if (status == TALLY_OK) {
+        status = run_transaction(pg, &join, err);
+    }
     if (status == TALLY_OK && PQntuples(join.results[join.n_calls - 1]) == 0) {
         status = tally_pg_require_no_import(pg, err);
     }

@@ -155,6 +155,7 @@ enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error
     static const char *const BEGIN[] = {
         "BEGIN",
         "SET LOCAL statement_timeout = 0",
+        "SET LOCAL lock_timeout = 0",
         "SELECT pg_advisory_xact_lock(hashtextextended('tally_schema ' || current_schema(), 0))",
         NULL,
     };

@@ -123,6 +123,14 @@ void raw_drop_schema(const char *schema)
     raw_ask("public", "DROP SCHEMA %s CASCADE", schema);
 }
 
+void raw_find_server(char *ret_host, size_t host_capacity, char *ret_port, size_t port_capacity)
+{
+    struct raw *raw = raw_open("public");
+    snprintf(ret_host, host_capacity, "%s", PQhost(connection_of(raw)));
+    snprintf(ret_port, port_capacity, "%s", PQport(connection_of(raw)));
+    raw_close(raw);
+}
+
 void raw_end_connections(const char *schema)
 {
     raw_ask("public",

@@ -90,6 +90,20 @@ void store_fixture_close(struct store_fixture *fixture)
     }
 }
 
+void expect_connection(struct store_fixture *fixture)
+{
+    enum { MAX_CALLS = 3000, PAUSE_US = 10000 };
+    enum tally_status status = TALLY_STORE;
+    for (int i = 0; i < MAX_CALLS && status == TALLY_STORE; i++) {
+        tally_error_clear(&fixture->err);
+        status = fixture->ops->check(fixture->store, &fixture->err);
+        if (status != TALLY_OK) {
+            usleep(PAUSE_US);
+        }
+    }
+    TALLY_ASSERT_STATUS(status, TALLY_OK, &fixture->err);
+}
+
 enum tally_status flushed(struct store_fixture *fixture, enum tally_status status)
 {
     return status == TALLY_OK ? fixture->ops->flush(fixture->store, &fixture->err) : status;

@@ -29,6 +29,9 @@ void store_fixture_open_beside(struct store_fixture *fixture, const struct store
 /* Closes and opens again. */
 void store_fixture_reopen(struct store_fixture *fixture);
 
+/* Calls check() until the store, which has lost its connection, has one again. */
+void expect_connection(struct store_fixture *fixture);
+
 /* What becomes of a write that returned `status`: a store may tell only in flush(). */
 enum tally_status flushed(struct store_fixture *fixture, enum tally_status status);
 

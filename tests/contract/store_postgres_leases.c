@@ -448,7 +448,7 @@ void test_store_postgres_leases__reconnecting_changes_the_tokens(void)
     for (uint64_t i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(token_of(&f, key), 1 + (int64_t)i);
         raw_end_connections(f.schema);
-        TALLY_ASSERT_STATUS(write_update(&f, key, (uint32_t)i), TALLY_OK, &f.err);
+        TALLY_ASSERT_STATUS(write_update_at_last(&f, key, (uint32_t)i), TALLY_OK, &f.err);
         CU_ASSERT_EQUAL(f.ops->counters(f.store).reconnects, i + 1);
         CU_ASSERT(holds(&f, key));
     }
@@ -472,7 +472,12 @@ void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
     TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL_FATAL(kill(backend, SIGSTOP), 0);
     TALLY_ASSERT_STATUS(f.ops->commit(f.store, &f.err), TALLY_STORE, &f.err);
-    TALLY_ASSERT_STATUS(write_update(&f, key, 3), TALLY_STORE, &f.err);
+    /* Until the new connection waits for the lock that the old one has. */
+    for (int i = 0; i < 3000 && strstr(f.err.message, "55P03") == NULL; i++) {
+        TALLY_ASSERT_STATUS(write_update(&f, key, 3), TALLY_STORE, &f.err);
+        usleep(10000);
+    }
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "55P03"));
     CU_ASSERT_EQUAL(n_updates(&f, key), 0);
     kill(backend, SIGCONT);
     TALLY_ASSERT_STATUS(write_update_at_last(&f, key, 3), TALLY_OK, &f.err);
@@ -491,7 +496,7 @@ void test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing(vo
     let_die(&a, 1);
     TALLY_ASSERT_TEXT(taken(&b), "x");
     raw_end_connections(a.schema);
-    TALLY_ASSERT_STATUS(write_update(&a, key, 1), TALLY_FAILED_PRECONDITION, &a.err);
+    TALLY_ASSERT_STATUS(write_update_at_last(&a, key, 1), TALLY_FAILED_PRECONDITION, &a.err);
     CU_ASSERT(!holds(&a, key));
     TALLY_ASSERT_STATUS(write_update(&b, key, 1), TALLY_OK, &b.err);
     close_two(&a, &b);

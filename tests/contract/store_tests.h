@@ -130,6 +130,16 @@
     X(test_store_postgres_server__no_message_has_the_password)                                     \
     X(test_store_postgres_server__server_that_is_not_there_is_an_error)
 
+/* What the network between a store and its server can do. */
+#define TALLY_STORE_POSTGRES_NETWORK_TESTS(X)                                                      \
+    X(test_store_postgres_network__silent_server_holds_up_one_call)                                \
+    X(test_store_postgres_network__calls_fail_at_once_while_nobody_answers)                        \
+    X(test_store_postgres_network__other_addresses_are_tried)                                      \
+    X(test_store_postgres_network__replica_holds_its_jobs_after_a_partition)                       \
+    X(test_store_postgres_network__slow_network_is_not_silent)                                     \
+    X(test_store_postgres_network__store_may_be_closed_while_connecting)                           \
+    X(test_store_postgres_network__opening_waits_for_a_migration)
+
 /* Several coordinators on one database. */
 #define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
     X(test_store_postgres_leases__replicas_are_numbered_and_listed)                                \
@@ -165,6 +175,7 @@
 TALLY_STORE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_SQLITE_FILE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_SERVER_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_POSTGRES_NETWORK_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_LEASES_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_OPEN_TESTS(TALLY_DECLARE_TEST)
 #undef TALLY_DECLARE_TEST

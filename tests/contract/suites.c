@@ -8,6 +8,8 @@ static const struct tally_test STORE_TESTS[] = {TALLY_STORE_TESTS(ROW)};
 static const struct tally_test STORE_SQLITE_FILE_TESTS[] = {TALLY_STORE_SQLITE_FILE_TESTS(ROW)};
 static const struct tally_test STORE_POSTGRES_SERVER_TESTS[] = {
     TALLY_STORE_POSTGRES_SERVER_TESTS(ROW)};
+static const struct tally_test STORE_POSTGRES_NETWORK_TESTS[] = {
+    TALLY_STORE_POSTGRES_NETWORK_TESTS(ROW)};
 static const struct tally_test STORE_POSTGRES_LEASES_TESTS[] = {
     TALLY_STORE_POSTGRES_LEASES_TESTS(ROW)};
 static const struct tally_test STORE_OPEN_TESTS[] = {TALLY_STORE_OPEN_TESTS(ROW)};
@@ -17,11 +19,19 @@ static TALLY_SUITE(STORE_SQLITE, "store_sqlite", STORE_TESTS);
 static TALLY_SUITE_THAT_NEEDS(STORE_POSTGRES, "store_postgres", STORE_TESTS, "TALLY_POSTGRES");
 static TALLY_SUITE_THAT_NEEDS(STORE_POSTGRES_SERVER, "store_postgres_server",
                               STORE_POSTGRES_SERVER_TESTS, "TALLY_POSTGRES");
+static TALLY_SUITE_THAT_NEEDS(STORE_POSTGRES_NETWORK, "store_postgres_network",
+                              STORE_POSTGRES_NETWORK_TESTS, "TALLY_POSTGRES");
 static TALLY_SUITE_THAT_NEEDS(STORE_POSTGRES_LEASES, "store_postgres_leases",
                               STORE_POSTGRES_LEASES_TESTS, "TALLY_POSTGRES");
 static TALLY_SUITE(STORE_SQLITE_FILE, "store_sqlite_file", STORE_SQLITE_FILE_TESTS);
 static TALLY_SUITE(STORE_OPEN, "store_open", STORE_OPEN_TESTS);
 
-const struct tally_suite *const TALLY_SUITES[] = {
-    &STORE_MEMORY,          &STORE_SQLITE,      &STORE_POSTGRES, &STORE_POSTGRES_SERVER,
-    &STORE_POSTGRES_LEASES, &STORE_SQLITE_FILE, &STORE_OPEN,     NULL};
+const struct tally_suite *const TALLY_SUITES[] = {&STORE_MEMORY,
+                                                  &STORE_SQLITE,
+                                                  &STORE_POSTGRES,
+                                                  &STORE_POSTGRES_SERVER,
+                                                  &STORE_POSTGRES_NETWORK,
+                                                  &STORE_POSTGRES_LEASES,
+                                                  &STORE_SQLITE_FILE,
+                                                  &STORE_OPEN,
+                                                  NULL};

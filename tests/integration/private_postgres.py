@@ -1,58 +1,15 @@
 """A PostgreSQL of a test's own (tests/postgres/cluster), and connections that outlive a coordinator."""
 
-import os
-import shutil
 import socket
-import subprocess
-import tempfile
+import sys
 import threading
 import unittest
-from pathlib import Path
 
 from common import REPO, TallyTestCase
 
-CLUSTER = REPO / "tests/postgres/cluster"
+sys.path.insert(0, str(REPO / "tests/postgres"))
 
-
-def has_postgres():
-    return any(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-
-
-class Cluster:
-    """A server that is started, crashed and restarted."""
-
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="tally-postgres-")
-        os.chmod(self.folder, 0o755)  # the server's user must get in
-        self.conninfo = self._run("start")
-
-    def _run(self, command, *arguments):
-        done = subprocess.run(
-            [CLUSTER, command, f"{self.folder}/cluster", *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
-        )
-        return done.stdout.strip()
-
-    def run_sql(self, store, sql):
-        """Runs it in the database of a store's URI."""
-        program = max(Path("/usr/lib/postgresql").glob("*/bin/psql"))
-        conninfo = store.removeprefix("postgres:")
-        subprocess.run([program, conninfo, "--quiet", "--command", sql], check=True)
-
-    def new_store(self, name):
-        """The URI of an empty database."""
-        self.run_sql(self.conninfo, f"CREATE DATABASE {name}")
-        return "postgres:" + self.conninfo.replace("dbname=tally", f"dbname={name}")
-
-    def crash(self):
-        self._run("stop", "immediate")
-
-    def restart(self):
-        self._run("restart")
-
-    def close(self):
-        self._run("stop", "immediate")
-        shutil.rmtree(self.folder)
+from postgres import Cluster, has_postgres  # noqa: E402
 
 
 class Balancer:
@@ -114,12 +71,11 @@ class PostgresTestCase(TallyTestCase):
             raise unittest.SkipTest("no PostgreSQL server")
         cls.cluster = Cluster()
         cls.addClassCleanup(cls.cluster.close)
-        cls.n_stores = 0
 
     def setUp(self):
         super().setUp()
-        type(self).n_stores += 1
-        self.store = self.cluster.new_store(f"store_{self.n_stores}")
+        self.database = self.cluster.new_database()
+        self.store = self.database.uri
 
     def start_replica(self, name, **options):
         return self.start_coordinator(store=self.store, name=name, **options)

@@ -97,6 +97,9 @@ class Install(InstalledCase):
         for token in tokens:
             self.assertRegex(token, r"^[0-9a-f]{64} name=(admin|worker)\n$")
         self.assertRegex((folder / "metrics-token").read_text(), r"^[0-9a-f]{64}\n$")  # Prometheus reads it
+        password = (folder / "postgres-password").read_text()
+        self.assertRegex(password, r"^[0-9a-f]{64}\n$")
+        self.assertTrue((folder / "pg_service.conf").read_text().endswith(f"\npassword={password}"))
         self.assertEqual(run(script, folder).stdout, "")
         (folder / "admin-token").unlink()
         run(script, folder)

@@ -379,8 +379,7 @@ class Replicas(PostgresTestCase):
             self.wait_for_round(b, job_id, 5)
         for n in range(4):
             taker = 1 + n % 2
-            self.cluster.run_sql(
-                self.store,
+            self.database.changes(
                 f"UPDATE job_leases SET leader = {taker}, token = token + 1 WHERE leader <> {taker}"
                 f" AND job_key = (SELECT job_key FROM jobs WHERE id = '{ids[0]}')",
             )

@@ -9,6 +9,10 @@ from pathlib import Path
 CLUSTER = Path(__file__).with_name("cluster")
 
 
+def has_postgres():
+    return any(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+
+
 class Database:
     """One of a cluster's, with nothing in it at first."""
 
@@ -67,8 +71,14 @@ class Cluster:
         """Of the process that has started all others."""
         return int((self.folder / "data/postmaster.pid").read_text().split()[0])
 
-    def close(self):
+    def crash(self):
         self._command("stop", "immediate")
+
+    def restart(self):
+        self._command("restart")
+
+    def close(self):
+        self.crash()
         self._folder.cleanup()
 
     def __enter__(self):

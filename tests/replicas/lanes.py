@@ -9,6 +9,7 @@ from common import essence, job_document, simulate, sum_of_rounds, wait_until
 from replicas import PatientClient
 
 CLIENTS = 4
+STRIKES = ("kill", "kill and restart", "pause", "cut off from everybody", "cut off from the database")
 TAKEOVER_S = 5  # what is promised, from the moment at which the leader is struck
 
 

@@ -132,11 +132,11 @@ class ReplicasTestCase(FaultTestCase):
         text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
         servers = "".join(
             f"server {replica.client.host}:{PORT}{options};"
-            for options in re.findall(r"server coordinator-1:8080(.*);", text)
+            for options in re.findall(r"server coordinators:8080(.*);", text)
             for replica in self.replicas.values()
         )
         for pattern, replacement in (
-            (r"(server coordinator-\d:8080.*;\s*)+", servers),
+            (r"(server coordinators:8080.*;\s*)+", servers),
             (r"listen 8080;", f"listen {address}:{PORT};"),
             (r"/tmp/", f"{folder}/"),
             (r"error_log stderr;", f"error_log {folder}/error.log;"),

@@ -70,8 +70,8 @@ class Fence(ReplicasTestCase):
         return now[1] if now != before and now[1].startswith("idle") else None
 
     def pause_a_in_a_write(self, job_id):
-        """Returns the answer to come, and a's session as it was. a is stopped; what it has sent is a write to the job, or a heartbeat
-        if its time came first."""
+        """Returns the answer to come, and a's session as it was. a is stopped; what it has sent is a write to the
+        job, or a heartbeat if its time came first."""
         renewed = "SELECT expires_at FROM replicas WHERE id = 'a'"
         before = self.query(renewed)
         wait_until(lambda: self.query(renewed) != before, "a heartbeat", pause_s=0.001)

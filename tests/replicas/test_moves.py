@@ -12,7 +12,7 @@ from common import ConnectError, ForeignWorker, wait_until
 from event_stream import Stream, assert_same_rounds
 from lanes import CLIENTS, documents, essence, simulate
 
-SILENCE_S = 4  # far above the heartbeat; the reader takes the stream for dead then
+SILENCE_S = 5  # far above the heartbeat; the reader takes the stream for dead then
 POLL_S = 15  # far below 30 s, for which the poll was asked to wait
 AWAY_S = 2  # after the job has moved
 STRIKES = ("kill", "pause", "cut off from everybody", "cut off from the database")
@@ -53,32 +53,34 @@ class Reader(threading.Thread):
 
 class Moves(ReplicasTestCase):
     def wait_for_leader(self, job_id, *, other_than=None):
-        """The replica that leads the job once it gets on."""
-
         def look():
-            leader, _, rounds = self.leaders()[job_id]
-            return leader if leader not in (None, other_than) and rounds > 0 else None
+            leader = self.leaders()[job_id][0]
+            return leader if leader not in (None, other_than) else None
 
         return wait_until(look, "the job to be led")
 
+    def wait_for_reader(self, reader, more):
+        """Until the reader has been told of so many rounds more than there are now."""
+        wanted = self.leaders()[reader.job_id][2] + more
+        wait_until(lambda: len(reader.rounds) >= wanted, f"round {wanted} to be told")
+
     def test_streams_survive(self):
-        self.build("a", "b")
+        self.build("a", "b", options=("--heartbeat-ms", 500))
         proxy = self.start_proxy()
         self.start_workers([CLIENTS] * 2, proxy.url)
-        document = documents("synthetic-ceal-long", 800)[0]
+        document = documents("synthetic-ceal-long", 600)[0]
         job_id = self.client.submit(document)
         readers = {where: Reader(self.network.address(where), job_id) for where in ("lb", *self.replicas)}
         for kind in STRIKES:
             leader = self.wait_for_leader(job_id)
-            time.sleep(self.random.uniform(0, 1))
             (other,) = set(self.replicas) - {leader}
+            self.wait_for_reader(readers[other], 1)
+            time.sleep(self.random.uniform(0, 1))
             unbroken = readers[other].connections
             self.strike(kind, leader)
             self.assertEqual(self.wait_for_leader(job_id, other_than=leader), other)
-            before = len(readers[other].rounds)
-            wait_until(lambda: len(readers[other].rounds) > before, "rounds told by the new leader")
-            if self.random.random() < 0.7:
-                time.sleep(self.random.uniform(0, AWAY_S))
+            self.wait_for_reader(readers[other], 3)
+            time.sleep(self.random.uniform(0, AWAY_S))
             self.assertEqual(readers[other].connections, unbroken, "the stream of the other replica broke")
             self.revive()
             wait_until(self.all_are_ready, "all replicas to be ready")

@@ -7,7 +7,7 @@ from replicas import ReplicasTestCase
 
 from lanes import CLIENTS, Lanes, documents
 
-AWAY_S = 5  # longer than a lease and a takeover
+AWAY_S = 4  # longer than a lease
 RESTARTS = 5
 
 
@@ -17,8 +17,8 @@ class Outages(ReplicasTestCase):
         self.proxy = self.start_proxy()
         self.start_workers([CLIENTS] * 4, self.proxy.url)
         self.lanes = Lanes(self, [
-            documents("synthetic-ceal-long", 600),
-            documents("synthetic-fedcom", 2000, algorithm__local_steps=5),
+            documents("synthetic-ceal-long", 250),
+            documents("synthetic-fedcom", 1000, algorithm__local_steps=5),
         ])
         self.lanes.wait(lambda: len(self.led()) == 2, "both jobs to run")
 
