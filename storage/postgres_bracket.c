@@ -81,6 +81,12 @@ static enum tally_status require_bracket(struct tally_postgres *pg, struct tally
         return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is open for reading only",
                           pg->label);
     }
+    /* That of the fence to the end: it may have been a read that met it, which nobody takes for a
+     * write that has failed. */
+    if (pg->bracket.is_fenced) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "a job of this bracket is led by another replica; roll back");
+    }
     return pg->bracket.is_broken
                ? tally_fail(err, TALLY_STORE, NULL,
                             "database \"%s\": an earlier write of this bracket failed; roll back",
@@ -362,7 +368,7 @@ static enum tally_status conclude(const struct run *run, enum tally_status statu
     if (run->failed == NULL) {
         return TALLY_OK;
     }
-    bracket->is_broken = run->failure == TALLY_FAILED_PRECONDITION;
+    bracket->is_broken = bracket->is_fenced = run->failure == TALLY_FAILED_PRECONDITION;
     return fail_write(run->pg, run->failed, run->failure, err);
 }
 

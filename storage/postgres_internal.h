@@ -100,6 +100,7 @@ struct tally_pg_bracket {
     bool is_open;   /* between begin() and its end */
     bool is_begun;  /* the server has a transaction for it */
     bool is_broken; /* a write failed; it can only be rolled back */
+    bool is_fenced; /* likewise, as a job of it is led by another replica */
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
     struct tally_pg_lease_set fenced;   /* proven in the server's transaction */

@@ -15,8 +15,9 @@
  * or NOT_FOUND has changed nothing, and its bracket may go on; NOT_FOUND is also what any write but
  * updates_delete gives for a job that is not there. After any other failed write the caller must
  * call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION is a write to a
- * job that this process does not lead (any more), from stores with leases (leases.h). `err` may be
- * NULL everywhere. `ret_*` are written only on success.
+ * job that this process does not lead (any more), from stores with leases (leases.h), and stays the
+ * answer of its bracket to the end. `err` may be NULL everywhere. `ret_*` are written only on
+ * success.
  *
  * The callback of a walk may read from the store, but not start the same walk again, write, or
  * close a bracket. */

@@ -328,10 +328,27 @@ void test_store_postgres_leases__bracket_is_refused_as_a_whole(void)
     expect_update(&a, y, 1, 2, "y");
     TALLY_ASSERT_STATUS(a.ops->flush(a.store, &a.err), TALLY_FAILED_PRECONDITION, &a.err);
     struct tally_store_update update = {1, 3, (const uint8_t *)"y", 1};
-    TALLY_ASSERT_STATUS(a.ops->update_insert(a.store, y, &update, NULL), TALLY_STORE, NULL);
-    TALLY_ASSERT_STATUS(a.ops->commit(a.store, NULL), TALLY_STORE, NULL);
+    TALLY_ASSERT_STATUS(a.ops->update_insert(a.store, y, &update, NULL), TALLY_FAILED_PRECONDITION,
+                        NULL);
+    TALLY_ASSERT_STATUS(a.ops->commit(a.store, NULL), TALLY_FAILED_PRECONDITION, NULL);
     CU_ASSERT_EQUAL(n_updates(&a, x) + n_updates(&a, y), 0);
     TALLY_ASSERT_STATUS(write_update(&a, y, 1), TALLY_OK, &a.err);
+    close_two(&a, &b);
+}
+
+/* Its reader does not know what it has met; who commits must. */
+void test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit(void)
+{
+    struct store_fixture a;
+    struct store_fixture b;
+    open_two(&a, &b);
+    int64_t key = expect_job(&a, "x", TALLY_JOB_RUNNING);
+    TALLY_ASSERT_STATUS(a.store->leases->give(a.store, key, 2, &a.err), TALLY_OK, &a.err);
+    expect_begin(&a);
+    expect_update(&a, key, 1, 1, "x");
+    struct tally_store_job row;
+    TALLY_ASSERT_STATUS(a.ops->job_get(a.store, "x", &row, NULL), TALLY_FAILED_PRECONDITION, NULL);
+    TALLY_ASSERT_STATUS(a.ops->commit(a.store, &a.err), TALLY_FAILED_PRECONDITION, &a.err);
     close_two(&a, &b);
 }
 

@@ -150,6 +150,7 @@
     X(test_store_postgres_leases__former_leader_can_write_nothing)                                 \
     X(test_store_postgres_leases__bracket_from_before_the_take_over_is_refused)                    \
     X(test_store_postgres_leases__bracket_is_refused_as_a_whole)                                   \
+    X(test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit)                 \
     X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket)                      \
     X(test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly)                        \
     X(test_store_postgres_leases__taker_ends_the_connection_of_the_dead)                           \

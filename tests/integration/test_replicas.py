@@ -392,6 +392,32 @@ class Replicas(PostgresTestCase):
         for each in (a, b):
             self.assertEqual(each.client.get("/readyz").status, 200)
 
+    def test_a_fence_that_a_read_meets_is_no_failure_of_the_store(self):
+        """Of a step that closes a round of a job lost meanwhile, and looks for an idempotency key."""
+        a, b = self.start_pair()
+        job_id = a.client.submit(job_document(clients=1, quorum=1))
+        worker = ForeignWorker(a.client)
+        task = worker.poll_task()
+        update = worker.update(task, task.clients[0]).SerializeToString()
+        connections = [a.client.connect(HANG_S) for _ in range(2)]
+        for connection in connections:
+            connection.connect()
+        os.kill(a.pid, signal.SIGSTOP)
+        try:  # both are there when it wakes up, and it has heard nothing from the store
+            self.database.changes("UPDATE job_leases SET leader = 2, token = token + 1")
+            connections[0].request("POST", "/tally.v1.WorkerService/PostUpdate", update,
+                                   {"Content-Type": "application/proto"})
+            connections[1].request("POST", "/v1/jobs", json.dumps(job_document()),
+                                   {"Content-Type": "application/json", "Idempotency-Key": "one"})
+        finally:
+            os.kill(a.pid, signal.SIGCONT)
+        for connection in connections:
+            connection.getresponse().read()
+            connection.close()
+        wait_until(lambda: b.client.job(job_id)["waiting"], "the job's new leader")
+        self.assertNotIn("write failed", a.log())
+        self.assertEqual(metric(a, "tally_store_errors_total"), 0)
+
     def test_a_queued_job_is_taken_over(self):
         a, b = self.start_pair()
         document = small_job()
