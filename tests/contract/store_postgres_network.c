@@ -51,6 +51,7 @@ static void fail_once(struct store_fixture *f, int i)
         status = f->ops->job_get(f->store, "a", &job, &f->err);
     } else {
         status = f->ops->begin(f->store, &f->err);
+        f->ops->rollback(f->store);
     }
     TALLY_ASSERT_STATUS(status, TALLY_STORE, &f->err);
 }
