@@ -27,6 +27,7 @@ struct preparer {
     pthread_cond_t changed;
     struct queue waiting, done;
     bool stopping;
+    bool is_left_alone;  /* nobody waits for the thread: it frees all this itself */
     struct work *solved; /* what the thread is inside solve() with, or NULL */
     atomic_bool stop;    /* nobody waits for that any more; the one member without the mutex */
     int wake_fd;
@@ -72,6 +73,18 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     tally_objective_free(objective);
 }
 
+/* Nobody uses it any more. */
+static void destroy(struct preparer *preparer)
+{
+    struct work *work;
+    while ((work = pop(&preparer->waiting)) != NULL || (work = pop(&preparer->done)) != NULL) {
+        free(work);
+    }
+    pthread_cond_destroy(&preparer->changed);
+    pthread_mutex_destroy(&preparer->mutex);
+    free(preparer);
+}
+
 static void *run(void *context)
 {
     struct preparer *preparer = context;
@@ -93,7 +106,11 @@ static void *run(void *context)
         ssize_t n = write(preparer->wake_fd, &one, sizeof one);
         (void)n; /* fails only when the counter is full, and then it is readable already */
     }
+    const bool is_left_alone = preparer->is_left_alone;
     pthread_mutex_unlock(&preparer->mutex);
+    if (is_left_alone) {
+        destroy(preparer);
+    }
     return NULL;
 }
 
@@ -127,22 +144,18 @@ void preparer_free(struct preparer *preparer)
     }
     pthread_mutex_lock(&preparer->mutex);
     preparer->stopping = true;
-    const bool solving = preparer->solved != NULL;
+    /* Reading a file is not stopped, and the process is about to end. */
+    const bool solving = preparer->is_left_alone = preparer->solved != NULL;
+    const pthread_t thread = preparer->thread;
     atomic_store(&preparer->stop, true);
     pthread_cond_signal(&preparer->changed);
     pthread_mutex_unlock(&preparer->mutex);
-    if (solving) { /* reading a file is not stopped, and the process is about to end */
-        pthread_detach(preparer->thread);
+    if (solving) {
+        pthread_detach(thread);
         return;
     }
-    pthread_join(preparer->thread, NULL);
-    struct work *work;
-    while ((work = pop(&preparer->waiting)) != NULL || (work = pop(&preparer->done)) != NULL) {
-        free(work);
-    }
-    pthread_cond_destroy(&preparer->changed);
-    pthread_mutex_destroy(&preparer->mutex);
-    free(preparer);
+    pthread_join(thread, NULL);
+    destroy(preparer);
 }
 
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
