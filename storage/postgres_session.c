@@ -118,20 +118,35 @@ static char *rotated(const char *list)
     return result;
 }
 
+static int find_host_keyword(const char *keyword)
+{
+    int i = 0;
+    while (i < TALLY_PG_N_HOST_LISTS && strcmp(keyword, HOST_KEYWORDS[i]) != 0) {
+        i++;
+    }
+    return i;
+}
+
 /* Has the next attempt begin with the host after the one that this attempt began with: libpq goes
- * on by itself only when it cannot connect, not when what it is connected to does not answer. */
+ * on by itself only when it cannot connect, not when what it is connected to does not answer.
+ * Without memory it begins as the conninfo says. */
 static void begin_with_next_host(struct tally_postgres *pg)
 {
+    bool has_all = true;
     PQconninfoOption *options = PQconninfo(pg->attempt);
     for (const PQconninfoOption *each = options; each != NULL && each->keyword != NULL; each++) {
-        for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) {
-            if (strcmp(each->keyword, HOST_KEYWORDS[i]) == 0 && each->val != NULL) {
-                free(pg->host_lists[i]);
-                pg->host_lists[i] = rotated(each->val);
-            }
+        int i = find_host_keyword(each->keyword);
+        if (i < TALLY_PG_N_HOST_LISTS && each->val != NULL) {
+            free(pg->host_lists[i]);
+            pg->host_lists[i] = rotated(each->val);
+            has_all = has_all && pg->host_lists[i] != NULL;
         }
     }
     PQconninfoFree(options);
+    for (int i = 0; i < TALLY_PG_N_HOST_LISTS && !has_all; i++) {
+        free(pg->host_lists[i]);
+        pg->host_lists[i] = NULL;
+    }
 }
 
 /* Sets a new connection up, but for the prepared statements and the tokens. */
@@ -284,8 +299,7 @@ static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error
         patience_ms = PATIENCE_MS;
     }
     if (is_under_way(pg, patience_ms)) {
-        return tally_fail(err, TALLY_STORE, NULL,
-                          "database \"%s\": the connection was lost, it is being connected to",
+        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is being connected to",
                           pg->label);
     }
     enum tally_status status = conclude_attempt(pg, err);

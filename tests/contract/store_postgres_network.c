@@ -17,6 +17,8 @@ enum { AT_ONCE_MS = 1800 };
 /* Less than the silence that was once waited for, more than the one that is now. */
 enum { ONE_SILENCE_MS = 6500 };
 
+enum { HANG_MS = 30000 };
+
 static int64_t now_ms(void)
 {
     struct timespec now;
@@ -51,6 +53,7 @@ static void fail_once(struct store_fixture *f, int i)
         status = f->ops->job_get(f->store, "a", &job, &f->err);
     } else {
         status = f->ops->begin(f->store, &f->err);
+        f->ops->rollback(f->store);
     }
     TALLY_ASSERT_STATUS(status, TALLY_STORE, &f->err);
 }
@@ -73,7 +76,8 @@ static void expect_another_attempt(struct store_fixture *f)
                                            "is being connected to"};
     for (int i = 0; i < 3; i++) {
         bool is_told = false;
-        for (int n = 0; n < 10000 && !is_told; n++) {
+        int64_t before = now_ms();
+        for (int n = 0; now_ms() - before < HANG_MS && !is_told; n++) {
             fail_once(f, n);
             is_told = strstr(f->err.message, MESSAGES[i]) != NULL;
             usleep(2000);
@@ -194,11 +198,10 @@ void test_store_postgres_network__replica_holds_its_jobs_after_a_partition(void)
     proxy_stop(proxy);
 }
 
-/* Neither while a large value goes, of which the kernel takes the last megabytes at once, nor while
- * it comes. */
+/* Neither while a large value goes, most of which the kernel takes at once, nor while it comes. */
 void test_store_postgres_network__slow_network_is_not_silent(void)
 {
-    enum { N = 8000000, BYTES_PER_S = 1600000 };
+    enum { N = 3000000, BYTES_PER_S = 500000 };
     struct store_fixture f;
     struct proxy *proxy = proxy_start();
     struct tally_buffer actual = {0};

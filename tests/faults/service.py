@@ -69,16 +69,15 @@ class FaultTestCase(TallyTestCase):
         for position, exchange in enumerate(proxy.exchanges):
             if exchange.status != 200:
                 continue
-            if exchange.method == "PostUpdate":
-                if name not in exchange.request_body:
-                    continue
+            if exchange.method == "PostUpdate" and name in exchange.request_body:
                 update = messages.PostUpdateRequest.FromString(exchange.request_body)
-                answer = messages.PostUpdateResponse.FromString(exchange.response_body)
-                key = (update.round, update.client)
-                what = (update.payload, update.loss, answer.payload_bits)
-                first = acknowledged.setdefault(key, (position, what))
-                self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
-            task = task_of(exchange)
+                if update.job_id == job_id:  # not only in the cursors of its poll
+                    answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+                    key = (update.round, update.client)
+                    what = (update.payload, update.loss, answer.payload_bits)
+                    first = acknowledged.setdefault(key, (position, what))
+                    self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
+            task = task_of(exchange) if name in exchange.response_body else None
             if task is not None and task.job_id == job_id:
                 asked_again += [
                     (task.round, client) for client in task.clients
