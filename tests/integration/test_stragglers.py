@@ -614,6 +614,7 @@ class Stragglers(TallyTestCase):
         self.assertIsNone(next(events))
         waiting = next(events)
         self.assertEqual((waiting["for"], waiting["clients"], waiting["workers"]), ("clients", "0", ["slow"]))
+        wait_until(lambda: '"for": "clients"' in watch.log(), "the line of a watcher that is slow itself")
         hand.answer(task)
         for _ in range(15):  # job events come once a second at most
             hand.play()
