@@ -1,8 +1,4 @@
-/* Messages of an update's path are read and written by worker_messages_direct.c, and here only
- * where they are out of the ordinary.
- *
- * Encoding lets nanopb write everything else; what repeats or is large goes through its field
- * callbacks.
+/* Encoding lets nanopb write everything; what repeats or is large goes through its field callbacks.
  *
  * Decoding walks a message field by field and gives nanopb one field at a time, which comes to the
  * same by the rule that concatenated messages merge. So a failure is known by its field's name, and
@@ -18,7 +14,6 @@
 #include <pb_decode.h>
 #include <pb_encode.h>
 
-#include "api/worker_messages_direct.h"
 #include "codec/base/utf8.h"
 #include "worker.pb.h"
 
@@ -38,7 +33,13 @@ static_assert(sizeof((tally_v1_PostUpdateRequest *)0)->refusal == TALLY_FAILURE_
 static enum tally_status encode(const pb_msgdesc_t *descriptor, const void *raw,
                                 struct tally_buffer *out)
 {
-    size_t size;
+    /* Mostly there is room enough, and the length need not be known before. */
+    size_t size = out->capacity - out->size;
+    pb_ostream_t stream = pb_ostream_from_buffer(size > 0 ? out->data + out->size : NULL, size);
+    if (size > 0 && pb_encode(&stream, descriptor, raw)) {
+        out->size += stream.bytes_written;
+        return TALLY_OK;
+    }
     if (!pb_get_encoded_size(&size, descriptor, raw)) {
         return TALLY_INTERNAL; /* a text without NUL: a broken caller */
     }
@@ -46,7 +47,7 @@ static enum tally_status encode(const pb_msgdesc_t *descriptor, const void *raw,
     if (status != TALLY_OK || size == 0) {
         return status;
     }
-    pb_ostream_t stream = pb_ostream_from_buffer(out->data + out->size, size);
+    stream = pb_ostream_from_buffer(out->data + out->size, size);
     if (!pb_encode(&stream, descriptor, raw)) {
         return TALLY_INTERNAL;
     }
@@ -66,6 +67,21 @@ static bool write_submessage(pb_ostream_t *stream, const pb_field_t *field,
                              const pb_msgdesc_t *descriptor, const void *raw)
 {
     return pb_encode_tag_for_field(stream, field) && pb_encode_submessage(stream, descriptor, raw);
+}
+
+static bool write_bytes(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct tally_bytes *bytes = *arg;
+    return bytes->size == 0 || (pb_encode_tag_for_field(stream, field) &&
+                                pb_encode_string(stream, bytes->data, bytes->size));
+}
+
+/* A message that is encoded already: there, even if it is empty. */
+static bool write_encoded(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct tally_bytes *bytes = *arg;
+    return bytes == NULL || (pb_encode_tag_for_field(stream, field) &&
+                             pb_encode_string(stream, bytes->data, bytes->size));
 }
 
 static bool write_held(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
@@ -90,6 +106,64 @@ static bool write_cursors(pb_ostream_t *stream, const pb_field_t *field, void *c
         ok = write_submessage(stream, field, tally_v1_Cursor_fields, &raw);
     }
     return ok;
+}
+
+/* Packed, as proto3 has it. */
+static bool write_clients(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct tally_task *task = *arg;
+    if (task->n_clients == 0) {
+        return true;
+    }
+    pb_ostream_t sizing = PB_OSTREAM_SIZING;
+    bool ok = true;
+    for (size_t i = 0; ok && i < task->n_clients; i++) {
+        ok = pb_encode_varint(&sizing, task->clients[i]);
+    }
+    ok = ok && pb_encode_tag(stream, PB_WT_STRING, field->tag) &&
+         pb_encode_varint(stream, sizing.bytes_written);
+    for (size_t i = 0; ok && i < task->n_clients; i++) {
+        ok = pb_encode_varint(stream, task->clients[i]);
+    }
+    return ok;
+}
+
+static bool write_broadcasts(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct tally_task *task = *arg;
+    bool ok = true;
+    for (size_t i = 0; ok && i < task->n_broadcasts; i++) {
+        const struct tally_broadcast *broadcast = &task->broadcasts[i];
+        tally_v1_Broadcast raw = {.iterate = broadcast->iterate,
+                                  .payload = with(write_bytes, &broadcast->payload),
+                                  .payload_bits = broadcast->payload_bits,
+                                  .quantizer_step = broadcast->quantizer_step,
+                                  .quantizer_intervals = broadcast->quantizer_intervals};
+        ok = write_submessage(stream, field, tally_v1_Broadcast_fields, &raw);
+    }
+    return ok;
+}
+
+static bool write_task(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct tally_task *task = *arg;
+    tally_v1_Task raw = {.job_document = with(write_bytes, &task->job_document),
+                         .round = task->round,
+                         .stage = task->stage,
+                         .iterate = task->iterate,
+                         .samples = task->samples,
+                         .quantizer_step = task->quantizer_step,
+                         .quantizer_intervals = task->quantizer_intervals,
+                         .evaluate = task->evaluate,
+                         .cut = task->cut,
+                         .deadline_ms = task->deadline_ms,
+                         .x_checksum = task->x_checksum,
+                         .clients = with(write_clients, task),
+                         .broadcasts = with(write_broadcasts, task),
+                         .snapshot = with(write_bytes, &task->snapshot)};
+    memcpy(raw.job_id, task->job_id, sizeof raw.job_id);
+    memcpy(raw.encoding, task->encoding, sizeof raw.encoding);
+    return write_submessage(stream, field, tally_v1_Task_fields, &raw);
 }
 
 static bool write_idle(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
@@ -149,7 +223,8 @@ enum tally_status tally_poll_response_encode(const struct tally_poll_response *m
     case TALLY_POLL_TASK:
         assert(message->task.n_clients <= TALLY_MAX_SLOTS);
         assert(message->task.n_broadcasts <= TALLY_MAX_BROADCASTS);
-        return direct_write_task(message, out);
+        raw.task = with(write_task, &message->task);
+        break;
     case TALLY_POLL_RELEASED:
         raw.released = with(write_released, message);
         break;
@@ -159,13 +234,31 @@ enum tally_status tally_poll_response_encode(const struct tally_poll_response *m
 
 enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out)
 {
-    return direct_write_update(message, out);
+    tally_v1_PostUpdateRequest raw = {
+        .session = message->session,
+        .round = message->round,
+        .client = message->client,
+        .payload = with(write_bytes, &message->payload),
+        .payload_bits = message->payload_bits,
+        .clipped = message->clipped,
+        .has_loss = message->has_loss,
+        .loss = message->loss,
+        .tried = message->tried,
+        .poll = with(write_encoded, message->has_poll ? &message->poll : NULL)};
+    memcpy(raw.job_id, message->job_id, sizeof raw.job_id);
+    memcpy(raw.failure, message->failure, sizeof raw.failure);
+    memcpy(raw.refusal, message->refusal, sizeof raw.refusal);
+    return encode(tally_v1_PostUpdateRequest_fields, &raw, out);
 }
 
 enum tally_status tally_update_response_encode(const struct tally_update_response *message,
                                                struct tally_buffer *out)
 {
-    return direct_write_update_response(message, out);
+    tally_v1_PostUpdateResponse raw = {
+        .formula_bits = message->formula_bits,
+        .payload_bits = message->payload_bits,
+        .next = with(write_encoded, message->has_next ? &message->next : NULL)};
+    return encode(tally_v1_PostUpdateResponse_fields, &raw, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)
@@ -282,9 +375,10 @@ static enum tally_status decode_field(pb_istream_t field, pb_istream_t value,
     return TALLY_OK;
 }
 
+/* `known` stands at the field before, or NULL if the type has no fields. */
 static enum tally_status decode_next_field(pb_istream_t *stream, const struct schema *schema,
-                                           void *raw, taker *take, void *into,
-                                           struct tally_error *err)
+                                           pb_field_iter_t *known, void *raw, taker *take,
+                                           void *into, struct tally_error *err)
 {
     pb_istream_t field = *stream;
     pb_wire_type_t wire_type;
@@ -300,15 +394,12 @@ static enum tally_status decode_next_field(pb_istream_t *stream, const struct sc
     } else {
         field.bytes_left -= stream->bytes_left;
         value.bytes_left -= stream->bytes_left;
-        pb_field_iter_t known;
-        if (pb_field_iter_begin(&known, schema->descriptor, raw) &&
-            pb_field_iter_find(&known, tag)) {
-            status = decode_field(field, value, wire_type, &known, raw, take, into, err);
+        if (known != NULL && pb_field_iter_find(known, tag)) {
+            status = decode_field(field, value, wire_type, known, raw, take, into, err);
         }
     }
-    const char *name = schema->name_of(tag);
-    if (status != TALLY_OK && name[0] != '\0') {
-        tally_error_in_field(err, name);
+    if (status != TALLY_OK && schema->name_of(tag)[0] != '\0') {
+        tally_error_in_field(err, schema->name_of(tag));
     }
     return status;
 }
@@ -319,9 +410,12 @@ static enum tally_status decode(struct tally_bytes bytes, const struct schema *s
                                 taker *take, void *into, struct tally_error *err)
 {
     pb_istream_t stream = pb_istream_from_buffer(bytes.data, bytes.size);
+    pb_field_iter_t known;
+    const bool has_fields = pb_field_iter_begin(&known, schema->descriptor, raw);
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && stream.bytes_left > 0) {
-        status = decode_next_field(&stream, schema, raw, take, into, err);
+        status =
+            decode_next_field(&stream, schema, has_fields ? &known : NULL, raw, take, into, err);
     }
     return status;
 }
@@ -450,12 +544,7 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_poll_request *ret_message,
                                             struct tally_error *err)
 {
-    struct tally_poll_request message;
-    if (direct_read_poll_request((struct tally_bytes){bytes, n}, &message)) {
-        *ret_message = message;
-        return TALLY_OK;
-    }
-    message.n_cursors = 0;
+    struct tally_poll_request message = {.n_cursors = 0};
     tally_v1_PollTaskRequest raw = tally_v1_PollTaskRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, &raw,
                                       take_cursor, &message, err);
@@ -661,13 +750,7 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
 enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                                       struct tally_update *ret_message, struct tally_error *err)
 {
-    struct tally_update message;
-    if (direct_read_update((struct tally_bytes){bytes, n}, &message)) {
-        *ret_message = message;
-        return TALLY_OK;
-    }
-    message.payload = message.poll = (struct tally_bytes){.size = 0};
-    message.has_poll = false;
+    struct tally_update message = {.has_poll = false};
     tally_v1_PostUpdateRequest raw = tally_v1_PostUpdateRequest_init_zero;
     enum tally_status status = decode((struct tally_bytes){bytes, n}, &PostUpdateRequest_SCHEMA,
                                       &raw, take_update_field, &message, err);

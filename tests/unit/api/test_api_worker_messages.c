@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/worker_messages.h"
-#include "api/worker_messages_direct.h"
 #include "tests/unit/api/suites.h"
 
 /* Every message type behind one pair of functions, so that a test can run over all of them:
@@ -836,49 +835,6 @@ static void test_api_worker_messages__poll_within_an_update(void)
     tally_buffer_fini(&wire);
 }
 
-/* A field that nobody knows is left to nanopb, which must find the same in the rest. */
-static void check_both_ways(const uint8_t *bytes, size_t n)
-{
-    static const uint8_t unknown[] = {0xc0, 0x3e, 1}; /* field 1000 */
-    struct tally_buffer longer = {0}, one = {0}, other = {0};
-    struct tally_update update, general;
-    const bool is_direct = direct_read_update((struct tally_bytes){bytes, n}, &update);
-    CU_ASSERT_EQUAL(tally_buffer_append(&longer, bytes, n), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_buffer_append(&longer, unknown, sizeof unknown), TALLY_OK);
-    if (is_direct) { /* else the bytes that follow may belong to what was cut */
-        CU_ASSERT_FALSE(
-            direct_read_update((struct tally_bytes){longer.data, longer.size}, &general));
-        CU_ASSERT_EQUAL(tally_update_decode(longer.data, longer.size, &general, NULL), TALLY_OK);
-        CU_ASSERT_EQUAL(tally_update_encode(&update, &one), TALLY_OK);
-        CU_ASSERT_EQUAL(tally_update_encode(&general, &other), TALLY_OK);
-        CU_ASSERT_EQUAL(one.size, other.size);
-        CU_ASSERT_EQUAL(memcmp(one.data, other.data, one.size), 0);
-    }
-    tally_buffer_fini(&longer);
-    tally_buffer_fini(&one);
-    tally_buffer_fini(&other);
-}
-
-static void test_api_worker_messages__both_readers_read_the_same(void)
-{
-    struct tally_buffer wire = {0};
-    struct tally_update update = full_update();
-    update.failure[0] = update.refusal[0] = '\0';
-    update.tried = false;
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
-    struct tally_update got;
-    CU_ASSERT_TRUE(direct_read_update((struct tally_bytes){wire.data, wire.size}, &got));
-    for (size_t bit = 0; bit < 8 * wire.size; bit++) {
-        wire.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        check_both_ways(wire.data, wire.size);
-        wire.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    }
-    for (size_t n = 1; n <= wire.size; n++) {
-        check_both_ways(wire.data, n);
-    }
-    tally_buffer_fini(&wire);
-}
-
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__join_round_trip),
     TALLY_TEST(test_api_worker_messages__join_response_round_trip),
@@ -902,6 +858,5 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__last_value_wins),
     TALLY_TEST(test_api_worker_messages__failure_leaves_the_result_alone),
     TALLY_TEST(test_api_worker_messages__poll_within_an_update),
-    TALLY_TEST(test_api_worker_messages__both_readers_read_the_same),
 };
 TALLY_SUITE(TALLY_SUITE_API_WORKER_MESSAGES, "api_worker_messages", TESTS);
