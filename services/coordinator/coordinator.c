@@ -106,7 +106,6 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
         free(call);
     }
     pending_fini(&coordinator->pending);
-    tally_buffer_fini(&coordinator->next);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);

@@ -130,7 +130,6 @@ struct tally_coordinator {
     bool begin_failed;       /* in this step; every further try would wait for the lock again */
     bool reload_due;         /* jobs that need it are read back, outside of any transaction */
     struct pending_updates pending; /* of the open transaction */
-    struct tally_buffer next;       /* an answer within another, while it is made */
     struct call *free_calls;        /* to be used again: malloc() takes long for what is so large */
     int n_free_calls;
     struct call_queue reads;   /* to run after the commit */

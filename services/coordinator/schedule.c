@@ -20,7 +20,6 @@
 /* Workers of a job that has come from another replica have so long to come as well before others
  * are looked for. */
 enum { WORKERS_RETURN_MS = 3000 };
-enum { MAX_KEPT_BYTES = 64 * 1024 }; /* of a buffer that is used again and again */
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
@@ -302,32 +301,20 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 /* Answers. */
 
 /* The answer to a poll, in that to its update if it came with one. */
-static enum tally_status encode_answer(struct tally_buffer *next, const struct session *session,
+static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
 {
-    if (!session->poll.has_update) {
-        return tally_poll_response_encode(response, body);
-    }
-    struct tally_update_response whole = session->poll.update;
-    next->size = 0;
-    enum tally_status status = tally_poll_response_encode(response, next);
-    if (status == TALLY_OK) {
-        whole.has_next = true;
-        whole.next = (struct tally_bytes){next->data, next->size};
-        status = tally_update_response_encode(&whole, body);
-    }
-    if (next->capacity > MAX_KEPT_BYTES) {
-        tally_buffer_fini(next);
-    }
-    return status;
+    return session->poll.has_update
+               ? tally_update_response_encode(&session->poll.update, response, body)
+               : tally_poll_response_encode(response, body);
 }
 
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
     struct tally_buffer body = {0};
-    if (encode_answer(&coordinator->next, session, response, &body) != TALLY_OK) {
+    if (encode_answer(session, response, &body) != TALLY_OK) {
         tally_buffer_fini(&body);
         if (response->kind != TALLY_POLL_IDLE) {
             return; /* out of memory: the poll goes on waiting and is tried again */
@@ -489,7 +476,7 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
     struct tally_poll_response response; /* large: what is not looked at is not cleared */
     struct tally_task *task = &response.task;
     response.kind = TALLY_POLL_TASK;
-    task->job_document = task->snapshot = (struct tally_bytes){.size = 0};
+    task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
     task->n_broadcasts = 0;
     memcpy(task->job_id, job->row.id, sizeof task->job_id);
     task->round = (uint32_t)round->round;
@@ -587,7 +574,7 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     struct tally_buffer body = {0};
     struct tally_http_request *request = session->poll.request;
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
-    if (tally_update_response_encode(&session->poll.update, &body) != TALLY_OK) {
+    if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off by the end */
     }
     session->poll.request = NULL;

@@ -302,7 +302,7 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
 
 static enum tally_status answer_update(struct call *call, struct tally_error *err)
 {
-    return answer_protobuf(call, tally_update_response_encode(&call->update_response, &call->body),
+    return answer_protobuf(call, tally_update_response_encode(&call->update_response, NULL, &call->body),
                            err);
 }
 
