@@ -25,6 +25,12 @@ struct client_slot {
     bool absent; /* not to be waited for, if the policy allows (stragglers.c) */
 };
 
+/* What the tasks of one round have in common, for those who hold one point: most of them do. */
+struct shared_task {
+    int64_t round, have; /* of whom; 0 = of nobody */
+    struct tally_buffer bytes; /* tally_task.shared */
+};
+
 struct hosted_job {
     struct tally_store_job row; /* as last written */
     struct tally_job_spec spec;
@@ -48,6 +54,7 @@ struct hosted_job {
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     int64_t arrived_ms;      /* monotonic; when it was taken from another replica; 0 = never */
+    struct shared_task shared_task;
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */

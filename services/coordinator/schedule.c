@@ -469,15 +469,10 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     return left > 0 ? (uint32_t)left : 1;
 }
 
-static void answer_task(struct tally_coordinator *coordinator, struct session *session,
-                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+/* What is the same for all clients of the round. */
+static void describe_round(const struct hosted_job *job, const struct tally_job_round *round,
+                           struct tally_task *task)
 {
-    const struct tally_job_round *round = tally_job_open_round(job->engine);
-    struct tally_poll_response response; /* large: what is not looked at is not cleared */
-    struct tally_task *task = &response.task;
-    response.kind = TALLY_POLL_TASK;
-    task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
-    task->n_broadcasts = 0;
     memcpy(task->job_id, job->row.id, sizeof task->job_id);
     task->round = (uint32_t)round->round;
     task->stage = (uint32_t)round->plan.stage;
@@ -489,16 +484,48 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
              TALLY_ENCODINGS[job->spec.encoding]->name);
     task->evaluate = round->evaluate;
     task->cut = round->plan.cut;
-    task->deadline_ms = time_left(job, now_ms);
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
+}
+
+/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few are sent,
+ * is encoded by itself, and so is every one if memory is short. */
+static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
+                       struct tally_task *task)
+{
+    struct shared_task *shared = &job->shared_task;
+    if (shared->round != round->round || shared->have != have) {
+        describe_round(job, round, task);
+        shared->round = 0;
+        shared->bytes.size = 0;
+        if (task->job_document.size + task->snapshot.size > 0 ||
+            tally_task_encode_shared(task, &shared->bytes) != TALLY_OK) {
+            return;
+        }
+        shared->round = round->round;
+        shared->have = have;
+    }
+    task->shared = (struct tally_bytes){shared->bytes.data, shared->bytes.size};
+}
+
+static void answer_task(struct tally_coordinator *coordinator, struct session *session,
+                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    struct tally_poll_response response; /* large: what is not looked at is not cleared */
+    struct tally_task *task = &response.task;
+    response.kind = TALLY_POLL_TASK;
+    task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
+    task->n_broadcasts = 0;
+    task->deadline_ms = time_left(job, now_ms);
     task->clients = clients;
     task->n_clients = n_clients;
-    int64_t have = cursor_of(session, job);
+    const int64_t have = cursor_of(session, job);
     if (have == 0) {
         task->job_document = (struct tally_bytes){job->document.data, job->document.size};
-        have = 1; /* every worker can make the initial point from the document */
     }
-    add_catch_up(job, have, task);
+    /* Every worker can make the initial point from the document. */
+    add_catch_up(job, have > 0 ? have : 1, task);
+    share_task(job, round, have, task);
     for (size_t i = 0; i < n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
