@@ -103,6 +103,52 @@ struct tally_http_stream {
 
 /* ---- Requests ---- */
 
+/* Whether a comma-separated list holds a token, as MHD compares them. */
+static bool has_token(const char *list, const char *token)
+{
+    size_t n_token = strlen(token);
+    for (const char *at = list; *at != '\0';) {
+        at += strspn(at, " \t,");
+        size_t n = strcspn(at, ",");
+        size_t trimmed = n;
+        while (trimmed > 0 && (at[trimmed - 1] == ' ' || at[trimmed - 1] == '\t')) {
+            trimmed--;
+        }
+        if (trimmed == n_token && strncasecmp(at, token, n_token) == 0) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
+static bool is_name(const struct http_header *header, const char *name, size_t n_name)
+{
+    return header->n_name == n_name && strncasecmp(header->name, name, n_name) == 0;
+}
+
+/* One pass over the headers, since a request is asked for several that it has not got. A value that is there
+ * but empty is "", not NULL. */
+static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   size_t n_name, const char *value, size_t n_value)
+{
+    (void)kind, (void)n_value;
+    static const char CONNECTION[] = "Connection";
+    struct tally_http_request *request = context;
+    const struct http_header header = {
+        .name = name, .value = value != NULL ? value : "", .n_name = n_name};
+    if (request->n_headers < HTTP_KEPT_HEADERS) {
+        request->headers[request->n_headers] = header;
+    }
+    request->n_headers++;
+    if (is_name(&header, CONNECTION, sizeof CONNECTION - 1)) {
+        request->asks_close = request->asks_close || has_token(header.value, "close");
+        request->asks_keep_alive =
+            request->asks_keep_alive || has_token(header.value, "Keep-Alive");
+    }
+    return MHD_YES;
+}
+
 static struct tally_http_request *request_new(struct tally_http_server *server,
                                               struct MHD_Connection *connection, const char *method,
                                               const char *path, const char *version)
@@ -111,7 +157,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
     if (request != NULL) {
         server->free_requests = request->next;
         server->n_free_requests--;
-        memset(request, 0, sizeof *request);
+        memset(request, 0, offsetof(struct tally_http_request, headers));
     } else {
         request = calloc(1, sizeof *request);
     }
@@ -129,6 +175,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
             request->body = server->spare_bodies[--server->n_spare_bodies];
         }
         request->body.limit = server->config.max_body_bytes;
+        (void)MHD_get_connection_values_n(connection, MHD_HEADER_KIND, note_header, request);
     }
     return request;
 }
@@ -180,7 +227,7 @@ const char *tally_http_path(const struct tally_http_request *request)
     return request->path;
 }
 
-/* A value that is there but empty is "", not NULL. */
+/* Likewise. */
 static const char *lookup(const struct tally_http_request *request, enum MHD_ValueKind kind,
                           const char *name)
 {
@@ -200,7 +247,13 @@ const char *tally_http_query(const struct tally_http_request *request, const cha
 
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
-    return lookup(request, MHD_HEADER_KIND, name);
+    const size_t n_name = strlen(name);
+    for (size_t i = 0; i < request->n_headers && i < HTTP_KEPT_HEADERS; i++) {
+        if (is_name(&request->headers[i], name, n_name)) {
+            return request->headers[i].value;
+        }
+    }
+    return request->n_headers > HTTP_KEPT_HEADERS ? lookup(request, MHD_HEADER_KIND, name) : NULL;
 }
 
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size)
@@ -400,7 +453,21 @@ void http_request_hang_up(struct tally_http_request *request)
 
 /* ---- Responses ---- */
 
-/* Those that MHD writes itself; a second one would spoil the message and the count. */
+const char *http_date(struct tally_http_server *server)
+{
+    const time_t now = time(NULL);
+    struct tm day;
+    if (server->date[0] == '\0' || now != server->date_s) {
+        server->date_s = now;
+        if (gmtime_r(&now, &day) == NULL ||
+            strftime(server->date, sizeof server->date, "%a, %d %b %Y %H:%M:%S GMT", &day) == 0) {
+            server->date[0] = '\0';
+        }
+    }
+    return server->date;
+}
+
+/* Those that MHD and this file write; a second one would spoil the message and the count. */
 static bool is_automatic_header(const char *name)
 {
     static const char *const names[] = {"Connection", "Content-Length", "Date",
@@ -413,77 +480,38 @@ static bool is_automatic_header(const char *name)
     return false;
 }
 
-/* Adds a header line and returns its length; 0 if it is left out: an automatic one, or one that MHD
- * refuses (line breaks, empty value). */
+/* Adds a header line and returns its length; 0 if MHD refuses it (line breaks, empty value). */
 static uint64_t add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    if (is_automatic_header(name) || MHD_add_response_header(response, name, value) == MHD_NO) {
-        return 0;
-    }
-    return strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
+    return MHD_add_response_header(response, name, value) == MHD_NO
+               ? 0
+               : strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
 }
 
-/* Adds the caller's headers and returns their length. */
-static uint64_t add_headers(struct MHD_Response *made, const struct tally_http_response *response)
+/* Adds the Date and the caller's headers, and returns their length. */
+static uint64_t add_headers(struct tally_http_server *server, struct MHD_Response *made,
+                            const struct tally_http_response *response)
 {
     uint64_t bytes = 0;
+    if (!response->is_brief) {
+        bytes += add_header(made, "Date", http_date(server));
+    }
     if (response->content_type != NULL) {
         bytes += add_header(made, "Content-Type", response->content_type);
     }
     for (int i = 0; i < TALLY_HTTP_MAX_EXTRA_HEADERS && response->headers[i].name != NULL; i++) {
-        bytes += add_header(made, response->headers[i].name, response->headers[i].value);
+        if (!is_automatic_header(response->headers[i].name)) {
+            bytes += add_header(made, response->headers[i].name, response->headers[i].value);
+        }
     }
     return bytes;
-}
-
-/* Whether a comma-separated list holds a token, as MHD compares them. */
-static bool has_token(const char *list, const char *token)
-{
-    size_t n_token = strlen(token);
-    for (const char *at = list; *at != '\0';) {
-        at += strspn(at, " \t,");
-        size_t n = strcspn(at, ",");
-        size_t trimmed = n;
-        while (trimmed > 0 && (at[trimmed - 1] == ' ' || at[trimmed - 1] == '\t')) {
-            trimmed--;
-        }
-        if (trimmed == n_token && strncasecmp(at, token, n_token) == 0) {
-            return true;
-        }
-        at += n;
-    }
-    return false;
-}
-
-struct token_search {
-    const char *token;
-    bool found;
-};
-
-static enum MHD_Result search_connection_header(void *context, enum MHD_ValueKind kind,
-                                                const char *name, const char *value)
-{
-    (void)kind;
-    struct token_search *search = context;
-    if (strcasecmp(name, "Connection") == 0 && value != NULL && has_token(value, search->token)) {
-        search->found = true;
-    }
-    return search->found ? MHD_NO : MHD_YES;
-}
-
-static bool asks_connection(const struct tally_http_request *request, const char *token)
-{
-    struct token_search search = {.token = token, .found = false};
-    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, search_connection_header,
-                              &search);
-    return search.found;
 }
 
 /* The Connection line that MHD adds by itself. */
 static uint64_t connection_line_bytes(const struct tally_http_request *request)
 {
     bool is_1_0 = strcmp(request->version, MHD_HTTP_VERSION_1_0) == 0;
-    if (asks_connection(request, "close") || (is_1_0 && !asks_connection(request, "Keep-Alive"))) {
+    if (request->asks_close || (is_1_0 && !request->asks_keep_alive)) {
         return strlen("Connection: close\r\n");
     }
     return is_1_0 ? strlen("Connection: Keep-Alive\r\n") : 0;
@@ -514,7 +542,6 @@ static uint64_t response_head_bytes(const struct tally_http_request *request, in
     size_t n_reason = MHD_get_reason_phrase_len_for((unsigned)status);
     uint64_t bytes = strlen("HTTP/1.1 200 ") +
                      (n_reason > 0 ? n_reason : strlen("Non-Standard Status")) + strlen("\r\n");
-    bytes += strlen("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
     bytes += connection_line_bytes(request);
     if (status != MHD_HTTP_NO_CONTENT) {
         bytes += strlen("Content-Length: \r\n") + decimal_digits(n_body);
@@ -563,7 +590,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     if (request->response != NULL) {
         bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                 (sends_body(request, response->status) ? n_body : 0);
-        bytes += add_headers(request->response, response);
+        bytes += add_headers(request->server, request->response, response);
     }
     wake(request);
     return bytes;
@@ -676,7 +703,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     }
     stream->request = request;
     stream->config = *config;
-    (void)add_headers(made, response);
+    (void)add_headers(request->server, made, response);
     if (strcmp(request->method, MHD_HTTP_METHOD_HEAD) == 0) {
         /* Not chunked: MHD would send the end of the body that it leaves out, and a client that
          * keeps the connection takes it for the begin of the next answer. */
@@ -1055,6 +1082,7 @@ static enum tally_status start_daemon(struct tally_http_server *server, struct t
     const bool has_tls = server->identity != NULL;
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
+            MHD_USE_SUPPRESS_DATE_NO_CLOCK |
             (has_tls ? (unsigned)MHD_USE_TLS : 0U),
         0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
         MHD_OPTION_NOTIFY_COMPLETED, completed, server, MHD_OPTION_NOTIFY_CONNECTION,

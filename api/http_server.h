@@ -153,6 +153,7 @@ struct tally_http_response {
     struct tally_buffer *body;               /* taken: its bytes are moved out; NULL = empty */
     const char *static_body;                 /* instead of body: lives for ever */
     size_t n_static_body;
+    bool is_brief; /* without a Date header, which is for caches and people */
 };
 
 /* Answers; `request` is gone afterwards. Returns the length of the response on the wire: status

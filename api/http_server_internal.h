@@ -27,7 +27,7 @@ struct http_peer {
     bool is_dropped;
 };
 
-enum { HTTP_SPARE_BODIES = 32 };
+enum { HTTP_SPARE_BODIES = 32, HTTP_DATE_CAPACITY = 32, HTTP_KEPT_HEADERS = 16 };
 
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
@@ -48,6 +48,8 @@ struct tally_http_server {
     unsigned n_free_requests;
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
     int n_spare_bodies;
+    int64_t date_s;              /* Unix time of the text */
+    char date[HTTP_DATE_CAPACITY]; /* as RFC 9110 has it; "" = none yet */
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
     int64_t now_ms;          /* http_now_ms() of this step */
     int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
@@ -55,6 +57,11 @@ struct tally_http_server {
     bool has_moved;          /* in MHD's last turn a request was read from or answered */
     bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
     bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
+};
+
+struct http_header {
+    const char *name, *value; /* MHD's */
+    size_t n_name;
 };
 
 struct tally_http_request {
@@ -76,6 +83,9 @@ struct tally_http_request {
     bool is_waiting;      /* in the server's list of those that wait */
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
+    bool asks_close, asks_keep_alive; /* in a Connection header */
+    size_t n_headers;                 /* of the request; those past the kept ones are MHD's to find */
+    struct http_header headers[HTTP_KEPT_HEADERS]; /* last: not cleared */
 };
 
 /* Monotonic. */
@@ -83,6 +93,8 @@ int64_t http_now_ms(void);
 /* http_server.c: the peer of a suspended request hung up. */
 void http_request_hang_up(struct tally_http_request *request);
 
+/* The Date header's value, of this second. */
+const char *http_date(struct tally_http_server *server);
 /* Tells on_refused, and makes the problem document of the answer. `ret_id` may stay "". */
 void http_refused(struct tally_http_server *server, enum tally_http_refusal_reason reason,
                   int status, const struct tally_http_request *request,

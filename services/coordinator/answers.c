@@ -178,7 +178,9 @@ static uint64_t respond(struct call *call)
                                            .content_type = call->content_type,
                                            .body = call->static_body == NULL ? &call->body : NULL,
                                            .static_body = call->static_body,
-                                           .n_static_body = call->n_static_body};
+                                           .n_static_body = call->n_static_body,
+                                           .is_brief = call->status == 200 && call->route != NULL &&
+                                                       call->route->kind == ROUTE_WORKER};
     add_headers(call, &response);
     return tally_http_respond(call->request, &response);
 }
@@ -213,6 +215,7 @@ uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *
     const struct tally_http_response response = {
         .status = 200,
         .content_type = "application/proto",
+        .is_brief = true,
         .headers = {{told_request_id(request) != NULL ? "X-Request-Id" : NULL,
                      told_request_id(request)}},
         .body = body};
