@@ -20,26 +20,34 @@
 /* ---- Encoding ---- */
 
 /* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the stream is
- * full, which it never is. */
+ * full. */
 typedef bool put_fn(pb_ostream_t *stream, const void *message);
 
+static bool write_in_place(put_fn *put, const void *message, struct tally_buffer *out)
+{
+    const size_t room = out->capacity - out->size;
+    pb_ostream_t stream = pb_ostream_from_buffer(room > 0 ? out->data + out->size : NULL, room);
+    if (room == 0 || !put(&stream, message)) {
+        return false;
+    }
+    out->size += stream.bytes_written;
+    return true;
+}
+
+/* Mostly there is room enough, and the length need not be known before. */
 static enum tally_status encode(put_fn *put, const void *message, struct tally_buffer *out)
 {
-    pb_ostream_t sizing = PB_OSTREAM_SIZING;
-    if (!put(&sizing, message)) {
-        return TALLY_INTERNAL;
+    if (write_in_place(put, message, out)) {
+        return TALLY_OK;
     }
-    const size_t size = sizing.bytes_written;
-    enum tally_status status = tally_buffer_reserve(out, size);
-    if (status != TALLY_OK || size == 0) {
+    pb_ostream_t sizing = PB_OSTREAM_SIZING;
+    enum tally_status status = put(&sizing, message)
+                                   ? tally_buffer_reserve(out, sizing.bytes_written)
+                                   : TALLY_INTERNAL; /* sizing streams are never full */
+    if (status != TALLY_OK || sizing.bytes_written == 0) {
         return status;
     }
-    pb_ostream_t stream = pb_ostream_from_buffer(out->data + out->size, size);
-    if (!put(&stream, message)) {
-        return TALLY_INTERNAL;
-    }
-    out->size += size;
-    return TALLY_OK;
+    return write_in_place(put, message, out) ? TALLY_OK : TALLY_INTERNAL;
 }
 
 /* Fields as proto3 has them: what is zero or empty is left out. */

@@ -21,6 +21,8 @@
  * are looked for. */
 enum { WORKERS_RETURN_MS = 3000 };
 
+enum { OWN_BYTES = 96 }; /* of an answer with a task, for its own fields and lengths; a guess */
+
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     int64_t n = 0;
@@ -305,6 +307,13 @@ static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
 {
+    /* Room for a task that is shared, so that it is written without counting before. */
+    const size_t n_shared =
+        response->kind == TALLY_POLL_TASK ? response->task.shared.size : 0;
+    enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
+    if (status != TALLY_OK) {
+        return status;
+    }
     return session->poll.has_update
                ? tally_update_response_encode(&session->poll.update, response, body)
                : tally_poll_response_encode(response, body);
