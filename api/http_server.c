@@ -199,7 +199,9 @@ static void request_free(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
     server->n_requests--;
-    if (request->response != NULL) {
+    if (request->answer != NULL) {
+        http_answers_give_back(&server->answers, request->answer);
+    } else if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
     if (request->stream != NULL) {
@@ -575,6 +577,27 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
     return made;
 }
 
+/* Most answers to workers: short, and without any header but the usual ones. Returns the length of these;
+ * 0 if it is another kind of answer. */
+static uint64_t take_answer(struct tally_http_request *request,
+                            const struct tally_http_response *response)
+{
+    struct http_answers *answers = &request->server->answers;
+    struct tally_buffer *body = response->body;
+    if (!response->is_brief || body == NULL || response->headers[0].name != NULL ||
+        response->content_type == NULL ||
+        strcmp(response->content_type, answers->content_type) != 0) {
+        return 0;
+    }
+    request->answer = http_answers_take(answers, body->data, body->size);
+    if (request->answer == NULL) {
+        return 0;
+    }
+    request->response = request->answer->response;
+    body->size = 0;
+    return strlen("Content-Type: \r\n") + strlen(answers->content_type);
+}
+
 uint64_t tally_http_respond(struct tally_http_request *request,
                             const struct tally_http_response *response)
 {
@@ -582,15 +605,19 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     assert(response->status >= 200 && response->status <= 599);
     request->is_answered = true;
     request->status = response->status;
-    size_t n_body;
-    uint64_t bytes = 0;
-    request->response = make_response(response, &n_body);
+    size_t n_body = response->body != NULL ? response->body->size : 0;
+    uint64_t bytes = take_answer(request, response);
+    if (bytes == 0) {
+        request->response = make_response(response, &n_body);
+        if (request->response != NULL) {
+            bytes = add_headers(request->server, request->response, response);
+        }
+    }
     request->n_held_answer = response->static_body == NULL ? n_body : 0;
     drop_body(request);
     if (request->response != NULL) {
-        bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
-                (sends_body(request, response->status) ? n_body : 0);
-        bytes += add_headers(request->server, request->response, response);
+        bytes += interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
+                 (sends_body(request, response->status) ? n_body : 0);
     }
     wake(request);
     return bytes;
@@ -736,7 +763,9 @@ static enum MHD_Result queue_response(struct tally_http_request *request)
     }
     enum MHD_Result queued =
         MHD_queue_response(request->connection, (unsigned)request->status, response);
-    MHD_destroy_response(response); /* MHD holds its own reference */
+    if (request->answer == NULL) {
+        MHD_destroy_response(response); /* MHD holds its own reference */
+    }
     return queued;
 }
 
@@ -1119,6 +1148,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
     server->listen_fd = -1;
     server->watch_fd = -1;
     server->now_ms = http_now_ms();
+    server->answers.content_type = "application/proto";
     fill_in(&server->config);
     server->idle_timeout_s = server->config.idle_timeout_s;
     const int64_t timeout_ms = (int64_t)server->config.request_timeout_s * 1000;
@@ -1167,6 +1197,7 @@ void tally_http_server_free(struct tally_http_server *server)
     while (server->n_spare_bodies > 0) {
         tally_buffer_fini(&server->spare_bodies[--server->n_spare_bodies]);
     }
+    http_answers_clear(&server->answers);
     http_connections_fini(&server->connections);
     tls_identity_release(server->identity);
     if (server->watch_fd >= 0) {

@@ -150,7 +150,7 @@ struct tally_http_response {
         const char *name, *value;
     } headers[TALLY_HTTP_MAX_EXTRA_HEADERS]; /* ended by a NULL name; not Connection,
                                               * Content-Length, Date or Transfer-Encoding */
-    struct tally_buffer *body;               /* taken: its bytes are moved out; NULL = empty */
+    struct tally_buffer *body;               /* taken: empty afterwards; NULL = empty */
     const char *static_body;                 /* instead of body: lives for ever */
     size_t n_static_body;
     bool is_brief; /* without a Date header, which is for caches and people */

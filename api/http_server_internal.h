@@ -5,6 +5,7 @@
 
 #include <microhttpd.h>
 
+#include "api/http_answers.h"
 #include "api/http_connections.h"
 #include "api/http_server.h"
 #include "api/tls_identity.h"
@@ -48,6 +49,7 @@ struct tally_http_server {
     unsigned n_free_requests;
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
     int n_spare_bodies;
+    struct http_answers answers;
     int64_t date_s;              /* Unix time of the text */
     char date[HTTP_DATE_CAPACITY]; /* as RFC 9110 has it; "" = none yet */
     unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
@@ -75,6 +77,7 @@ struct tally_http_request {
     size_t n_body_bytes; /* of the body, also when it has been forgotten */
     void *user;
     struct MHD_Response *response;    /* waits to be queued */
+    struct http_answer *answer;       /* the same one, if it is to be used again */
     struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */
     int status;
     size_t n_held_answer; /* bytes of the answer that are ours to keep until they are sent */

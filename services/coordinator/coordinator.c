@@ -105,6 +105,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
         coordinator->free_calls = call->next;
         free(call);
     }
+    tally_buffer_fini(&coordinator->answer);
     pending_fini(&coordinator->pending);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);

@@ -118,6 +118,7 @@ struct tally_coordinator {
     int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
     struct forwarding *forwarding; /* to them; NULL = likewise */
     int wake_fd;
+    struct tally_buffer answer; /* to a poll, while it is made */
     bool in_transaction;
     bool transaction_failed; /* a write in it failed; it will be rolled back */
     bool was_fenced;         /* since a job of it is led by another replica by now */

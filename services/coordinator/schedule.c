@@ -322,9 +322,9 @@ static enum tally_status encode_answer(const struct session *session,
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
-    struct tally_buffer body = {0};
-    if (encode_answer(session, response, &body) != TALLY_OK) {
-        tally_buffer_fini(&body);
+    struct tally_buffer *body = &coordinator->answer;
+    body->size = 0;
+    if (encode_answer(session, response, body) != TALLY_OK) {
         if (response->kind != TALLY_POLL_IDLE) {
             return; /* out of memory: the poll goes on waiting and is tried again */
         }
@@ -336,7 +336,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
-    const uint64_t out = send_protobuf(request, &body);
+    const uint64_t out = send_protobuf(request, body);
     metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
                        (double)(now_ns - session->poll.arrived_ns) / 1e9);
     if (job == NULL && has_update) {
@@ -346,7 +346,6 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
         job->wire_in_bytes += in;
         job->wire_out_bytes += out;
     }
-    tally_buffer_fini(&body);
 }
 
 /* Live jobs that the session could serve, also at other replicas: it may be sent there. */
