@@ -85,9 +85,8 @@ static void send_bytes(struct http_peer *peer, const void *bytes, size_t n)
 }
 
 /* A whole HTTP message that ends the connection. */
-static void format_answer(struct tally_buffer *out, const char *date, int status,
-                          const char *title, const char *code, const char *detail,
-                          const char *request_id)
+static void format_answer(struct tally_buffer *out, const char *date, int status, const char *title,
+                          const char *code, const char *detail, const char *request_id)
 {
     struct tally_buffer body = {.size = 0};
     http_problem(&body, status, title, code, detail);
@@ -251,8 +250,8 @@ static void refuse_plain_http(const struct http_peer *peer)
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     struct tally_buffer out = {.size = 0};
     http_refused(peer->server, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST, NULL, id);
-    format_answer(&out, http_date(peer->server), MHD_HTTP_BAD_REQUEST, "malformed input", "malformed",
-                  "this port speaks HTTPS", id);
+    format_answer(&out, http_date(peer->server), MHD_HTTP_BAD_REQUEST, "malformed input",
+                  "malformed", "this port speaks HTTPS", id);
     (void)send(peer->base.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
     tally_buffer_fini(&out);
 }
@@ -420,7 +419,8 @@ static void turn_away(struct tally_http_server *server, int fd, enum http_admiss
                  is_full ? "all %u connections are taken"
                          : "all %u connections of one address are taken",
                  is_full ? server->connections.max : server->connections.max_per_address);
-        format_answer(&out, http_date(server), MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable", "unavailable", detail, id);
+        format_answer(&out, http_date(server), MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable",
+                      "unavailable", detail, id);
         (void)send(fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)shutdown(fd, SHUT_WR);
         (void)recv(fd, NULL, LINGER_BLOCK_BYTES, MSG_TRUNC | MSG_DONTWAIT);

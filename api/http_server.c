@@ -127,8 +127,8 @@ static bool is_name(const struct http_header *header, const char *name, size_t n
     return header->n_name == n_name && strncasecmp(header->name, name, n_name) == 0;
 }
 
-/* One pass over the headers, since a request is asked for several that it has not got. A value that is there
- * but empty is "", not NULL. */
+/* One pass over the headers, since a request is asked for several that it has not got. A value that
+ * is there but empty is "", not NULL. */
 static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const char *name,
                                    size_t n_name, const char *value, size_t n_value)
 {
@@ -577,8 +577,8 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
     return made;
 }
 
-/* Most answers to workers: short, and without any header but the usual ones. Returns the length of these;
- * 0 if it is another kind of answer. */
+/* Most answers to workers: short, and without any header but the usual ones. Returns the length of
+ * these; 0 if it is another kind of answer. */
 static uint64_t take_answer(struct tally_http_request *request,
                             const struct tally_http_response *response)
 {
@@ -1111,8 +1111,7 @@ static enum tally_status start_daemon(struct tally_http_server *server, struct t
     const bool has_tls = server->identity != NULL;
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
-            MHD_USE_SUPPRESS_DATE_NO_CLOCK |
-            (has_tls ? (unsigned)MHD_USE_TLS : 0U),
+            MHD_USE_SUPPRESS_DATE_NO_CLOCK | (has_tls ? (unsigned)MHD_USE_TLS : 0U),
         0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
         MHD_OPTION_NOTIFY_COMPLETED, completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         http_peer_notify, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, server,

@@ -50,13 +50,13 @@ struct tally_http_server {
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
     int n_spare_bodies;
     struct http_answers answers;
-    int64_t date_s;              /* Unix time of the text */
+    int64_t date_s;                /* Unix time of the text */
     char date[HTTP_DATE_CAPACITY]; /* as RFC 9110 has it; "" = none yet */
-    unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
-    int64_t now_ms;          /* http_now_ms() of this step */
-    int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
-    bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    bool has_moved;          /* in MHD's last turn a request was read from or answered */
+    unsigned n_requests;           /* that exist: begun, and not yet answered to the last byte */
+    int64_t now_ms;                /* http_now_ms() of this step */
+    int64_t accept_again_ms;       /* no descriptor was left: not before then; 0 = any time */
+    bool has_resumed;   /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_moved;     /* in MHD's last turn a request was read from or answered */
     bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
     bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
 };
@@ -87,7 +87,7 @@ struct tally_http_request {
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
     bool asks_close, asks_keep_alive; /* in a Connection header */
-    size_t n_headers;                 /* of the request; those past the kept ones are MHD's to find */
+    size_t n_headers; /* of the request; those past the kept ones are MHD's to find */
     struct http_header headers[HTTP_KEPT_HEADERS]; /* last: not cleared */
 };
 

@@ -1,8 +1,8 @@
 /* One line of nanopb's field lists, made from worker.proto, is one field of our structs: the macros
- * PUT and TAKE turn it into the code that writes or reads it. So numbers and types are the .proto's, and a
- * member that is missing or of another type does not compile. Varints, tags and lengths are nanopb's; its
- * pb_encode() and pb_decode(), which interpret descriptors, take ten times as long, and this is most of what
- * the coordinator does for an update.
+ * PUT and TAKE turn it into the code that writes or reads it. So numbers and types are the
+ * .proto's, and a member that is missing or of another type does not compile. Varints, tags and
+ * lengths are nanopb's; its pb_encode() and pb_decode(), which interpret descriptors, take ten
+ * times as long, and this is most of what the coordinator does for an update.
  *
  * Messages within messages have functions of their own, put_NAME() and take_NAME(). */
 #include "api/worker_messages.h"
@@ -19,8 +19,8 @@
 
 /* ---- Encoding ---- */
 
-/* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the stream is
- * full. */
+/* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the
+ * stream is full. */
 typedef bool put_fn(pb_ostream_t *stream, const void *message);
 
 static bool write_in_place(put_fn *put, const void *message, struct tally_buffer *out)
@@ -104,18 +104,18 @@ static bool put_message(pb_ostream_t *stream, uint32_t tag, put_fn *put, const v
 
 /* A chain of `&&`, one link for each line of a field list. */
 #define PUT(a, allocation, rule, type, name, tag) &&PUT_##rule##_##type(name, tag)
-#define PUT_SINGULAR_UINT32(name, tag) put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_UINT64(name, tag) put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_BOOL(name, tag) put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_FIXED64(name, tag) put_fixed64(stream, tag, message->name)
-#define PUT_SINGULAR_DOUBLE(name, tag) put_nonzero_double(stream, tag, message->name)
-#define PUT_SINGULAR_STRING(name, tag) put_text(stream, tag, message->name)
-#define PUT_SINGULAR_BYTES(name, tag) put_bytes(stream, tag, message->name)
+#define PUT_SINGULAR_UINT32(name, tag)            put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_UINT64(name, tag)            put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_BOOL(name, tag)              put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_FIXED64(name, tag)           put_fixed64(stream, tag, message->name)
+#define PUT_SINGULAR_DOUBLE(name, tag)            put_nonzero_double(stream, tag, message->name)
+#define PUT_SINGULAR_STRING(name, tag)            put_text(stream, tag, message->name)
+#define PUT_SINGULAR_BYTES(name, tag)             put_bytes(stream, tag, message->name)
 #define PUT_OPTIONAL_DOUBLE(name, tag)                                                             \
     (!message->has_##name || put_double(stream, tag, message->name))
 #define PUT_OPTIONAL_MESSAGE(name, tag) put_##name(stream, tag, message)
 #define PUT_REPEATED_MESSAGE(name, tag) put_##name(stream, tag, message)
-#define PUT_REPEATED_UINT32(name, tag) put_##name(stream, tag, message)
+#define PUT_REPEATED_UINT32(name, tag)  put_##name(stream, tag, message)
 
 /* put_TYPE_fields(), a put_fn, for a message of our type `struct_type`. */
 #define DEFINE_PUT(type, struct_type)                                                              \
@@ -189,7 +189,8 @@ static bool is_own(uint32_t tag)
     return tag == tally_v1_Task_clients_tag || tag == tally_v1_Task_deadline_ms_tag;
 }
 
-#define PUT_SHARED(a, allocation, rule, type, name, tag) &&(is_own(tag) || PUT_##rule##_##type(name, tag))
+#define PUT_SHARED(a, allocation, rule, type, name, tag)                                           \
+    &&(is_own(tag) || PUT_##rule##_##type(name, tag))
 
 static bool put_shared_fields(pb_ostream_t *stream, const void *of)
 {
@@ -498,18 +499,18 @@ static enum tally_status take_message(const struct value *value, const struct sc
 #define TAKE(a, allocation, rule, type, name, tag)                                                 \
     case tag:                                                                                      \
         return TAKE_##rule##_##type(name);
-#define TAKE_SINGULAR_UINT32(name) take_uint32(value, &message->name, err)
-#define TAKE_SINGULAR_UINT64(name) take_uint64(value, &message->name, err)
-#define TAKE_SINGULAR_BOOL(name) take_bool(value, &message->name, err)
+#define TAKE_SINGULAR_UINT32(name)  take_uint32(value, &message->name, err)
+#define TAKE_SINGULAR_UINT64(name)  take_uint64(value, &message->name, err)
+#define TAKE_SINGULAR_BOOL(name)    take_bool(value, &message->name, err)
 #define TAKE_SINGULAR_FIXED64(name) take_fixed64(value, &message->name, err)
-#define TAKE_SINGULAR_DOUBLE(name) take_double(value, &message->name, err)
-#define TAKE_SINGULAR_STRING(name) take_text(value, message->name, sizeof message->name, err)
-#define TAKE_SINGULAR_BYTES(name) take_bytes(value, &message->name, err)
+#define TAKE_SINGULAR_DOUBLE(name)  take_double(value, &message->name, err)
+#define TAKE_SINGULAR_STRING(name)  take_text(value, message->name, sizeof message->name, err)
+#define TAKE_SINGULAR_BYTES(name)   take_bytes(value, &message->name, err)
 #define TAKE_OPTIONAL_DOUBLE(name)                                                                 \
     (message->has_##name = true, take_double(value, &message->name, err))
 #define TAKE_OPTIONAL_MESSAGE(name) take_##name(message, value, err)
 #define TAKE_REPEATED_MESSAGE(name) take_##name(message, value, err)
-#define TAKE_REPEATED_UINT32(name) take_##name(message, value, err)
+#define TAKE_REPEATED_UINT32(name)  take_##name(message, value, err)
 #define NAME(a, allocation, rule, type, name, tag)                                                 \
     case tag:                                                                                      \
         return #name;

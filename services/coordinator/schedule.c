@@ -308,8 +308,7 @@ static enum tally_status encode_answer(const struct session *session,
                                        struct tally_buffer *body)
 {
     /* Room for a task that is shared, so that it is written without counting before. */
-    const size_t n_shared =
-        response->kind == TALLY_POLL_TASK ? response->task.shared.size : 0;
+    const size_t n_shared = response->kind == TALLY_POLL_TASK ? response->task.shared.size : 0;
     enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
     if (status != TALLY_OK) {
         return status;
@@ -495,8 +494,8 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }
 
-/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few are sent,
- * is encoded by itself, and so is every one if memory is short. */
+/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few
+ * are sent, is encoded by itself, and so is every one if memory is short. */
 static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
                        struct tally_task *task)
 {

@@ -302,8 +302,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
 
 static enum tally_status answer_update(struct call *call, struct tally_error *err)
 {
-    return answer_protobuf(call, tally_update_response_encode(&call->update_response, NULL, &call->body),
-                           err);
+    return answer_protobuf(
+        call, tally_update_response_encode(&call->update_response, NULL, &call->body), err);
 }
 
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call)

@@ -39,8 +39,8 @@ static bool rewrite_update_response(const uint8_t *bytes, size_t n, struct tally
         return false;
     }
     const bool has_next =
-        message.has_next && tally_poll_response_decode(message.next.data, message.next.size, &next,
-                                                       NULL) == TALLY_OK;
+        message.has_next &&
+        tally_poll_response_decode(message.next.data, message.next.size, &next, NULL) == TALLY_OK;
     FUZZ_CHECK(tally_update_response_encode(&message, has_next ? &next : NULL, out) == TALLY_OK);
     tally_poll_response_fini(&next);
     return true;

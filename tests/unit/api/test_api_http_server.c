@@ -24,6 +24,7 @@ enum { MAX_BODY = 1000, MAX_WAITING = 1024, PATIENCE_MS = 5000 };
  *   /status/N  N, "words" as static body
  *   /headers   200, extra headers
  *   /large     200, 8 MiB
+ *   /brief/N   200, application/proto, N letters, brief
  *   /wait...   later, by the test */
 struct fixture {
     struct tally_http_server *server;
@@ -92,6 +93,22 @@ static void answer_large(struct fixture *f, struct tally_http_request *request)
     answer(f, request, &response);
 }
 
+/* `n` times the letter. */
+static void answer_brief(struct fixture *f, struct tally_http_request *request, size_t n,
+                         char letter)
+{
+    struct tally_buffer body = {.size = 0};
+    if (tally_buffer_reserve(&body, n) == TALLY_OK && n > 0) {
+        memset(body.data, letter, n);
+        body.size = n;
+    }
+    struct tally_http_response response = {
+        .status = 200, .content_type = "application/proto", .body = &body, .is_brief = true};
+    answer(f, request, &response);
+    CU_ASSERT_EQUAL(body.size, 0);
+    tally_buffer_fini(&body);
+}
+
 static void remember(struct fixture *f, const struct tally_http_request *request)
 {
     f->n_requests++;
@@ -112,6 +129,7 @@ static void on_request(void *context, struct tally_http_request *request)
     remember(f, request);
     const char *path = tally_http_path(request);
     int status;
+    size_t n;
     if (strncmp(path, "/wait", 5) == 0 && f->n_waiting < MAX_WAITING) {
         tally_http_set_user(request, f);
         f->waiting[f->n_waiting++] = request;
@@ -121,6 +139,8 @@ static void on_request(void *context, struct tally_http_request *request)
         answer_headers(f, request);
     } else if (strcmp(path, "/large") == 0) {
         answer_large(f, request);
+    } else if (sscanf(path, "/brief/%zu", &n) == 1) {
+        answer_brief(f, request, n, (char)('a' + n % 26));
     } else if (sscanf(path, "/status/%d", &status) == 1) {
         answer_text(f, request, status, "words");
     } else {
@@ -402,6 +422,92 @@ static void test_api_http_server__head_is_get_without_body(void)
     fixture_close(&f);
 }
 
+/* However many there are, and the first of a name counts. */
+static void test_api_http_server__every_header_is_found(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    for (int n_before = 0; n_before < 40; n_before++) {
+        char request[2048] = "GET / HTTP/1.1\r\nHost: h\r\n";
+        for (int i = 0; i < n_before; i++) {
+            char line[32];
+            snprintf(line, sizeof line, "X-Tes%d: no\r\n", i % 10);
+            strcat(request, line);
+        }
+        strcat(request, "x-TEST: yes\r\nX-Test: twice\r\n\r\n");
+        CU_ASSERT_EQUAL(ask(&f, request, &in), 200);
+        TALLY_ASSERT_TEXT(f.last_header, "yes");
+    }
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* ---- Answers that are used again ---- */
+
+static void test_api_http_server__brief_answers_of_all_lengths(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    const int fd = connected(&f);
+    for (size_t i = 0; i < 2200; i++) { /* more lengths than are kept, and again */
+        const size_t n = i % 1100;
+        char request[64];
+        snprintf(request, sizeof request, "GET /brief/%zu HTTP/1.1\r\nHost: h\r\n\r\n", n);
+        in.size = 0;
+        CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+        CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+        CU_ASSERT_TRUE(in.size > n && in.size < n + 100);
+        CU_ASSERT_TRUE(n == 0 || (in.data[in.size - 1] == 'a' + n % 26 &&
+                                  in.data[in.size - n] == 'a' + n % 26));
+        CU_ASSERT_FALSE(holds(&in, "Date:"));
+        CU_ASSERT_TRUE(holds(&in, "Content-Type: application/proto\r\n"));
+    }
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* Answers of one length that are on their way together have each their own bytes; two peers are
+ * gone before theirs are. */
+static void test_api_http_server__brief_answers_at_once(void)
+{
+    enum { N = 20, GONE = 7 };
+    static const char request[] = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
+    struct fixture f;
+    int fds[N];
+    fixture_open(&f);
+    for (int turn = 0; turn < 3; turn++) {
+        struct tally_buffer in = {.size = 0};
+        for (size_t i = 0; i < N; i++) {
+            fds[i] = connected(&f);
+            CU_ASSERT_TRUE(send_all(&f, fds[i], request, strlen(request)));
+            await_requests(&f, (size_t)turn * N + i + 1);
+        }
+        close(fds[GONE]);
+        fds[GONE] = -1;
+        for (size_t i = 0; i < N; i++) {
+            if (f.waiting[i] != NULL) {
+                answer_brief(&f, f.waiting[i], 50, (char)('A' + i));
+            }
+        }
+        f.n_waiting = 0;
+        for (size_t i = 0; i < N; i++) {
+            in.size = 0;
+            if (fds[i] >= 0) {
+                CU_ASSERT_TRUE(await_response(&f, fds[i], &in, true));
+                CU_ASSERT_TRUE(in.size > 50 && in.data[in.size - 1] == 'A' + i &&
+                               in.data[in.size - 50] == 'A' + i);
+                close(fds[i]);
+            }
+        }
+        step_for(&f, 20);
+        tally_buffer_fini(&in);
+    }
+    fixture_close(&f);
+}
+
 /* ---- Bytes on the wire ---- */
 
 struct wire_case {
@@ -444,6 +550,17 @@ static const struct wire_case WIRE_CASES[] = {
     {"GET /headers HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
     {"GET /large HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /brief/0 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"HEAD /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false}, /* again */
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /brief/1024 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/1025 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /now "
+     "HTTP/1.1\r\na:1\r\nb:2\r\nc:3\r\nd:4\r\ne:5\r\nf:6\r\ng:7\r\nh:8\r\ni:9\r\nj:10\r\nk:"
+     "11\r\nl:12\r\nm:13\r\nn:14\r\no:15\r\np:16\r\nConnection: close\r\n\r\n",
+     true},
     {"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
     {"GET /wait HTTP/1.0\r\n\r\n", true},
@@ -1497,6 +1614,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__chunked_body_is_joined),
     TALLY_TEST(test_api_http_server__extra_headers_are_sent),
     TALLY_TEST(test_api_http_server__head_is_get_without_body),
+    TALLY_TEST(test_api_http_server__every_header_is_found),
+    TALLY_TEST(test_api_http_server__brief_answers_of_all_lengths),
+    TALLY_TEST(test_api_http_server__brief_answers_at_once),
     TALLY_TEST(test_api_http_server__wire_bytes_are_exact),
     TALLY_TEST(test_api_http_server__wire_bytes_of_every_status_are_exact),
     TALLY_TEST(test_api_http_server__wire_bytes_of_long_headers_are_exact),

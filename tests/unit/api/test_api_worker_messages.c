@@ -346,6 +346,32 @@ static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void
     free(clients);
 }
 
+/* What is encoded once for all clients, and each one's own fields beside it. */
+static void test_api_worker_messages__shared_task_round_trip(void)
+{
+    uint32_t clients[] = {5, 300};
+    struct tally_poll_response whole = full_task_response(clients, 2, 3);
+    struct tally_buffer shared = {.size = 0}, wire = {.size = 0};
+    CU_ASSERT_EQUAL(tally_task_encode_shared(&whole.task, &shared), TALLY_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tally_poll_response sent = {
+            .kind = TALLY_POLL_TASK,
+            .task = {.clients = clients, .n_clients = i, .deadline_ms = 1000 * i}};
+        sent.task.shared = bytes_of(shared.data, shared.size);
+        struct tally_poll_response got, expected = whole;
+        expected.task.n_clients = i;
+        expected.task.deadline_ms = 1000 * i;
+        wire.size = 0;
+        CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_poll_response_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(got.kind, TALLY_POLL_TASK);
+        assert_same_task(&got.task, &expected.task);
+        tally_poll_response_fini(&got);
+    }
+    tally_buffer_fini(&shared);
+    tally_buffer_fini(&wire);
+}
+
 static void test_api_worker_messages__empty_task_stays_a_task(void)
 {
     struct tally_poll_response sent = {.kind = TALLY_POLL_TASK};
@@ -839,6 +865,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__join_response_round_trip),
     TALLY_TEST(test_api_worker_messages__poll_request_round_trip),
     TALLY_TEST(test_api_worker_messages__largest_task_round_trip_borrows_bytes),
+    TALLY_TEST(test_api_worker_messages__shared_task_round_trip),
     TALLY_TEST(test_api_worker_messages__empty_task_stays_a_task),
     TALLY_TEST(test_api_worker_messages__idle_and_released_round_trip),
     TALLY_TEST(test_api_worker_messages__update_round_trip),
