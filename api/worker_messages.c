@@ -72,8 +72,9 @@ static bool put_fixed64(pb_ostream_t *stream, uint32_t tag, uint64_t value)
 /* -0.0 is not zero. */
 static bool put_nonzero_double(pb_ostream_t *stream, uint32_t tag, double value)
 {
-    static const double zero = 0;
-    return memcmp(&value, &zero, sizeof zero) == 0 || put_double(stream, tag, value);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits == 0 || put_double(stream, tag, value);
 }
 
 /* A message that is encoded already: there, even if it is empty. */
