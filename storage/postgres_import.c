@@ -34,18 +34,18 @@ enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct t
     return status;
 }
 
-/* Waits as long as a statement may, in which the session of a killed predecessor ends. */
+/* Waits as long as a lock may, in which the session of a killed predecessor ends. */
 static enum tally_status take_lock(struct tally_postgres *pg, struct tally_error *err)
 {
     static const char *const LOCK[] = {
         "SELECT pg_advisory_lock(hashtextextended('tally_import ' || current_schema(), 0))", NULL};
-    static const char TIMED_OUT[] = "57014";
+    static const char LOCK_NOT_AVAILABLE[] = "55P03"; /* lock_timeout */
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = tally_pg_exec(pg, LOCK, &why);
     if (status == TALLY_OK) {
         return TALLY_OK;
     }
-    return strcmp(pg->sqlstate, TIMED_OUT) == 0
+    return strcmp(pg->sqlstate, LOCK_NOT_AVAILABLE) == 0
                ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\": another migration into it is under way", pg->label)
                : tally_fail(err, status, NULL, "%s", why.message);
