@@ -168,6 +168,31 @@ class Replicas(PostgresTestCase):
         self.assertNotIn("worker joined", b.log())
         self.assert_ends_well(worker)
 
+    def test_what_is_wrong_with_a_message_any_replica_says(self):
+        a, b = self.start_pair()
+        job_id = a.client.submit(job_document(clients=1, quorum=1))
+        worker = ForeignWorker(a.client)
+        update = worker.update(worker.poll_task(), 0).SerializeToString()
+        session = update[:9]
+        for method, body, code in (
+            ("PostUpdate", session + b"\x12\x40" + 64 * b"a", "invalid_argument"),  # a text that is too long
+            ("PostUpdate", session + b"\x28\x01", "invalid_argument"),  # a payload that is a number
+            ("PostUpdate", update[:-1], "invalid_argument"),
+            ("PostUpdate", update + b"\x09\x01", "invalid_argument"),  # a second session that is cut off
+            ("PostUpdate", b"\x08\x01", "invalid_argument"),
+            ("PostUpdate", b"", "not_found"),
+            ("PollTask", session + b"\x1a\x01\x0a", "invalid_argument"),
+            ("Leave", session[:5], "invalid_argument"),
+        ):
+            with self.subTest(method, body=body):
+                answers = [each.client.call_raw(method, body) for each in (a, b)]
+                self.assertEqual(answers[0].json()["code"], code)
+                self.assertEqual(answers[1].status, answers[0].status)
+                self.assertEqual(answers[1].body, answers[0].body)
+        self.assertEqual(b.client.call_raw("PostUpdate", update).status, 200)
+        self.assertEqual(b.client.call_raw("Leave", session).status, 200)
+        self.assertEqual(a.client.job(job_id)["round"], 1)
+
     # ---- Workers and jobs move ----
 
     def test_workers_move_where_a_job_lacks_them(self):
