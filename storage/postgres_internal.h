@@ -137,6 +137,11 @@ struct tally_postgres {
     int64_t lease_ms;
 };
 
+static inline struct tally_postgres *postgres_of(struct tally_store *store)
+{
+    return (struct tally_postgres *)store;
+}
+
 /* Connection (postgres_connection.c). */
 
 /* Reads `conninfo`. Errors: INVALID_ARGUMENT, NO_MEMORY; messages do not quote it. */

@@ -10,11 +10,6 @@
 
 #include "storage/postgres_internal.h"
 
-static struct tally_postgres *postgres_of(struct tally_store *store)
-{
-    return (struct tally_postgres *)store;
-}
-
 /* A transaction of one round trip: calls[1] and so on between BEGIN and COMMIT. */
 enum { MAX_CALLS = 8 };
 
