@@ -93,9 +93,10 @@ static enum tally_status require_ready(struct tally_postgres *pg, struct tally_e
     return tally_pg_require_connection(pg, err);
 }
 
-static enum tally_status require_member(const struct tally_postgres *pg, struct tally_error *err)
+/* As a replica, that is after join(). */
+static enum tally_status require_member(struct tally_postgres *pg, struct tally_error *err)
 {
-    return pg->number != 0 ? TALLY_OK
+    return pg->number != 0 ? require_ready(pg, err)
                            : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                                         "database \"%s\": this process is no replica", pg->label);
 }
@@ -251,9 +252,6 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     enum { RENEW = 3, MY_LEASES, REPLICAS };
     struct tally_postgres *pg = postgres_of(store);
     enum tally_status status = require_member(pg, err);
-    if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -372,9 +370,6 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     bool is_any = false;
     enum tally_status status = require_member(pg, err);
     if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
-    if (status == TALLY_OK) {
         status = prepare_take(pg, &is_any, err);
     }
     if (status != TALLY_OK || !is_any) {
@@ -402,7 +397,7 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                                        int64_t replica_number, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    enum tally_status status = require_ready(pg, err); /* a new connection has new tokens */
+    enum tally_status status = require_member(pg, err); /* a new connection has new tokens */
     if (status != TALLY_OK) {
         return status;
     }
@@ -489,9 +484,6 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
 {
     struct tally_postgres *pg = postgres_of(store);
     enum tally_status status = require_member(pg, err);
-    if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
     if (status != TALLY_OK) {
         return status;
     }
