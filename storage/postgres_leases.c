@@ -156,6 +156,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     add_call(&join, TALLY_PG_TURN);
     add_call(&join, TALLY_PG_RETURN_TIME);
     add_call(&join, TALLY_PG_TICK);
+    add_call(&join, TALLY_PG_FORGET_LEADERS);
     add_call(&join, TALLY_PG_FORGET_REPLICAS);
     tally_pg_bind_text(add_call(&join, TALLY_PG_DISOWN), self->id);
     struct tally_pg_call *call = add_call(&join, TALLY_PG_JOIN);

@@ -159,6 +159,8 @@
     X(test_store_postgres_leases__reconnecting_waits_for_the_old_connection)                       \
     X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
     X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
+    X(test_store_postgres_leases__long_dead_replica_is_forgotten)                                  \
+    X(test_store_postgres_leases__numbers_run_out)                                                 \
     X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \
     X(test_store_postgres_leases__leaving_frees_the_jobs_at_once)                                  \
     X(test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead)                             \
