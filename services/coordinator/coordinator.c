@@ -73,15 +73,12 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     return TALLY_OK;
 }
 
-static void free_calls(struct call_queue *queue)
+static void free_calls(struct tally_coordinator *coordinator, struct call_queue *queue)
 {
     while (queue->first != NULL) {
         struct call *call = queue->first;
         queue->first = call->next;
-        forwarded_free(call->forwarded);
-        tally_json_free(call->collected);
-        tally_buffer_fini(&call->body);
-        free(call);
+        call_free(coordinator, call);
     }
 }
 
@@ -96,8 +93,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
         coordinator->jobs = job->next;
         hosted_job_free(job);
     }
-    free_calls(&coordinator->reads);
-    free_calls(&coordinator->written);
+    free_calls(coordinator, &coordinator->reads);
+    free_calls(coordinator, &coordinator->written);
     forwarding_free(coordinator->forwarding);
     replicas_free(coordinator->replicas);
     while (coordinator->free_calls != NULL) {

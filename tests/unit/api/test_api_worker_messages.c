@@ -453,6 +453,24 @@ static void test_api_worker_messages__small_messages_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
+/* A replica reads nothing else of a message that belongs to another one. */
+static void test_api_worker_messages__session_of_any_message(void)
+{
+    struct tally_buffer wire = {.size = 0};
+    const struct tally_update update = full_update();
+    const struct tally_poll_request poll = {
+        .session = 7, .wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
+    uint64_t session = 0;
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(session, update.session);
+    wire.size = 0;
+    CU_ASSERT_EQUAL(tally_poll_request_encode(&poll, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(session, 7);
+    tally_buffer_fini(&wire);
+}
+
 /* The bytes that any protobuf library makes: field numbers and wire types are frozen. */
 static void test_api_worker_messages__golden_bytes(void)
 {
@@ -870,6 +888,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__idle_and_released_round_trip),
     TALLY_TEST(test_api_worker_messages__update_round_trip),
     TALLY_TEST(test_api_worker_messages__small_messages_round_trip),
+    TALLY_TEST(test_api_worker_messages__session_of_any_message),
     TALLY_TEST(test_api_worker_messages__golden_bytes),
     TALLY_TEST(test_api_worker_messages__format_at_join),
     TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),
