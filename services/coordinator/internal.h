@@ -120,11 +120,12 @@ struct tally_coordinator {
     int wake_fd;
     struct tally_buffer answer; /* to a poll, while it is made */
     bool in_transaction;
-    bool transaction_failed; /* a write in it failed; it will be rolled back */
-    bool was_fenced;         /* since a job of it is led by another replica by now */
-    bool must_commit;        /* there is more in it than pending updates */
-    bool defers;             /* it stays open through this turn */
-    int64_t defer_until_ms;  /* monotonic; 0 = it has not been deferred yet */
+    bool transaction_failed;          /* a write in it failed; it will be rolled back */
+    bool was_fenced;                  /* since a job of it is led by another replica by now */
+    bool must_commit;                 /* there is more in it than pending updates */
+    bool defers;                      /* it stays open through this turn */
+    int64_t defer_until_ms;           /* monotonic; 0 = it has not been deferred yet */
+    const struct call *last_deferred; /* of those written, as far as they have been looked at */
     bool draining;
     bool assignment_changed; /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;  /* a start was not stored: look again in a second */
