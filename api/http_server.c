@@ -185,6 +185,7 @@ static void drop_body(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
     struct tally_buffer *body = &request->body;
+    http_uploads_end(&server->uploads, &request->upload);
     if (body->data == NULL || body->capacity > KEPT_BODY_BYTES ||
         server->n_spare_bodies == HTTP_SPARE_BODIES) {
         tally_buffer_fini(body);
@@ -448,6 +449,7 @@ static void suspend_patient(struct tally_http_server *server)
 void http_request_hang_up(struct tally_http_request *request)
 {
     if (request->is_suspended) {
+        http_uploads_end(&request->server->uploads, &request->upload);
         request->is_gone = true;
         resume(request);
     }
@@ -557,6 +559,39 @@ static bool sends_body(const struct tally_http_request *request, int status)
            strcmp(request->method, MHD_HTTP_METHOD_HEAD) != 0;
 }
 
+struct parts {
+    uint8_t *begin;
+    struct tally_shared_bytes *tail;
+};
+
+static void free_parts(void *context)
+{
+    struct parts *parts = context;
+    free(parts->begin);
+    tally_shared_bytes_release(parts->tail);
+    free(parts);
+}
+
+/* The body and the tail, which others send as well. */
+static struct MHD_Response *join(struct tally_buffer *body, struct tally_shared_bytes *tail)
+{
+    const struct MHD_IoVec pieces[] = {{body->data, body->size},
+                                       {tail->bytes.data, tail->bytes.size}};
+    struct MHD_Response *made = NULL;
+    struct parts *parts = malloc(sizeof *parts);
+    if (parts != NULL) {
+        *parts = (struct parts){body->data, tail};
+        made = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
+    }
+    if (made != NULL) {
+        (void)tally_shared_bytes_hold(tail);
+    } else {
+        free(parts);
+        free(body->data);
+    }
+    return made;
+}
+
 /* MHD frees the bytes of `response->body` when they are sent. NULL when memory ran out. */
 static struct MHD_Response *make_response(const struct tally_http_response *response,
                                           size_t *ret_n_body)
@@ -568,10 +603,15 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
                                                MHD_RESPMEM_PERSISTENT);
     }
     *ret_n_body = body->size;
-    struct MHD_Response *made =
-        MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
-    if (made == NULL) {
-        free(body->data);
+    struct MHD_Response *made;
+    if (response->tail != NULL) {
+        *ret_n_body += response->tail->bytes.size;
+        made = join(body, response->tail);
+    } else {
+        made = MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
+        if (made == NULL) {
+            free(body->data);
+        }
     }
     *body = (struct tally_buffer){.limit = body->limit};
     return made;
@@ -584,8 +624,8 @@ static uint64_t take_answer(struct tally_http_request *request,
 {
     struct http_answers *answers = &request->server->answers;
     struct tally_buffer *body = response->body;
-    if (!response->is_brief || body == NULL || response->headers[0].name != NULL ||
-        response->content_type == NULL ||
+    if (!response->is_brief || body == NULL || response->tail != NULL ||
+        response->headers[0].name != NULL || response->content_type == NULL ||
         strcmp(response->content_type, answers->content_type) != 0) {
         return 0;
     }
@@ -613,7 +653,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
             bytes = add_headers(request->server, request->response, response);
         }
     }
-    request->n_held_answer = response->static_body == NULL ? n_body : 0;
+    request->n_held_answer = response->static_body == NULL && response->tail == NULL ? n_body : 0;
     drop_body(request);
     if (request->response != NULL) {
         bytes += interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
@@ -871,6 +911,33 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
     return http_peer_hold(request->peer, request->body.capacity, false) ? MHD_YES : MHD_NO;
 }
 
+/* Whether the body may be read now; else the connection is suspended until it may. */
+static bool begin_upload(struct tally_http_request *request)
+{
+    const char *length = tally_http_header(request, "Content-Length");
+    const size_t n = length != NULL ? strtoull(length, NULL, 10) : 0;
+    if (n < HTTP_UPLOAD_MIN_BYTES || request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
+        return true;
+    }
+    struct tally_http_server *server = request->server;
+    if (http_uploads_begin(&server->uploads, &request->upload, n, server->now_ms)) {
+        return true;
+    }
+    suspend(request);
+    return false;
+}
+
+/* Those that have waited for it go on with their bodies. */
+static void resume_uploads(struct tally_http_server *server, int64_t now_ms)
+{
+    struct http_upload *upload;
+    while ((upload = http_uploads_next(&server->uploads, now_ms)) != NULL) {
+        struct tally_http_request *request = (struct tally_http_request *)upload;
+        resume(request);
+        http_peer_enter(request->peer, HTTP_RECEIVING);
+    }
+}
+
 /* The request is complete: the first time it is handed on, later its answer may have come. */
 static enum MHD_Result finish_request(struct tally_http_request *request)
 {
@@ -920,6 +987,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         return start_request(request);
     }
     if (*upload_data_size > 0) {
+        if (request->is_gone) {
+            return MHD_NO;
+        }
+        if (request->n_body_bytes == 0 && !begin_upload(request)) {
+            return MHD_YES;
+        }
         size_t n = *upload_data_size;
         *upload_data_size = 0;
         request->server->has_moved = true;
@@ -1270,6 +1343,10 @@ static int shorter_timeout(const struct tally_http_server *server, int timeout_m
         timeout_ms = sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
     }
     const int64_t now_ms = http_now_ms();
+    const int64_t upload_ms = http_uploads_wait_ms(&server->uploads, now_ms);
+    if (upload_ms >= 0) {
+        timeout_ms = sooner(timeout_ms, upload_ms);
+    }
     const int64_t clock_ms = http_connections_wait_ms(&server->connections, now_ms);
     if (clock_ms >= 0) {
         timeout_ms = sooner(timeout_ms, clock_ms);
@@ -1286,6 +1363,7 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
 {
     struct pollfd fds[] = {{.fd = server->watch_fd, .events = POLLIN},
                            {.fd = wake_fd, .events = POLLIN}}; /* poll() ignores -1 */
+    resume_uploads(server, http_now_ms());
     const int wait_ms = shorter_timeout(server, timeout_ms);
     int ready = 1;
     if (wait_ms != 0) { /* else nobody need say whether there is something */

@@ -8,6 +8,7 @@
 #include "api/http_answers.h"
 #include "api/http_connections.h"
 #include "api/http_server.h"
+#include "api/http_uploads.h"
 #include "api/tls_identity.h"
 
 /* One connection, from accept() until its descriptor is closed. */
@@ -38,6 +39,7 @@ struct tally_http_server {
     uint16_t port;
     unsigned idle_timeout_s;
     struct http_connections connections;
+    struct http_uploads uploads;
     unsigned most_connections;            /* since memory was given back to the system */
     struct http_peer *accepting;          /* MHD is taking this one over */
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
@@ -67,6 +69,7 @@ struct http_header {
 };
 
 struct tally_http_request {
+    struct http_upload upload; /* first: the list's pointers are ours */
     struct tally_http_server *server;
     struct MHD_Connection *connection;
     struct http_peer *peer;

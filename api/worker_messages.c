@@ -35,19 +35,25 @@ static bool write_in_place(put_fn *put, const void *message, struct tally_buffer
 }
 
 /* Mostly there is room enough, and the length need not be known before. */
-static enum tally_status encode(put_fn *put, const void *message, struct tally_buffer *out)
+static enum tally_status encode_but(put_fn *put, const void *message, size_t n_apart,
+                                    struct tally_buffer *out)
 {
     if (write_in_place(put, message, out)) {
         return TALLY_OK;
     }
     pb_ostream_t sizing = PB_OSTREAM_SIZING;
     enum tally_status status = put(&sizing, message)
-                                   ? tally_buffer_reserve(out, sizing.bytes_written)
+                                   ? tally_buffer_reserve(out, sizing.bytes_written - n_apart)
                                    : TALLY_INTERNAL; /* sizing streams are never full */
     if (status != TALLY_OK || sizing.bytes_written == 0) {
         return status;
     }
     return write_in_place(put, message, out) ? TALLY_OK : TALLY_INTERNAL;
+}
+
+static enum tally_status encode(put_fn *put, const void *message, struct tally_buffer *out)
+{
+    return encode_but(put, message, 0, out);
 }
 
 /* Fields as proto3 has them: what is zero or empty is left out. */
@@ -199,12 +205,15 @@ static bool put_shared_fields(pb_ostream_t *stream, const void *of)
     return true tally_v1_Task_FIELDLIST(PUT_SHARED, a);
 }
 
+/* The shared fields come last: so they end the answer, and need not be copied into it. */
 static bool put_own_and_shared(pb_ostream_t *stream, const void *of)
 {
     const struct tally_task *task = of;
-    return pb_write(stream, task->shared.data, task->shared.size) &&
-           put_varint(stream, tally_v1_Task_deadline_ms_tag, task->deadline_ms) &&
-           put_clients(stream, tally_v1_Task_clients_tag, task);
+    const bool is_sizing = stream->callback == NULL;
+    return put_varint(stream, tally_v1_Task_deadline_ms_tag, task->deadline_ms) &&
+           put_clients(stream, tally_v1_Task_clients_tag, task) &&
+           ((task->shared_is_apart && !is_sizing) ||
+            pb_write(stream, task->shared.data, task->shared.size));
 }
 
 static bool put_task(pb_ostream_t *stream, uint32_t tag, const struct tally_poll_response *message)
@@ -295,11 +304,17 @@ static void check_task(const struct tally_poll_response *message)
     (void)message;
 }
 
+static size_t n_apart(const struct tally_poll_response *message)
+{
+    const bool is_apart = message->kind == TALLY_POLL_TASK && message->task.shared_is_apart;
+    return is_apart ? message->task.shared.size : 0;
+}
+
 enum tally_status tally_poll_response_encode(const struct tally_poll_response *message,
                                              struct tally_buffer *out)
 {
     check_task(message);
-    return encode(put_PollTaskResponse_fields, message, out);
+    return encode_but(put_PollTaskResponse_fields, message, n_apart(message), out);
 }
 
 enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out)
@@ -321,7 +336,7 @@ enum tally_status tally_update_response_encode(const struct tally_update_respons
     }
     const struct double_response both = {
         .formula_bits = message->formula_bits, .payload_bits = message->payload_bits, .next = next};
-    return encode(put_PostUpdateResponse_fields, &both, out);
+    return encode_but(put_PostUpdateResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)

@@ -99,6 +99,8 @@ struct tally_task {
     /* To encode: what tally_task_encode_shared() made of a task that differs in `clients` and
      * `deadline_ms` alone; the other members are not looked at then. Empty = none. */
     struct tally_bytes shared;
+    bool
+        shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
 };
 
 enum tally_poll_kind { TALLY_POLL_IDLE, TALLY_POLL_TASK, TALLY_POLL_RELEASED };

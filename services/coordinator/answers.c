@@ -210,7 +210,8 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
     call_free(coordinator, call);
 }
 
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body)
+uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                       struct tally_shared_bytes *tail)
 {
     const struct tally_http_response response = {
         .status = 200,
@@ -218,7 +219,8 @@ uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *
         .is_brief = true,
         .headers = {{told_request_id(request) != NULL ? "X-Request-Id" : NULL,
                      told_request_id(request)}},
-        .body = body};
+        .body = body,
+        .tail = tail};
     return tally_http_respond(request, &response);
 }
 

@@ -15,6 +15,7 @@ void hosted_job_free(struct hosted_job *job)
         tally_job_free(job->engine);
         tally_buffer_fini(&job->document);
         tally_buffer_fini(&job->shared_task.bytes);
+        tally_shared_bytes_release(job->shared_task.tail);
         free(job->slots);
         free(job);
     }

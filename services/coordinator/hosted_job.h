@@ -9,6 +9,7 @@
 #include "api/json.h"
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
+#include "codec/base/shared_bytes.h"
 #include "services/coordinator/token_set.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
@@ -27,8 +28,9 @@ struct client_slot {
 
 /* What the tasks of one round have in common, for those who hold one point: most of them do. */
 struct shared_task {
-    int64_t round, have;       /* of whom; 0 = of nobody */
-    struct tally_buffer bytes; /* tally_task.shared */
+    int64_t round, have;             /* of whom; 0 = of nobody */
+    struct tally_buffer bytes;       /* tally_task.shared */
+    struct tally_shared_bytes *tail; /* or here, if it is large */
 };
 
 struct hosted_job {

@@ -308,9 +308,10 @@ void call_free(struct tally_coordinator *coordinator, struct call *call);
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
-/* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id
- * if it has one. Returns wire bytes. */
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body);
+/* A protobuf answer to a request that has no call any more (a long poll), with the tail if it is
+ * not NULL. Repeats the request's id if it has one. Returns wire bytes. */
+uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                       struct tally_shared_bytes *tail);
 
 /* Requests and the log (access.c). */
 

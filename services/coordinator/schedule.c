@@ -22,6 +22,9 @@
 enum { WORKERS_RETURN_MS = 3000 };
 
 enum { OWN_BYTES = 96 }; /* of an answer with a task, for its own fields and lengths; a guess */
+/* What the tasks of a round share is not copied into each answer from here on: below, the pages of
+ * a connection cost more. */
+enum { MIN_TAIL_BYTES = 8 * 1024 };
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
@@ -308,7 +311,8 @@ static enum tally_status encode_answer(const struct session *session,
                                        struct tally_buffer *body)
 {
     /* Room for a task that is shared, so that it is written without counting before. */
-    const size_t n_shared = response->kind == TALLY_POLL_TASK ? response->task.shared.size : 0;
+    const bool is_whole = response->kind == TALLY_POLL_TASK && !response->task.shared_is_apart;
+    const size_t n_shared = is_whole ? response->task.shared.size : 0;
     enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
     if (status != TALLY_OK) {
         return status;
@@ -335,7 +339,8 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
-    const uint64_t out = send_protobuf(request, body);
+    const bool is_apart = response->kind == TALLY_POLL_TASK && response->task.shared_is_apart;
+    const uint64_t out = send_protobuf(request, body, is_apart ? job->shared_task.tail : NULL);
     metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
                        (double)(now_ns - session->poll.arrived_ns) / 1e9);
     if (job == NULL && has_update) {
@@ -504,14 +509,21 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
         describe_round(job, round, task);
         shared->round = 0;
         shared->bytes.size = 0;
+        tally_shared_bytes_release(shared->tail);
+        shared->tail = NULL;
         if (task->job_document.size + task->snapshot.size > 0 ||
             tally_task_encode_shared(task, &shared->bytes) != TALLY_OK) {
             return;
         }
         shared->round = round->round;
         shared->have = have;
+        if (shared->bytes.size >= MIN_TAIL_BYTES) {
+            shared->tail = tally_shared_bytes_new(&shared->bytes);
+        }
     }
-    task->shared = (struct tally_bytes){shared->bytes.data, shared->bytes.size};
+    const struct tally_buffer *bytes = shared->tail != NULL ? &shared->tail->bytes : &shared->bytes;
+    task->shared = (struct tally_bytes){bytes->data, bytes->size};
+    task->shared_is_apart = shared->tail != NULL;
 }
 
 static void answer_task(struct tally_coordinator *coordinator, struct session *session,
@@ -523,6 +535,7 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
     response.kind = TALLY_POLL_TASK;
     task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
     task->n_broadcasts = 0;
+    task->shared_is_apart = false;
     task->deadline_ms = time_left(job, now_ms);
     task->clients = clients;
     task->n_clients = n_clients;
@@ -612,7 +625,7 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
         return; /* out of memory: tried again, or cut off by the end */
     }
     session->poll.request = NULL;
-    const uint64_t out = send_protobuf(request, &body);
+    const uint64_t out = send_protobuf(request, &body, NULL);
     if (job != NULL) {
         job->wire_out_bytes += out;
     }

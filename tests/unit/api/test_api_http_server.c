@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "api/http_server.h"
+#include "api/http_uploads.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 
@@ -25,6 +26,7 @@ enum { MAX_BODY = 1000, MAX_WAITING = 1024, PATIENCE_MS = 5000 };
  *   /headers   200, extra headers
  *   /large     200, 8 MiB
  *   /brief/N   200, application/proto, N letters, brief
+ *   /tail      200, "begin", and 1 MiB that all who ask share
  *   /wait...   later, by the test */
 struct fixture {
     struct tally_http_server *server;
@@ -38,6 +40,7 @@ struct fixture {
     bool has_query, has_header;
     unsigned refused[TALLY_N_HTTP_REFUSALS];
     int last_refusal_status;
+    struct tally_shared_bytes *tail;
 };
 
 static void answer(struct fixture *f, struct tally_http_request *request,
@@ -109,6 +112,16 @@ static void answer_brief(struct fixture *f, struct tally_http_request *request, 
     tally_buffer_fini(&body);
 }
 
+enum { TAIL_BYTES = 1 << 20 };
+
+static void answer_tail(struct fixture *f, struct tally_http_request *request)
+{
+    struct tally_buffer body = {.size = 0};
+    (void)tally_buffer_append_text(&body, "begin");
+    struct tally_http_response response = {.status = 200, .body = &body, .tail = f->tail};
+    answer(f, request, &response);
+}
+
 static void remember(struct fixture *f, const struct tally_http_request *request)
 {
     f->n_requests++;
@@ -141,6 +154,8 @@ static void on_request(void *context, struct tally_http_request *request)
         answer_large(f, request);
     } else if (sscanf(path, "/brief/%zu", &n) == 1) {
         answer_brief(f, request, n, (char)('a' + n % 26));
+    } else if (strcmp(path, "/tail") == 0) {
+        answer_tail(f, request);
     } else if (sscanf(path, "/status/%d", &status) == 1) {
         answer_text(f, request, status, "words");
     } else {
@@ -1307,6 +1322,118 @@ static void test_api_http_server__a_body_can_be_forgotten(void)
     fixture_close(&f);
 }
 
+static struct tally_shared_bytes *make_tail(void)
+{
+    struct tally_buffer bytes = {.size = 0};
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_reserve(&bytes, TAIL_BYTES), TALLY_OK);
+    for (size_t i = 0; i < TAIL_BYTES; i++) {
+        bytes.data[i] = (uint8_t)('a' + i % 23);
+    }
+    bytes.size = TAIL_BYTES;
+    struct tally_shared_bytes *tail = tally_shared_bytes_new(&bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tail);
+    return tail;
+}
+
+/* Also with its owner gone, and readers that leave. */
+static void test_api_http_server__answers_share_a_tail(void)
+{
+    enum { N = 4 };
+    static const char REQUEST[] = "GET /tail HTTP/1.1\r\nHost: h\r\n\r\n";
+    struct fixture f;
+    struct tally_buffer in[N] = {{.size = 0}};
+    int fds[N];
+    unsigned n_open;
+    size_t held_bytes;
+    fixture_open(&f);
+    struct tally_shared_bytes *tail = f.tail = make_tail();
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], REQUEST, sizeof REQUEST - 1));
+    }
+    await_requests(&f, N);
+    CU_ASSERT_EQUAL(tail->n_holders, N + 1);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    close(fds[0]);
+    tally_raw_reset(fds[1]);
+    uint64_t n_in = 0;
+    for (size_t i = 2; i < N; i++) {
+        (void)await_response(&f, fds[i], &in[i], true);
+        const char *body = body_of(&in[i]);
+        CU_ASSERT_EQUAL_FATAL(body - (char *)in[i].data + 5 + TAIL_BYTES, (long)in[i].size);
+        CU_ASSERT_EQUAL(memcmp(body, "begin", 5), 0);
+        CU_ASSERT_EQUAL(memcmp(body + 5, tail->bytes.data, TAIL_BYTES), 0);
+        n_in += in[i].size;
+        tally_buffer_fini(&in[i]);
+    }
+    CU_ASSERT_EQUAL(f.out_bytes, 2 * n_in);
+    step_for(&f, 20);
+    CU_ASSERT_EQUAL(tail->n_holders, 1);
+    tally_shared_bytes_release(tail);
+    close(fds[2]);
+    close(fds[3]);
+    fixture_close(&f);
+}
+
+/* Bodies that are too many to be read at once: all come, in whatever order they are sent, but for
+ * those of peers that leave while they wait. */
+static void test_api_http_server__large_bodies_take_turns(void)
+{
+    enum { N = 6, BODY = 6 << 20, PIECE = 100 * 1000 };
+    char head[96];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    char *body = malloc(BODY);
+    memset(body, 'b', BODY);
+    const int n = snprintf(head, sizeof head,
+                           "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    int fds[N];
+    size_t sent[N];
+    const long begin = now_ms();
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], head, (size_t)n));
+        const long done = tally_raw_send(fds[i], body, PIECE);
+        CU_ASSERT_FATAL(done > 0);
+        sent[i] = (size_t)done;
+        step(&f, 0);
+    }
+    unsigned n_open;
+    size_t held_bytes;
+    step(&f, 0);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    if (now_ms() - begin < BODY / HTTP_UPLOAD_BYTES_PER_MS) { /* else time has let more in */
+        CU_ASSERT_TRUE(held_bytes <= 2 * 2 * PIECE);
+    }
+    close(fds[N - 1]);
+    /* The last ones first: their data wait in the socket. */
+    for (long end = now_ms() + PATIENCE_MS; f.n_requests < N - 1 && now_ms() < end;) {
+        for (size_t i = N - 1; i-- > 0;) {
+            const long done = tally_raw_send(fds[i], body + sent[i], BODY - sent[i]);
+            CU_ASSERT_FATAL(done >= 0);
+            sent[i] += (size_t)done;
+        }
+        step(&f, 1);
+    }
+    CU_ASSERT_EQUAL(f.n_requests, N - 1);
+    for (size_t i = 0; i < N - 1; i++) {
+        (void)await_response(&f, fds[i], &in, true);
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+        in.size = 0;
+        close(fds[i]);
+    }
+    step_for(&f, 20);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    CU_ASSERT_EQUAL(n_open, 0);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    tally_buffer_fini(&in);
+    free(body);
+    fixture_close(&f);
+}
+
 /* ---- Awkward clients ---- */
 
 static void test_api_http_server__pipelined_requests_are_answered_in_order(void)
@@ -1644,6 +1771,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__slow_readers_are_dropped),
     TALLY_TEST(test_api_http_server__memory_of_slow_peers_is_bounded),
     TALLY_TEST(test_api_http_server__a_body_can_be_forgotten),
+    TALLY_TEST(test_api_http_server__answers_share_a_tail),
+    TALLY_TEST(test_api_http_server__large_bodies_take_turns),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),

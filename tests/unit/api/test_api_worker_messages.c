@@ -320,6 +320,31 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     }
 }
 
+/* What is apart follows what is encoded, in an answer to a poll and in one to an update. */
+static void test_api_worker_messages__shared_part_of_a_task_may_be_apart(void)
+{
+    uint32_t clients[] = {5, 300};
+    struct tally_poll_response sent = full_task_response(clients, 2, 3);
+    const struct tally_update_response update = {.formula_bits = 7, .payload_bits = 8};
+    struct tally_buffer shared = {.size = 0}, whole[2] = {{.size = 0}}, apart[2] = {{.size = 0}};
+    CU_ASSERT_EQUAL(tally_task_encode_shared(&sent.task, &shared), TALLY_OK);
+    sent.task.shared = bytes_of(shared.data, shared.size);
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &whole[0]), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_encode(&update, &sent, &whole[1]), TALLY_OK);
+    sent.task.shared_is_apart = true;
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &apart[0]), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_encode(&update, &sent, &apart[1]), TALLY_OK);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(apart[i].size + shared.size, whole[i].size);
+        CU_ASSERT_EQUAL(tally_buffer_append(&apart[i], shared.data, shared.size), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(apart[i].size, whole[i].size);
+        CU_ASSERT_EQUAL(memcmp(apart[i].data, whole[i].data, whole[i].size), 0);
+        tally_buffer_fini(&apart[i]);
+        tally_buffer_fini(&whole[i]);
+    }
+    tally_buffer_fini(&shared);
+}
+
 static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void)
 {
     uint32_t *clients = malloc(TALLY_MAX_SLOTS * sizeof *clients);
@@ -882,6 +907,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__join_round_trip),
     TALLY_TEST(test_api_worker_messages__join_response_round_trip),
     TALLY_TEST(test_api_worker_messages__poll_request_round_trip),
+    TALLY_TEST(test_api_worker_messages__shared_part_of_a_task_may_be_apart),
     TALLY_TEST(test_api_worker_messages__largest_task_round_trip_borrows_bytes),
     TALLY_TEST(test_api_worker_messages__shared_task_round_trip),
     TALLY_TEST(test_api_worker_messages__empty_task_stays_a_task),
