@@ -908,7 +908,13 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
         return MHD_NO;
     }
     request->n_body_bytes += n;
-    return http_peer_hold(request->peer, request->body.capacity, false) ? MHD_YES : MHD_NO;
+    return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
+}
+
+/* Pages that nothing comes for are not touched. Without memory the body grows as far as it can. */
+static void reserve_upload(struct tally_http_request *request)
+{
+    (void)tally_buffer_reserve(&request->body, request->upload.n_bytes);
 }
 
 /* Whether the body may be read now; else the connection is suspended until it may. */
@@ -921,6 +927,7 @@ static bool begin_upload(struct tally_http_request *request)
     }
     struct tally_http_server *server = request->server;
     if (http_uploads_begin(&server->uploads, &request->upload, n, server->now_ms)) {
+        reserve_upload(request);
         return true;
     }
     suspend(request);
@@ -933,6 +940,7 @@ static void resume_uploads(struct tally_http_server *server, int64_t now_ms)
     struct http_upload *upload;
     while ((upload = http_uploads_next(&server->uploads, now_ms)) != NULL) {
         struct tally_http_request *request = (struct tally_http_request *)upload;
+        reserve_upload(request);
         resume(request);
         http_peer_enter(request->peer, HTTP_RECEIVING);
     }

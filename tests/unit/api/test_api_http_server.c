@@ -1261,14 +1261,14 @@ static void test_api_http_server__slow_readers_are_dropped(void)
 
 static void test_api_http_server__memory_of_slow_peers_is_bounded(void)
 {
-    enum { N = 5, BODY = 400 * 1024 };
+    enum { N = 5, BODY = 450 * 1024 };
     struct fixture f;
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = 1 << 20,
                                                               .max_held_bytes = 2 << 20});
     const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
     char *body = calloc(1, BODY);
     int fds[N];
-    for (size_t i = 0; i < N; i++) { /* each holds 512 KiB, so the fifth is one too many */
+    for (size_t i = 0; i < N; i++) { /* the fifth is one too many */
         fds[i] = connected(&f);
         CU_ASSERT_TRUE(send_all(&f, fds[i], head, strlen(head)));
         CU_ASSERT_TRUE(send_all(&f, fds[i], body, BODY));
