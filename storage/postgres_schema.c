@@ -93,8 +93,16 @@ static const char *const VERSION_1[] = {
     NULL,
 };
 
+/* Every heartbeat looks for live jobs, however many have ended. No update of a job that goes on is
+ * made dearer by it: its status stays as it is. */
+static const char *const VERSION_2[] = {
+    "CREATE INDEX jobs_live ON jobs (job_key)"
+    " WHERE status NOT IN ('', 'completed', 'failed', 'cancelled')",
+    NULL,
+};
+
 /* Entry i takes the schema from version i to i + 1. */
-static const char *const *const MIGRATIONS[] = {VERSION_1};
+static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2};
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
 

@@ -540,6 +540,31 @@ void test_store_postgres_leases__second_process_of_an_id_replaces_the_first(void
     close_two(&old, &new);
 }
 
+/* Without being looked at one by one: each heartbeat takes. */
+void test_store_postgres_leases__ended_jobs_are_passed_over(void)
+{
+    enum { HANG_MS = 60000 };
+    struct store_fixture a;
+    struct store_fixture b;
+    open_two(&a, &b);
+    expect_job(&a, "x", TALLY_JOB_COMPLETED);
+    raw_ask(a.schema,
+            "INSERT INTO jobs SELECT (jsonb_populate_record(j, jsonb_build_object("
+            "'job_key', n, 'id', 'ended' || n, 'idempotency_key', NULL))).*"
+            " FROM jobs j, generate_series(100, 20000) n; "
+            "INSERT INTO job_leases SELECT n, 1, 1 FROM generate_series(100, 20000) n; ANALYZE");
+    TALLY_ASSERT_TEXT(taken(&b), "");
+    store_fixture_close(&b); /* what it has done is counted at the end of its session */
+    int64_t n_scans = 0;
+    for (int i = 0; i < HANG_MS && n_scans == 0; i++) {
+        n_scans = raw_ask(a.schema, "SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname ="
+                                    " current_schema() AND indexrelname = 'jobs_live'");
+        usleep(1000);
+    }
+    CU_ASSERT(n_scans > 0);
+    store_fixture_close(&a);
+}
+
 /* Though a job that it led to its end keeps its lease. */
 void test_store_postgres_leases__long_dead_replica_is_forgotten(void)
 {

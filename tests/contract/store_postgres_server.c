@@ -529,6 +529,23 @@ static void expect_open(struct store_fixture *f, enum tally_status status, const
     CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, message));
 }
 
+void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    const int64_t newest = raw_ask(f.schema, "SELECT version FROM tally_schema");
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    raw_ask(f.schema, "DROP INDEX jobs_live; UPDATE tally_schema SET version = 1");
+    store_fixture_reopen(&f);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT version FROM tally_schema"), newest);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT (to_regclass('jobs_live') IS NOT NULL)::int::bigint"),
+                    1);
+    struct tally_store_job job;
+    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_EQUAL(job.key, key);
+    store_fixture_close(&f);
+}
+
 void test_store_postgres_server__newer_schema_is_refused(void)
 {
     struct store_fixture f;

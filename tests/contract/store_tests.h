@@ -106,6 +106,7 @@
 
 /* What a server can do to a store, and what is found in its database. */
 #define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \
+    X(test_store_postgres_server__older_schema_is_brought_up_to_date)                              \
     X(test_store_postgres_server__huge_lists_are_whole)                                            \
     X(test_store_postgres_server__lost_connection_is_made_again)                                   \
     X(test_store_postgres_server__lost_in_a_bracket_leaves_nothing)                                \
@@ -159,6 +160,7 @@
     X(test_store_postgres_leases__reconnecting_waits_for_the_old_connection)                       \
     X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
     X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
+    X(test_store_postgres_leases__ended_jobs_are_passed_over)                                      \
     X(test_store_postgres_leases__long_dead_replica_is_forgotten)                                  \
     X(test_store_postgres_leases__numbers_run_out)                                                 \
     X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \
