@@ -195,13 +195,13 @@ class LargeUpdateThatPolls(TallyTestCase):
     """Of an update above 64 KiB the coordinator keeps the body itself until its round closes or it is
     written; above 40 MiB in all it is written at once."""
 
-    DIM = 20000  # float32: 80 kB a message
+    dim = 20000  # float32: 80 kB a message
 
     def start(self, n_workers, **options):
         self.coordinator = self.start_coordinator(**options)
         document = job_document(
             "synthetic-minibatch-sgd", clients=n_workers, quorum=n_workers, reference={"type": "none"},
-            objective__data__dim=self.DIM, objective__data__points=n_workers,
+            objective__data__dim=self.dim, objective__data__points=n_workers,
             initial_point={"type": "zeros"},
         )
         self.job_id = self.coordinator.client.submit(document)
@@ -211,9 +211,9 @@ class LargeUpdateThatPolls(TallyTestCase):
     def message(self, n):
         task = self.tasks[n]
         client = task.clients[0]
-        values = [(client + 1) * (i % 1000) / 1024 for i in range(self.DIM)]
+        values = struct.pack("<1000f", *((client + 1) * i / 1024 for i in range(1000)))
         return self.workers[n].update(
-            task, client, payload=struct.pack(f"<{self.DIM}f", *values), payload_bits=32 * self.DIM
+            task, client, payload=values * (self.dim // 1000), payload_bits=32 * self.dim
         )
 
     def post_polling(self, n):
@@ -249,18 +249,27 @@ class LargeUpdateThatPolls(TallyTestCase):
             self.workers[n].post(self.message(n))
         return self.close_round()
 
-    def test_it_is_the_same_after_a_crash(self):
-        expected = self.result_without_a_crash(3)
-        self.start(3)
-        threads = self.post_in_threads(range(2))
-        self.wait_for_pollers(2)
+    def check_crash(self, n_workers):
+        expected = self.result_without_a_crash(n_workers)
+        self.start(n_workers)
+        threads = self.post_in_threads(range(n_workers - 1))
+        self.wait_for_pollers(n_workers - 1)
         self.coordinator.kill()
         for thread in threads:
             thread.join(HANG_S)
         self.coordinator = self.start_coordinator(port=self.coordinator.port)
         held = [(self.job_id, self.tasks[-1].clients[0])]
-        self.workers[-1] = ForeignWorker(self.coordinator.client, "w2", held=held)
+        self.workers[-1] = ForeignWorker(
+            self.coordinator.client, f"w{n_workers - 1}", held=held
+        )
         self.assertEqual(self.close_round(), expected)
+
+    def test_they_are_the_same_after_a_crash(self):
+        self.check_crash(3)
+
+    def test_they_are_the_same_if_they_are_too_much_to_be_kept(self):
+        self.dim = 10**6
+        self.check_crash(12)  # 11 of 4 MB wait
 
     def test_a_round_of_them_closes(self):
         expected = self.result_without_a_crash(4)
