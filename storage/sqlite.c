@@ -203,13 +203,25 @@ static enum tally_status sqlite_job_update(struct tally_store *store,
     return status;
 }
 
-static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job_key,
-                                          const void *bytes, size_t n, struct tally_error *err)
+static enum tally_status write_state(struct tally_sqlite *sqlite, enum tally_sql which,
+                                     int64_t job_key, const void *bytes, size_t n,
+                                     struct tally_error *err)
 {
-    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_STATE_PUT);
+    struct tally_sql_call call = tally_sql_call(sqlite, which);
     tally_sql_bind_int64(&call, 1, job_key);
     tally_sql_bind_bytes(&call, 2, bytes, n);
     return run_write(&call, job_key, err);
+}
+
+/* All but the first go through an update: ON CONFLICT would copy the state once more. */
+static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job_key,
+                                          const void *bytes, size_t n, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    enum tally_status status = write_state(sqlite, TALLY_SQL_STATE_UPDATE, job_key, bytes, n, err);
+    return status == TALLY_OK && sqlite3_changes(sqlite->db) == 0
+               ? write_state(sqlite, TALLY_SQL_STATE_INSERT, job_key, bytes, n, err)
+               : status;
 }
 
 static enum tally_status sqlite_update_insert(struct tally_store *store, int64_t job_key,

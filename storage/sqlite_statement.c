@@ -67,10 +67,10 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
         {&TALLY_JOB_COLUMNS,
          "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
          " {moving_values}) WHERE job_key = ?1"},
-    [TALLY_SQL_STATE_PUT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
-                                   " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"
-                                   " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state,"
-                                   " row_checksum = excluded.row_checksum"},
+    [TALLY_SQL_STATE_UPDATE] = {NULL, "UPDATE job_states SET state = ?2, row_checksum ="
+                                      " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
+                                      " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"},
     [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
                                        " row_checksum) VALUES (?1, ?2, ?3, ?4,"
                                        " tally_checksum('updates', ?1, ?2, ?3, ?4))"},

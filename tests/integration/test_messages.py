@@ -3,6 +3,7 @@ written from codec/FORMAT.md, and the sums are the job's counters."""
 
 import contextlib
 import http.client
+import struct
 import threading
 import unittest
 
@@ -188,6 +189,109 @@ class UpdateThatPolls(TallyTestCase):
         update = self.polling(30000)
         update.poll.cursors.add(job_id="x" * 40)
         self.assert_connect_error("invalid_argument", self.one.post, update)
+
+
+class LargeUpdateThatPolls(TallyTestCase):
+    """Of an update above 64 KiB the coordinator keeps the body itself until its round closes or it is
+    written; above 40 MiB in all it is written at once."""
+
+    dim = 20000  # float32: 80 kB a message
+
+    def start(self, n_workers, **options):
+        self.coordinator = self.start_coordinator(**options)
+        document = job_document(
+            "synthetic-minibatch-sgd", clients=n_workers, quorum=n_workers, reference={"type": "none"},
+            objective__data__dim=self.dim, objective__data__points=n_workers,
+            initial_point={"type": "zeros"},
+        )
+        self.job_id = self.coordinator.client.submit(document)
+        self.workers = [ForeignWorker(self.coordinator.client, f"w{n}") for n in range(n_workers)]
+        self.tasks = [worker.poll_task() for worker in self.workers]
+
+    def message(self, n):
+        task = self.tasks[n]
+        client = task.clients[0]
+        values = struct.pack("<1000f", *((client + 1) * i / 1024 for i in range(1000)))
+        return self.workers[n].update(
+            task, client, payload=values * (self.dim // 1000), payload_bits=32 * self.dim
+        )
+
+    def post_polling(self, n):
+        update = self.message(n)
+        update.poll.wait_ms = 30000
+        update.poll.cursors.add(job_id=self.job_id, iterate=self.tasks[n].iterate)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.workers[n].post(update)
+
+    def post_in_threads(self, numbers):
+        threads = [threading.Thread(target=self.post_polling, args=(n,)) for n in numbers]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def wait_for_pollers(self, n):
+        def look():
+            workers = self.coordinator.client.get_json("/v1/workers")["workers"]
+            return sum(worker["state"] == "waiting" for worker in workers) == n
+
+        wait_until(look, f"{n} updates that wait")
+
+    def close_round(self):
+        """The last worker answers; what has become of the point and what was counted."""
+        self.workers[-1].post(self.message(-1))
+        detail = self.coordinator.client.job(self.job_id)
+        self.assertEqual(detail["round"], 1)
+        return detail["x_checksum"], detail["bits"]["uplink"]
+
+    def result_without_a_crash(self, n_workers):
+        self.start(n_workers, store="memory:")
+        for n in range(n_workers - 1):
+            self.workers[n].post(self.message(n))
+        return self.close_round()
+
+    def check_crash(self, n_workers):
+        expected = self.result_without_a_crash(n_workers)
+        self.start(n_workers)
+        threads = self.post_in_threads(range(n_workers - 1))
+        self.wait_for_pollers(n_workers - 1)
+        self.coordinator.kill()
+        for thread in threads:
+            thread.join(HANG_S)
+        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        held = [(self.job_id, self.tasks[-1].clients[0])]
+        self.workers[-1] = ForeignWorker(
+            self.coordinator.client, f"w{n_workers - 1}", held=held
+        )
+        self.assertEqual(self.close_round(), expected)
+
+    def test_they_are_the_same_after_a_crash(self):
+        self.check_crash(3)
+
+    def test_they_are_the_same_if_they_are_too_much_to_be_kept(self):
+        self.dim = 10**6
+        self.check_crash(12)  # 11 of 4 MB wait
+
+    def test_a_round_of_them_closes(self):
+        expected = self.result_without_a_crash(4)
+        self.start(4)
+        threads = self.post_in_threads(range(3))
+        self.wait_for_pollers(3)
+        self.assertEqual(self.close_round(), expected)
+        for thread in threads:
+            thread.join(HANG_S)
+
+    def test_a_caller_that_leaves_takes_nothing_along(self):
+        """Its connection is gone at once, and it sends the same again: it has come or not."""
+        expected = self.result_without_a_crash(2)
+        self.start(2)
+        update = self.message(0)
+        update.poll.wait_ms = 30000
+        connection = self.workers[0].client.connect(HANG_S)
+        connection.request("POST", "/tally.v1.WorkerService/PostUpdate", update.SerializeToString(),
+                           {"Content-Type": "application/proto"})
+        connection.close()
+        self.workers[0].post(self.message(0))
+        self.assertEqual(self.close_round(), expected)
 
 
 if __name__ == "__main__":
