@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """How the coordinator scales: the figures and the picture of services/coordinator/DESIGN.md, "How it scales".
 
-    tests/bench/bench_scaling.py [--out DIR] [--runs R] [--seconds S] [--draw] [--update]    TALLY_BIN: folder of the programs
+    tests/bench/bench_scaling.py [--out DIR] [--runs R] [--seconds S] [--draw] [--update]
+
+TALLY_BIN: folder of the programs.
 
 Measures every number of clients and dimension with `tally bench coordinator`, one point after the other, in about
 a quarter of an hour. DIR (build/scaling by default) gets scaling.json after every point, and at the end tables
@@ -29,12 +31,10 @@ DIMS = (30, 1000, 7840, 10 ** 5, 10 ** 6)
 STORES = ("sqlite", "memory")
 HANG_S = 900  # of one point
 
-# Rounds of gigabytes: a run is two of them, whatever its seconds, and there are at most two runs.
+# Memory is that of two jobs of so few rounds, so that what a job stores for every round counts alike everywhere.
+FEW_ROUNDS = 2
+# Rounds of gigabytes: here these two jobs, the first of which warms up, are all.
 LARGE = 10 ** 9
-LARGE_ROUNDS, LARGE_RUNS = 2, 2
-
-# Memory is that of two jobs of so many rounds, so that what a job stores for every round counts alike everywhere.
-MEMORY_ROUNDS = 3
 
 OVERHEAD_CLIENTS, OVERHEAD_DIMS = 64, (30, 7840)
 
@@ -57,17 +57,14 @@ def bench(clients, dim, *options):
 
 def measure_point(arguments, clients, dim):
     point = {"clients": clients, "dim": dim, "error": None, "rows": []}
-    is_large = clients * dim >= LARGE
-    point["runs"] = min(arguments.runs, LARGE_RUNS) if is_large else arguments.runs
-    rounds = ("--rounds", LARGE_ROUNDS) if is_large else ()
     try:
-        point["rows"] = bench(clients, dim, "--runs", point["runs"], "--seconds", arguments.seconds, *rounds)
-        memory = bench(clients, dim, "--runs", 1, "--seconds", 0.01, "--rounds", MEMORY_ROUNDS)
-        for row, of_memory in zip(point["rows"], memory):
-            row["job_rss_mb"] = of_memory["rss_mb"]
-            row["rounds"] = row["updates"] // clients // point["runs"]
+        few = bench(clients, dim, "--runs", 1, "--seconds", 0.1, "--rounds", FEW_ROUNDS)
+        many = few
+        if clients * dim < LARGE:
+            many = bench(clients, dim, "--runs", arguments.runs, "--seconds", arguments.seconds)
+        point["rows"] = [{**row, "job_rss_mb": of_few["rss_mb"]} for row, of_few in zip(many, few)]
     except RuntimeError as problem:
-        point.update(error=str(problem), rows=[])
+        point["error"] = str(problem)
     return point
 
 
@@ -80,8 +77,8 @@ def machine():
 
 
 def measure(arguments):
-    report = {"machine": machine(), "command": f"tests/bench/bench_scaling.py --runs {arguments.runs} --seconds {arguments.seconds:g}",
-              "date": time.strftime("%Y-%m-%d"), "points": []}
+    command = f"tests/bench/bench_scaling.py --runs {arguments.runs} --seconds {arguments.seconds:g}"
+    report = {"machine": machine(), "command": command, "date": time.strftime("%Y-%m-%d"), "points": []}
     n, begin = len(CLIENTS) * len(DIMS), time.monotonic()
     for dim in DIMS:
         for clients in CLIENTS:
@@ -144,7 +141,7 @@ def overhead_rows(report):
 def exceptions(report):
     large = [point for point in report["points"] if point["clients"] * point["dim"] >= LARGE and not point["error"]]
     for point in large:
-        yield (f"{point['clients']:,} clients, d = {written(point['dim'])}: {point['runs']} runs of {LARGE_ROUNDS} rounds.")
+        yield f"{point['clients']:,} clients, d = {written(point['dim'])}: one run of {FEW_ROUNDS} rounds."
     for point in report["points"]:
         if point["error"]:
             yield f"{point['clients']:,} clients, d = {written(point['dim'])}: not measured: {point['error']}."
@@ -154,7 +151,7 @@ def tables(report):
     heads = ["d", *(f"M = {clients:,}" for clients in CLIENTS)]
     lines = [f"{report['date']}, {report['machine']}; `{report['command']}`.", *exceptions(report), ""]
     for store in STORES:
-        lines += [f"Peak RSS in MB, {store}, after two jobs of {MEMORY_ROUNDS} rounds; last, bytes for each further client and "
+        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds; last, bytes for each further client and "
                   "of its messages in a round:", "",
                   *table([*heads, "bytes each", "messages"], memory_rows(report, store)), ""]
     for store in STORES:
@@ -241,7 +238,8 @@ def update(out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=REPO / "build/scaling", help="folder of what is written (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=REPO / "build/scaling",
+                        help="folder of what is written (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="repetitions (%(default)s)")
     parser.add_argument("--seconds", type=float, default=1, help="of each run (%(default)s)")
     parser.add_argument("--draw", action="store_true", help="measure nothing")
