@@ -149,14 +149,19 @@ static enum tally_status find_coordinator(char ret_path[PATH_MAX], struct tally_
                : tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s: %s", ret_path, strerror(errno));
 }
 
-/* Sessions outlast what a busy machine may do to the players; nothing else differs from what it
- * does by itself, but for the limits on one address. */
+/* Sessions and connections outlast what a busy machine may do to the players, and the runs of the
+ * others; nothing else differs from what it does by itself, but for the limits on one address, and
+ * on what is held for all: a client that were dropped would come again, a player does not. */
 static const char *const ARGUMENTS[] = {"--listen",
                                         "127.0.0.1:0",
                                         "--max-connections",
                                         "100000",
                                         "--max-connections-per-address",
                                         "100000",
+                                        "--max-held-bytes",
+                                        "17179869184",
+                                        "--idle-timeout-s",
+                                        "3600",
                                         "--session-timeout-ms",
                                         "600000",
                                         NULL};

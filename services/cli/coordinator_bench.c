@@ -28,15 +28,14 @@ enum { WARM_UP_GROWTH = 4, MAX_ROUNDS = 100000000 };
 /* One job of `ceal` that stays in its stage: G = 3, B_j + tau_j and the accuracies below are in the
  * proportions that give messages of one step's standard deviation both ways, whose mean, of norm 8
  * tau, passes the test of 4 tau in every round, and samples of one query. Steps are so short that x
- * goes nowhere. The data exist, but nobody makes them. */
+ * goes nowhere. The objective is a plug-in's that nobody has: its size has no bound of data. */
 static const char JOB[] =
     "{\"name\": \"bench\", \"clients\": %u, \"horizon\": %u, \"seed\": 1, \"encoding\": \"%s\", "
     "\"algorithm\": "
     "{\"type\": "
     "\"ceal\", \"step_size\": 1e-9, \"sigma\": 0.75, \"delta\": 0.1, \"gamma0\": 1, \"phi0\": 8, "
     "\"sample_scale\": 1e-6, \"log_factor\": false, \"first_stage\": 4, \"gradient_bound\": 1}, "
-    "\"objective\": {\"type\": \"least_squares\", \"data\": {\"type\": \"synthetic_linear\", "
-    "\"dim\": %zu, \"points\": %u, \"frobenius_norm\": 1, \"noise_std\": 1}}, "
+    "\"objective\": {\"type\": \"plugin\", \"name\": \"bench\", \"dim\": %zu}, "
     "\"initial_point\": {\"type\": \"zeros\"}, \"reference\": {\"type\": \"none\"}}";
 
 /* A coordinator, who plays on it, and what was measured. */
@@ -74,7 +73,7 @@ static enum tally_status submit(struct contender *self, uint32_t clients, uint32
                                 char ret_id[TALLY_MESSAGE_JOB_ID_CAPACITY], struct tally_error *err)
 {
     char document[sizeof JOB + 128]; /* numbers and the name of an encoding are shorter */
-    const int n = snprintf(document, sizeof document, JOB, clients, rounds, encoding, dim, clients);
+    const int n = snprintf(document, sizeof document, JOB, clients, rounds, encoding, dim);
     struct tally_http_exchange exchange = {.method = "POST",
                                            .path = "/v1/jobs",
                                            .content_type = "application/json",
