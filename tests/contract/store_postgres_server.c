@@ -638,7 +638,10 @@ void test_store_postgres_server__reader_has_one_snapshot(void)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     struct tally_store *reader = open_reader(&f, TALLY_OK);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(reader);
+    if (reader == NULL) { /* which has been said */
+        store_fixture_close(&f);
+        return;
+    }
     struct tally_store_job job = sample_job("z", 1);
     expect_job(&f, "b", TALLY_JOB_RUNNING);
     CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_OK);
@@ -689,9 +692,10 @@ void test_store_postgres_server__no_message_has_the_password(void)
         CU_ASSERT_NOT_EQUAL(tally_store_open(URIS[i], NULL, &store, &err), TALLY_OK);
         struct tally_buffer label = {0};
         CU_ASSERT_EQUAL(tally_store_label(URIS[i], &label), TALLY_OK);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(label.data);
-        if (strstr(err.message, "s3cret") != NULL || strstr((char *)label.data, "s3cret") != NULL) {
-            printf("\n    %s: %s, %s", URIS[i], err.message, (char *)label.data);
+        CU_ASSERT_PTR_NOT_NULL(label.data);
+        const char *shown = label.data != NULL ? (const char *)label.data : "";
+        if (strstr(err.message, "s3cret") != NULL || strstr(shown, "s3cret") != NULL) {
+            printf("\n    %s: %s, %s", URIS[i], err.message, shown);
             CU_FAIL("password is shown");
         }
         tally_buffer_fini(&label);
