@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/contract/child.h"
@@ -253,6 +254,46 @@ void test_store_sqlite_file__close_leaves_only_the_database(void)
         CU_ASSERT_NOT_EQUAL(access(path, F_OK), 0);
     }
     store_fixture_close(&f);
+}
+
+/* Commits states of n bytes; the size of the log after them, in bytes. */
+static int64_t log_after_states(size_t n, int n_commits)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    const int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    uint8_t *state = malloc(n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(state);
+    for (int i = 0; i < n_commits; i++) {
+        memset(state, i, n);
+        expect_begin(&f);
+        TALLY_ASSERT_STATUS(f.ops->state_put(f.store, key, state, n, &f.err), TALLY_OK, &f.err);
+        expect_commit(&f);
+    }
+    free(state);
+    char path[112];
+    struct stat log = {.st_size = -1};
+    snprintf(path, sizeof path, "%s-wal", f.path);
+    CU_ASSERT_EQUAL(stat(path, &log), 0);
+    store_fixture_close(&f);
+    return log.st_size;
+}
+
+/* The log is folded into the file once it has 1000 pages and those of eight commits, or 64 MiB; so
+ * it has never more than that and one commit. */
+void test_store_sqlite_file__log_stays_small(void)
+{
+    enum {
+        FRAME_BYTES = 4096 + 24,
+        SOME = 8
+    }; /* a page in the log; what else a commit may write */
+    CU_ASSERT(log_after_states(100, 3000) <= (int64_t)(1000 + SOME) * FRAME_BYTES);
+    const int64_t n_medium = (1 << 20) / 4000; /* pages of a commit, at most */
+    const int64_t medium = log_after_states(1 << 20, 30);
+    CU_ASSERT(medium <= (9 * n_medium + SOME) * FRAME_BYTES);
+    CU_ASSERT(medium >= 8 * (1 << 20)); /* several commits, not each */
+    const int64_t n_large = (12 << 20) / 4000;
+    CU_ASSERT(log_after_states(12 << 20, 7) <= (16 * 1024 + n_large + SOME) * FRAME_BYTES);
 }
 
 /* Names that SQLite would take for something else. */

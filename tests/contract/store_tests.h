@@ -79,6 +79,7 @@
     X(test_store_sqlite_file__second_opener_is_refused)                                            \
     X(test_store_sqlite_file__killing_the_owner_frees_the_file)                                    \
     X(test_store_sqlite_file__close_leaves_only_the_database)                                      \
+    X(test_store_sqlite_file__log_stays_small)                                                     \
     X(test_store_sqlite_file__any_relative_name_is_a_file)                                         \
     X(test_store_sqlite_file__header_says_whose_it_is)                                             \
     X(test_store_sqlite_file__newer_schema_is_refused)                                             \

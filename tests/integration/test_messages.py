@@ -6,6 +6,7 @@ import http.client
 import struct
 import threading
 import unittest
+from pathlib import Path
 
 from common import (
     HANG_S, ForeignWorker, TallyTestCase, essence, job_document, messages, simulate, task_of, wait_until,
@@ -253,6 +254,8 @@ class LargeUpdateThatPolls(TallyTestCase):
         expected = self.result_without_a_crash(n_workers)
         self.start(n_workers)
         threads = self.post_in_threads(range(n_workers - 1))
+        log = Path(f"{self.folder}/tally.db-wal")  # a request would have them written at once
+        wait_until(lambda: log.stat().st_size > (n_workers - 1.5) * 4 * self.dim, "all that is written")
         self.wait_for_pollers(n_workers - 1)
         self.coordinator.kill()
         for thread in threads:
