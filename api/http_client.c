@@ -301,9 +301,8 @@ static bool add_request_headers(const struct tally_http_client *client,
     ok = ok &&
          (exchange->content_type != NULL ? add_line(lines, "Content-Type", exchange->content_type)
                                          : add_line(lines, "Content-Type:", NULL));
-    if (exchange->accept != NULL) {
-        ok = ok && add_line(lines, "Accept", exchange->accept);
-    }
+    ok = ok && (exchange->accept != NULL ? add_line(lines, "Accept", exchange->accept)
+                                         : add_line(lines, "Accept:", NULL));
     if (exchange->extra_header != NULL) {
         ok = ok && add_line(lines, exchange->extra_header, NULL);
     }

@@ -85,17 +85,10 @@ static void send_bytes(struct http_peer *peer, const void *bytes, size_t n)
 }
 
 /* A whole HTTP message that ends the connection. */
-static void format_answer(struct tally_buffer *out, int status, const char *title, const char *code,
-                          const char *detail, const char *request_id)
+static void format_answer(struct tally_buffer *out, const char *date, int status, const char *title,
+                          const char *code, const char *detail, const char *request_id)
 {
     struct tally_buffer body = {.size = 0};
-    char date[64];
-    const time_t now = time(NULL);
-    struct tm day;
-    if (gmtime_r(&now, &day) == NULL ||
-        strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &day) == 0) {
-        date[0] = '\0';
-    }
     http_problem(&body, status, title, code, detail);
     (void)tally_buffer_printf(
         out,
@@ -115,7 +108,7 @@ void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason rea
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     struct tally_buffer out = {.size = 0};
     http_refused(peer->server, reason, status, peer->request, id);
-    format_answer(&out, status, title, code, detail, id);
+    format_answer(&out, http_date(peer->server), status, title, code, detail, id);
     send_bytes(peer, out.data, out.size);
     peer->lingers = true;
     tally_buffer_fini(&out);
@@ -257,8 +250,8 @@ static void refuse_plain_http(const struct http_peer *peer)
     char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
     struct tally_buffer out = {.size = 0};
     http_refused(peer->server, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST, NULL, id);
-    format_answer(&out, MHD_HTTP_BAD_REQUEST, "malformed input", "malformed",
-                  "this port speaks HTTPS", id);
+    format_answer(&out, http_date(peer->server), MHD_HTTP_BAD_REQUEST, "malformed input",
+                  "malformed", "this port speaks HTTPS", id);
     (void)send(peer->base.fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
     tally_buffer_fini(&out);
 }
@@ -426,7 +419,8 @@ static void turn_away(struct tally_http_server *server, int fd, enum http_admiss
                  is_full ? "all %u connections are taken"
                          : "all %u connections of one address are taken",
                  is_full ? server->connections.max : server->connections.max_per_address);
-        format_answer(&out, MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable", "unavailable", detail, id);
+        format_answer(&out, http_date(server), MHD_HTTP_SERVICE_UNAVAILABLE, "unavailable",
+                      "unavailable", detail, id);
         (void)send(fd, out.data, out.size, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)shutdown(fd, SHUT_WR);
         (void)recv(fd, NULL, LINGER_BLOCK_BYTES, MSG_TRUNC | MSG_DONTWAIT);

@@ -103,6 +103,52 @@ struct tally_http_stream {
 
 /* ---- Requests ---- */
 
+/* Whether a comma-separated list holds a token, as MHD compares them. */
+static bool has_token(const char *list, const char *token)
+{
+    size_t n_token = strlen(token);
+    for (const char *at = list; *at != '\0';) {
+        at += strspn(at, " \t,");
+        size_t n = strcspn(at, ",");
+        size_t trimmed = n;
+        while (trimmed > 0 && (at[trimmed - 1] == ' ' || at[trimmed - 1] == '\t')) {
+            trimmed--;
+        }
+        if (trimmed == n_token && strncasecmp(at, token, n_token) == 0) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
+static bool is_name(const struct http_header *header, const char *name, size_t n_name)
+{
+    return header->n_name == n_name && strncasecmp(header->name, name, n_name) == 0;
+}
+
+/* One pass over the headers, since a request is asked for several that it has not got. A value that
+ * is there but empty is "", not NULL. */
+static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   size_t n_name, const char *value, size_t n_value)
+{
+    (void)kind, (void)n_value;
+    static const char CONNECTION[] = "Connection";
+    struct tally_http_request *request = context;
+    const struct http_header header = {
+        .name = name, .value = value != NULL ? value : "", .n_name = n_name};
+    if (request->n_headers < HTTP_KEPT_HEADERS) {
+        request->headers[request->n_headers] = header;
+    }
+    request->n_headers++;
+    if (is_name(&header, CONNECTION, sizeof CONNECTION - 1)) {
+        request->asks_close = request->asks_close || has_token(header.value, "close");
+        request->asks_keep_alive =
+            request->asks_keep_alive || has_token(header.value, "Keep-Alive");
+    }
+    return MHD_YES;
+}
+
 static struct tally_http_request *request_new(struct tally_http_server *server,
                                               struct MHD_Connection *connection, const char *method,
                                               const char *path, const char *version)
@@ -111,7 +157,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
     if (request != NULL) {
         server->free_requests = request->next;
         server->n_free_requests--;
-        memset(request, 0, sizeof *request);
+        memset(request, 0, offsetof(struct tally_http_request, headers));
     } else {
         request = calloc(1, sizeof *request);
     }
@@ -129,6 +175,7 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
             request->body = server->spare_bodies[--server->n_spare_bodies];
         }
         request->body.limit = server->config.max_body_bytes;
+        (void)MHD_get_connection_values_n(connection, MHD_HEADER_KIND, note_header, request);
     }
     return request;
 }
@@ -138,6 +185,7 @@ static void drop_body(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
     struct tally_buffer *body = &request->body;
+    http_uploads_end(&server->uploads, &request->upload);
     if (body->data == NULL || body->capacity > KEPT_BODY_BYTES ||
         server->n_spare_bodies == HTTP_SPARE_BODIES) {
         tally_buffer_fini(body);
@@ -152,7 +200,9 @@ static void request_free(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
     server->n_requests--;
-    if (request->response != NULL) {
+    if (request->answer != NULL) {
+        http_answers_give_back(&server->answers, request->answer);
+    } else if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
     if (request->stream != NULL) {
@@ -180,7 +230,7 @@ const char *tally_http_path(const struct tally_http_request *request)
     return request->path;
 }
 
-/* A value that is there but empty is "", not NULL. */
+/* Likewise. */
 static const char *lookup(const struct tally_http_request *request, enum MHD_ValueKind kind,
                           const char *name)
 {
@@ -200,7 +250,13 @@ const char *tally_http_query(const struct tally_http_request *request, const cha
 
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
-    return lookup(request, MHD_HEADER_KIND, name);
+    const size_t n_name = strlen(name);
+    for (size_t i = 0; i < request->n_headers && i < HTTP_KEPT_HEADERS; i++) {
+        if (is_name(&request->headers[i], name, n_name)) {
+            return request->headers[i].value;
+        }
+    }
+    return request->n_headers > HTTP_KEPT_HEADERS ? lookup(request, MHD_HEADER_KIND, name) : NULL;
 }
 
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size)
@@ -393,6 +449,7 @@ static void suspend_patient(struct tally_http_server *server)
 void http_request_hang_up(struct tally_http_request *request)
 {
     if (request->is_suspended) {
+        http_uploads_end(&request->server->uploads, &request->upload);
         request->is_gone = true;
         resume(request);
     }
@@ -400,7 +457,21 @@ void http_request_hang_up(struct tally_http_request *request)
 
 /* ---- Responses ---- */
 
-/* Those that MHD writes itself; a second one would spoil the message and the count. */
+const char *http_date(struct tally_http_server *server)
+{
+    const time_t now = time(NULL);
+    struct tm day;
+    if (server->date[0] == '\0' || now != server->date_s) {
+        server->date_s = now;
+        if (gmtime_r(&now, &day) == NULL ||
+            strftime(server->date, sizeof server->date, "%a, %d %b %Y %H:%M:%S GMT", &day) == 0) {
+            server->date[0] = '\0';
+        }
+    }
+    return server->date;
+}
+
+/* Those that MHD and this file write; a second one would spoil the message and the count. */
 static bool is_automatic_header(const char *name)
 {
     static const char *const names[] = {"Connection", "Content-Length", "Date",
@@ -413,77 +484,38 @@ static bool is_automatic_header(const char *name)
     return false;
 }
 
-/* Adds a header line and returns its length; 0 if it is left out: an automatic one, or one that MHD
- * refuses (line breaks, empty value). */
+/* Adds a header line and returns its length; 0 if MHD refuses it (line breaks, empty value). */
 static uint64_t add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    if (is_automatic_header(name) || MHD_add_response_header(response, name, value) == MHD_NO) {
-        return 0;
-    }
-    return strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
+    return MHD_add_response_header(response, name, value) == MHD_NO
+               ? 0
+               : strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
 }
 
-/* Adds the caller's headers and returns their length. */
-static uint64_t add_headers(struct MHD_Response *made, const struct tally_http_response *response)
+/* Adds the Date and the caller's headers, and returns their length. */
+static uint64_t add_headers(struct tally_http_server *server, struct MHD_Response *made,
+                            const struct tally_http_response *response)
 {
     uint64_t bytes = 0;
+    if (!response->is_brief) {
+        bytes += add_header(made, "Date", http_date(server));
+    }
     if (response->content_type != NULL) {
         bytes += add_header(made, "Content-Type", response->content_type);
     }
     for (int i = 0; i < TALLY_HTTP_MAX_EXTRA_HEADERS && response->headers[i].name != NULL; i++) {
-        bytes += add_header(made, response->headers[i].name, response->headers[i].value);
+        if (!is_automatic_header(response->headers[i].name)) {
+            bytes += add_header(made, response->headers[i].name, response->headers[i].value);
+        }
     }
     return bytes;
-}
-
-/* Whether a comma-separated list holds a token, as MHD compares them. */
-static bool has_token(const char *list, const char *token)
-{
-    size_t n_token = strlen(token);
-    for (const char *at = list; *at != '\0';) {
-        at += strspn(at, " \t,");
-        size_t n = strcspn(at, ",");
-        size_t trimmed = n;
-        while (trimmed > 0 && (at[trimmed - 1] == ' ' || at[trimmed - 1] == '\t')) {
-            trimmed--;
-        }
-        if (trimmed == n_token && strncasecmp(at, token, n_token) == 0) {
-            return true;
-        }
-        at += n;
-    }
-    return false;
-}
-
-struct token_search {
-    const char *token;
-    bool found;
-};
-
-static enum MHD_Result search_connection_header(void *context, enum MHD_ValueKind kind,
-                                                const char *name, const char *value)
-{
-    (void)kind;
-    struct token_search *search = context;
-    if (strcasecmp(name, "Connection") == 0 && value != NULL && has_token(value, search->token)) {
-        search->found = true;
-    }
-    return search->found ? MHD_NO : MHD_YES;
-}
-
-static bool asks_connection(const struct tally_http_request *request, const char *token)
-{
-    struct token_search search = {.token = token, .found = false};
-    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, search_connection_header,
-                              &search);
-    return search.found;
 }
 
 /* The Connection line that MHD adds by itself. */
 static uint64_t connection_line_bytes(const struct tally_http_request *request)
 {
     bool is_1_0 = strcmp(request->version, MHD_HTTP_VERSION_1_0) == 0;
-    if (asks_connection(request, "close") || (is_1_0 && !asks_connection(request, "Keep-Alive"))) {
+    if (request->asks_close || (is_1_0 && !request->asks_keep_alive)) {
         return strlen("Connection: close\r\n");
     }
     return is_1_0 ? strlen("Connection: Keep-Alive\r\n") : 0;
@@ -514,7 +546,6 @@ static uint64_t response_head_bytes(const struct tally_http_request *request, in
     size_t n_reason = MHD_get_reason_phrase_len_for((unsigned)status);
     uint64_t bytes = strlen("HTTP/1.1 200 ") +
                      (n_reason > 0 ? n_reason : strlen("Non-Standard Status")) + strlen("\r\n");
-    bytes += strlen("Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
     bytes += connection_line_bytes(request);
     if (status != MHD_HTTP_NO_CONTENT) {
         bytes += strlen("Content-Length: \r\n") + decimal_digits(n_body);
@@ -528,6 +559,39 @@ static bool sends_body(const struct tally_http_request *request, int status)
            strcmp(request->method, MHD_HTTP_METHOD_HEAD) != 0;
 }
 
+struct parts {
+    uint8_t *begin;
+    struct tally_shared_bytes *tail;
+};
+
+static void free_parts(void *context)
+{
+    struct parts *parts = context;
+    free(parts->begin);
+    tally_shared_bytes_release(parts->tail);
+    free(parts);
+}
+
+/* The body and the tail, which others send as well. */
+static struct MHD_Response *join(struct tally_buffer *body, struct tally_shared_bytes *tail)
+{
+    const struct MHD_IoVec pieces[] = {{body->data, body->size},
+                                       {tail->bytes.data, tail->bytes.size}};
+    struct MHD_Response *made = NULL;
+    struct parts *parts = malloc(sizeof *parts);
+    if (parts != NULL) {
+        *parts = (struct parts){body->data, tail};
+        made = MHD_create_response_from_iovec(pieces, 2, free_parts, parts);
+    }
+    if (made != NULL) {
+        (void)tally_shared_bytes_hold(tail);
+    } else {
+        free(parts);
+        free(body->data);
+    }
+    return made;
+}
+
 /* MHD frees the bytes of `response->body` when they are sent. NULL when memory ran out. */
 static struct MHD_Response *make_response(const struct tally_http_response *response,
                                           size_t *ret_n_body)
@@ -539,13 +603,39 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
                                                MHD_RESPMEM_PERSISTENT);
     }
     *ret_n_body = body->size;
-    struct MHD_Response *made =
-        MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
-    if (made == NULL) {
-        free(body->data);
+    struct MHD_Response *made;
+    if (response->tail != NULL) {
+        *ret_n_body += response->tail->bytes.size;
+        made = join(body, response->tail);
+    } else {
+        made = MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
+        if (made == NULL) {
+            free(body->data);
+        }
     }
     *body = (struct tally_buffer){.limit = body->limit};
     return made;
+}
+
+/* Most answers to workers: short, and without any header but the usual ones. Returns the length of
+ * these; 0 if it is another kind of answer. */
+static uint64_t take_answer(struct tally_http_request *request,
+                            const struct tally_http_response *response)
+{
+    struct http_answers *answers = &request->server->answers;
+    struct tally_buffer *body = response->body;
+    if (!response->is_brief || body == NULL || response->tail != NULL ||
+        response->headers[0].name != NULL || response->content_type == NULL ||
+        strcmp(response->content_type, answers->content_type) != 0) {
+        return 0;
+    }
+    request->answer = http_answers_take(answers, body->data, body->size);
+    if (request->answer == NULL) {
+        return 0;
+    }
+    request->response = request->answer->response;
+    body->size = 0;
+    return strlen("Content-Type: \r\n") + strlen(answers->content_type);
 }
 
 uint64_t tally_http_respond(struct tally_http_request *request,
@@ -555,15 +645,19 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     assert(response->status >= 200 && response->status <= 599);
     request->is_answered = true;
     request->status = response->status;
-    size_t n_body;
-    uint64_t bytes = 0;
-    request->response = make_response(response, &n_body);
-    request->n_held_answer = response->static_body == NULL ? n_body : 0;
+    size_t n_body = response->body != NULL ? response->body->size : 0;
+    uint64_t bytes = take_answer(request, response);
+    if (bytes == 0) {
+        request->response = make_response(response, &n_body);
+        if (request->response != NULL) {
+            bytes = add_headers(request->server, request->response, response);
+        }
+    }
+    request->n_held_answer = response->static_body == NULL && response->tail == NULL ? n_body : 0;
     drop_body(request);
     if (request->response != NULL) {
-        bytes = interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
-                (sends_body(request, response->status) ? n_body : 0);
-        bytes += add_headers(request->response, response);
+        bytes += interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
+                 (sends_body(request, response->status) ? n_body : 0);
     }
     wake(request);
     return bytes;
@@ -676,7 +770,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     }
     stream->request = request;
     stream->config = *config;
-    (void)add_headers(made, response);
+    (void)add_headers(request->server, made, response);
     if (strcmp(request->method, MHD_HTTP_METHOD_HEAD) == 0) {
         /* Not chunked: MHD would send the end of the body that it leaves out, and a client that
          * keeps the connection takes it for the begin of the next answer. */
@@ -709,7 +803,9 @@ static enum MHD_Result queue_response(struct tally_http_request *request)
     }
     enum MHD_Result queued =
         MHD_queue_response(request->connection, (unsigned)request->status, response);
-    MHD_destroy_response(response); /* MHD holds its own reference */
+    if (request->answer == NULL) {
+        MHD_destroy_response(response); /* MHD holds its own reference */
+    }
     return queued;
 }
 
@@ -812,7 +908,42 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
         return MHD_NO;
     }
     request->n_body_bytes += n;
-    return http_peer_hold(request->peer, request->body.capacity, false) ? MHD_YES : MHD_NO;
+    return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
+}
+
+/* Pages that nothing comes for are not touched. Without memory the body grows as far as it can. */
+static void reserve_upload(struct tally_http_request *request)
+{
+    (void)tally_buffer_reserve(&request->body, request->upload.n_bytes);
+}
+
+/* Whether the body may be read now; else the connection is suspended until it may. */
+static bool begin_upload(struct tally_http_request *request)
+{
+    const char *length = tally_http_header(request, "Content-Length");
+    const size_t n = length != NULL ? strtoull(length, NULL, 10) : 0;
+    if (n < HTTP_UPLOAD_MIN_BYTES || request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
+        return true;
+    }
+    struct tally_http_server *server = request->server;
+    if (http_uploads_begin(&server->uploads, &request->upload, n, server->now_ms)) {
+        reserve_upload(request);
+        return true;
+    }
+    suspend(request);
+    return false;
+}
+
+/* Those that have waited for it go on with their bodies. */
+static void resume_uploads(struct tally_http_server *server, int64_t now_ms)
+{
+    struct http_upload *upload;
+    while ((upload = http_uploads_next(&server->uploads, now_ms)) != NULL) {
+        struct tally_http_request *request = (struct tally_http_request *)upload;
+        reserve_upload(request);
+        resume(request);
+        http_peer_enter(request->peer, HTTP_RECEIVING);
+    }
 }
 
 /* The request is complete: the first time it is handed on, later its answer may have come. */
@@ -864,6 +995,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         return start_request(request);
     }
     if (*upload_data_size > 0) {
+        if (request->is_gone) {
+            return MHD_NO;
+        }
+        if (request->n_body_bytes == 0 && !begin_upload(request)) {
+            return MHD_YES;
+        }
         size_t n = *upload_data_size;
         *upload_data_size = 0;
         request->server->has_moved = true;
@@ -1055,7 +1192,7 @@ static enum tally_status start_daemon(struct tally_http_server *server, struct t
     const bool has_tls = server->identity != NULL;
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
-            (has_tls ? (unsigned)MHD_USE_TLS : 0U),
+            MHD_USE_SUPPRESS_DATE_NO_CLOCK | (has_tls ? (unsigned)MHD_USE_TLS : 0U),
         0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
         MHD_OPTION_NOTIFY_COMPLETED, completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         http_peer_notify, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, server,
@@ -1091,6 +1228,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
     server->listen_fd = -1;
     server->watch_fd = -1;
     server->now_ms = http_now_ms();
+    server->answers.content_type = "application/proto";
     fill_in(&server->config);
     server->idle_timeout_s = server->config.idle_timeout_s;
     const int64_t timeout_ms = (int64_t)server->config.request_timeout_s * 1000;
@@ -1139,6 +1277,7 @@ void tally_http_server_free(struct tally_http_server *server)
     while (server->n_spare_bodies > 0) {
         tally_buffer_fini(&server->spare_bodies[--server->n_spare_bodies]);
     }
+    http_answers_clear(&server->answers);
     http_connections_fini(&server->connections);
     tls_identity_release(server->identity);
     if (server->watch_fd >= 0) {
@@ -1212,6 +1351,10 @@ static int shorter_timeout(const struct tally_http_server *server, int timeout_m
         timeout_ms = sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
     }
     const int64_t now_ms = http_now_ms();
+    const int64_t upload_ms = http_uploads_wait_ms(&server->uploads, now_ms);
+    if (upload_ms >= 0) {
+        timeout_ms = sooner(timeout_ms, upload_ms);
+    }
     const int64_t clock_ms = http_connections_wait_ms(&server->connections, now_ms);
     if (clock_ms >= 0) {
         timeout_ms = sooner(timeout_ms, clock_ms);
@@ -1228,6 +1371,7 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
 {
     struct pollfd fds[] = {{.fd = server->watch_fd, .events = POLLIN},
                            {.fd = wake_fd, .events = POLLIN}}; /* poll() ignores -1 */
+    resume_uploads(server, http_now_ms());
     const int wait_ms = shorter_timeout(server, timeout_ms);
     int ready = 1;
     if (wait_ms != 0) { /* else nobody need say whether there is something */

@@ -27,6 +27,7 @@
 
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
+#include "codec/base/shared_bytes.h"
 
 struct tally_http_server;
 struct tally_http_request;
@@ -150,9 +151,12 @@ struct tally_http_response {
         const char *name, *value;
     } headers[TALLY_HTTP_MAX_EXTRA_HEADERS]; /* ended by a NULL name; not Connection,
                                               * Content-Length, Date or Transfer-Encoding */
-    struct tally_buffer *body;               /* taken: its bytes are moved out; NULL = empty */
+    struct tally_buffer *body;               /* taken: empty afterwards; NULL = empty */
+    struct tally_shared_bytes *tail;         /* sent after body, which is not empty; held until it
+                                              * is sent. NULL = none */
     const char *static_body;                 /* instead of body: lives for ever */
     size_t n_static_body;
+    bool is_brief; /* without a Date header, which is for caches and people */
 };
 
 /* Answers; `request` is gone afterwards. Returns the length of the response on the wire: status

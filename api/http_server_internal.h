@@ -5,8 +5,10 @@
 
 #include <microhttpd.h>
 
+#include "api/http_answers.h"
 #include "api/http_connections.h"
 #include "api/http_server.h"
+#include "api/http_uploads.h"
 #include "api/tls_identity.h"
 
 /* One connection, from accept() until its descriptor is closed. */
@@ -27,7 +29,7 @@ struct http_peer {
     bool is_dropped;
 };
 
-enum { HTTP_SPARE_BODIES = 32 };
+enum { HTTP_SPARE_BODIES = 32, HTTP_DATE_CAPACITY = 32, HTTP_KEPT_HEADERS = 16 };
 
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
@@ -37,6 +39,7 @@ struct tally_http_server {
     uint16_t port;
     unsigned idle_timeout_s;
     struct http_connections connections;
+    struct http_uploads uploads;
     unsigned most_connections;            /* since memory was given back to the system */
     struct http_peer *accepting;          /* MHD is taking this one over */
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
@@ -48,16 +51,25 @@ struct tally_http_server {
     unsigned n_free_requests;
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
     int n_spare_bodies;
-    unsigned n_requests;     /* that exist: begun, and not yet answered to the last byte */
-    int64_t now_ms;          /* http_now_ms() of this step */
-    int64_t accept_again_ms; /* no descriptor was left: not before then; 0 = any time */
-    bool has_resumed;        /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    bool has_moved;          /* in MHD's last turn a request was read from or answered */
+    struct http_answers answers;
+    int64_t date_s;                /* Unix time of the text */
+    char date[HTTP_DATE_CAPACITY]; /* as RFC 9110 has it; "" = none yet */
+    unsigned n_requests;           /* that exist: begun, and not yet answered to the last byte */
+    int64_t now_ms;                /* http_now_ms() of this step */
+    int64_t accept_again_ms;       /* no descriptor was left: not before then; 0 = any time */
+    bool has_resumed;   /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_moved;     /* in MHD's last turn a request was read from or answered */
     bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
     bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
+struct http_header {
+    const char *name, *value; /* MHD's */
+    size_t n_name;
+};
+
 struct tally_http_request {
+    struct http_upload upload; /* first: the list's pointers are ours */
     struct tally_http_server *server;
     struct MHD_Connection *connection;
     struct http_peer *peer;
@@ -68,6 +80,7 @@ struct tally_http_request {
     size_t n_body_bytes; /* of the body, also when it has been forgotten */
     void *user;
     struct MHD_Response *response;    /* waits to be queued */
+    struct http_answer *answer;       /* the same one, if it is to be used again */
     struct tally_http_stream *stream; /* NULL = answered otherwise or not yet */
     int status;
     size_t n_held_answer; /* bytes of the answer that are ours to keep until they are sent */
@@ -76,6 +89,9 @@ struct tally_http_request {
     bool is_waiting;      /* in the server's list of those that wait */
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
+    bool asks_close, asks_keep_alive; /* in a Connection header */
+    size_t n_headers; /* of the request; those past the kept ones are MHD's to find */
+    struct http_header headers[HTTP_KEPT_HEADERS]; /* last: not cleared */
 };
 
 /* Monotonic. */
@@ -83,6 +99,8 @@ int64_t http_now_ms(void);
 /* http_server.c: the peer of a suspended request hung up. */
 void http_request_hang_up(struct tally_http_request *request);
 
+/* The Date header's value, of this second. */
+const char *http_date(struct tally_http_server *server);
 /* Tells on_refused, and makes the problem document of the answer. `ret_id` may stay "". */
 void http_refused(struct tally_http_server *server, enum tally_http_refusal_reason reason,
                   int status, const struct tally_http_request *request,

@@ -96,6 +96,11 @@ struct tally_task {
     struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
+    /* To encode: what tally_task_encode_shared() made of a task that differs in `clients` and
+     * `deadline_ms` alone; the other members are not looked at then. Empty = none. */
+    struct tally_bytes shared;
+    bool
+        shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
 };
 
 enum tally_poll_kind { TALLY_POLL_IDLE, TALLY_POLL_TASK, TALLY_POLL_RELEASED };
@@ -129,7 +134,7 @@ struct tally_update {
 struct tally_update_response {
     uint64_t formula_bits;
     uint64_t payload_bits;
-    bool has_next;
+    bool has_next;           /* of one that was decoded */
     struct tally_bytes next; /* an encoded tally_poll_response, likewise */
 };
 
@@ -147,6 +152,7 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
                                              struct tally_error *err);
 enum tally_status tally_poll_request_encode(const struct tally_poll_request *message,
                                             struct tally_buffer *out);
+/* In case of an error *ret_message is undefined. */
 enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_poll_request *ret_message,
                                             struct tally_error *err);
@@ -155,10 +161,13 @@ enum tally_status tally_poll_response_encode(const struct tally_poll_response *m
 enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
                                              struct tally_poll_response *ret_message,
                                              struct tally_error *err);
+enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out);
 enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out);
 enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                                       struct tally_update *ret_message, struct tally_error *err);
+/* `next` is the answer to the poll that came with the update, NULL if there was none. */
 enum tally_status tally_update_response_encode(const struct tally_update_response *message,
+                                               const struct tally_poll_response *next,
                                                struct tally_buffer *out);
 enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,

@@ -120,11 +120,15 @@ static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_
 
 /* --- decoder --------------------------------------------------------------------------------- */
 
+/* GCC's gather is a macro where it does not optimize, whose mask is taken for a signed number. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 static inline __m512i entries_at(const struct tally_rans_decode_table *table, __m512i states)
 {
     const __m512i share = _mm512_and_si512(states, _mm512_set1_epi32(TALLY_ENTROPY_TOTAL - 1));
     return _mm512_i32gather_epi32(share, table->entries, 4);
 }
+#pragma GCC diagnostic pop
 
 static inline __m512i pop(__m512i states, __m512i entries)
 {

@@ -2,9 +2,10 @@
  *
  * Meant for a store that several processes can reach. From begin() until end() it is marked: no
  * coordinator opens it, so that half of a store is never served. A process that is killed in
- * between leaves the mark, and the next begin() goes on. One process fills it at a time: begin()
- * ends the right of an earlier one, whose brackets then fail with FAILED_PRECONDITION, in the
- * transaction of the write itself, like the fence of leases.h.
+ * between leaves the mark, and the next begin() goes on. One process fills it at a time: it has the
+ * right from begin() on for as long as its connection stands, and a second one waits for a moment
+ * and is refused. Without the connection a migration has ended: it is not made again, and all that
+ * follows fails.
  *
  * Jobs are inserted with the keys that they had, rounds, states and updates by the ordinary slots;
  * no job is led by anybody until a coordinator takes it. */
@@ -27,7 +28,8 @@ enum tally_import_start {
 
 struct tally_store_import {
     /* `source` is a checksum of all that is to be copied. In a bracket of its own.
-     * Errors: FAILED_PRECONDITION (it is marked for another source, or a coordinator uses it). */
+     * Errors: FAILED_PRECONDITION (it is marked for another source, a coordinator uses it, or
+     * another process fills it). */
     enum tally_status (*begin)(struct tally_store *store, uint64_t source,
                                enum tally_import_start *ret_start, struct tally_error *err);
     /* As job_insert, but job->key becomes the key. Needs an open bracket. */

@@ -1,14 +1,8 @@
 /* postgres: the store of several coordinators, a PostgreSQL database. DESIGN.md has the schema, the
  * fence and what a crash leaves. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "storage/postgres_internal.h"
-
-static struct tally_postgres *postgres_of(struct tally_store *store)
-{
-    return (struct tally_postgres *)store;
-}
 
 static void postgres_close(struct tally_store *store)
 {

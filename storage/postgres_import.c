@@ -5,21 +5,10 @@
  * process that was cut off cannot come back and write beside its successor. */
 #include "storage/import.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "storage/postgres_internal.h"
-
-static struct tally_postgres *postgres_of(struct tally_store *store)
-{
-    return (struct tally_postgres *)store;
-}
-
-static int64_t bits_of(uint64_t value)
-{
-    int64_t same_bits = 0;
-    memcpy(&same_bits, &value, sizeof same_bits);
-    return same_bits;
-}
 
 enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct tally_error *err)
 {
@@ -34,18 +23,18 @@ enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct t
     return status;
 }
 
-/* Waits as long as a statement may, in which the session of a killed predecessor ends. */
+/* Waits as long as a lock may, in which the session of a killed predecessor ends. */
 static enum tally_status take_lock(struct tally_postgres *pg, struct tally_error *err)
 {
     static const char *const LOCK[] = {
         "SELECT pg_advisory_lock(hashtextextended('tally_import ' || current_schema(), 0))", NULL};
-    static const char TIMED_OUT[] = "57014";
+    static const char LOCK_NOT_AVAILABLE[] = "55P03"; /* lock_timeout */
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = tally_pg_exec(pg, LOCK, &why);
     if (status == TALLY_OK) {
         return TALLY_OK;
     }
-    return strcmp(pg->sqlstate, TIMED_OUT) == 0
+    return strcmp(pg->sqlstate, LOCK_NOT_AVAILABLE) == 0
                ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\": another migration into it is under way", pg->label)
                : tally_fail(err, status, NULL, "%s", why.message);
@@ -70,7 +59,8 @@ static enum tally_status set_mark(struct tally_postgres *pg, uint64_t source,
                                   struct tally_error *err)
 {
     char sql[80];
-    snprintf(sql, sizeof sql, "INSERT INTO import_mark VALUES (%lld)", (long long)bits_of(source));
+    /* An integer of the database has a sign: the same bits. */
+    snprintf(sql, sizeof sql, "INSERT INTO import_mark VALUES (x'%016" PRIx64 "'::int8)", source);
     const char *const statements[] = {sql, NULL};
     return tally_pg_exec(pg, statements, err);
 }
@@ -89,7 +79,7 @@ static enum tally_status look(struct tally_postgres *pg, uint64_t source,
     if (status == TALLY_OK && n_marks > 0) {
         status = tally_pg_ask(pg, "SELECT source FROM import_mark", &mark, err);
     }
-    if (status == TALLY_OK && n_marks > 0 && mark != bits_of(source)) {
+    if (status == TALLY_OK && n_marks > 0 && (uint64_t)mark != source) {
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\" holds a part of another store, or of this one at "
                             "another time: empty it, and migrate again",

@@ -44,6 +44,7 @@ enum tally_pg_sql {
     TALLY_PG_GIVE,
     TALLY_PG_LEADER_OF,
     TALLY_PG_END_NAMESAKE,
+    TALLY_PG_FORGET_LEADERS,
     TALLY_PG_FORGET_REPLICAS,
     TALLY_PG_JOIN,
     TALLY_PG_DISOWN,
@@ -136,6 +137,11 @@ struct tally_postgres {
     int64_t session; /* tells apart the processes that join with one id, one after the other */
     int64_t lease_ms;
 };
+
+static inline struct tally_postgres *postgres_of(struct tally_store *store)
+{
+    return (struct tally_postgres *)store;
+}
 
 /* Connection (postgres_connection.c). */
 

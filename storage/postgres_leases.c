@@ -10,11 +10,6 @@
 
 #include "storage/postgres_internal.h"
 
-static struct tally_postgres *postgres_of(struct tally_store *store)
-{
-    return (struct tally_postgres *)store;
-}
-
 /* A transaction of one round trip: calls[1] and so on between BEGIN and COMMIT. */
 enum { MAX_CALLS = 8 };
 
@@ -98,9 +93,10 @@ static enum tally_status require_ready(struct tally_postgres *pg, struct tally_e
     return tally_pg_require_connection(pg, err);
 }
 
-static enum tally_status require_member(const struct tally_postgres *pg, struct tally_error *err)
+/* As a replica, that is after join(). */
+static enum tally_status require_member(struct tally_postgres *pg, struct tally_error *err)
 {
-    return pg->number != 0 ? TALLY_OK
+    return pg->number != 0 ? require_ready(pg, err)
                            : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                                         "database \"%s\": this process is no replica", pg->label);
 }
@@ -160,6 +156,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     add_call(&join, TALLY_PG_TURN);
     add_call(&join, TALLY_PG_RETURN_TIME);
     add_call(&join, TALLY_PG_TICK);
+    add_call(&join, TALLY_PG_FORGET_LEADERS);
     add_call(&join, TALLY_PG_FORGET_REPLICAS);
     tally_pg_bind_text(add_call(&join, TALLY_PG_DISOWN), self->id);
     struct tally_pg_call *call = add_call(&join, TALLY_PG_JOIN);
@@ -256,9 +253,6 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     enum { RENEW = 3, MY_LEASES, REPLICAS };
     struct tally_postgres *pg = postgres_of(store);
     enum tally_status status = require_member(pg, err);
-    if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -377,9 +371,6 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     bool is_any = false;
     enum tally_status status = require_member(pg, err);
     if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
-    if (status == TALLY_OK) {
         status = prepare_take(pg, &is_any, err);
     }
     if (status != TALLY_OK || !is_any) {
@@ -407,7 +398,7 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                                        int64_t replica_number, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    enum tally_status status = require_ready(pg, err); /* a new connection has new tokens */
+    enum tally_status status = require_member(pg, err); /* a new connection has new tokens */
     if (status != TALLY_OK) {
         return status;
     }
@@ -494,9 +485,6 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
 {
     struct tally_postgres *pg = postgres_of(store);
     enum tally_status status = require_member(pg, err);
-    if (status == TALLY_OK) {
-        status = require_ready(pg, err);
-    }
     if (status != TALLY_OK) {
         return status;
     }

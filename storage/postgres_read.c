@@ -13,11 +13,6 @@ enum {
     PAGE_BYTES = 8 << 20,  /* that a page of updates is meant to have */
 };
 
-static struct tally_postgres *postgres_of(struct tally_store *store)
-{
-    return (struct tally_postgres *)store;
-}
-
 /* Runs a statement that reads; takes the call over. *ret_result is to be cleared. */
 static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_call *call,
                                    PGresult **ret_result, struct tally_error *err)

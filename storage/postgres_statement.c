@@ -34,6 +34,8 @@ struct statement_text {
 #define IS_ALIVE    "(r.is_member AND r.expires_at >= " LEASE_NOW ")"
 #define MILLISECOND " * interval '1 ms'"
 
+#define IS_LONG_DEAD "r.expires_at < clock_timestamp() - interval '7 days'"
+
 /* Jobs that replica $1, which holds those of $2, may take. Leading one without holding it means
  * that it was given, or that the answer to a take() was lost. */
 #define IS_TO_BE_TAKEN                                                                             \
@@ -166,22 +168,31 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " WHERE r.id = $1::text AND a.pid <> pg_backend_pid()",
          NULL, 0},
     /* Numbers are kept, but not for ever: where processes are made and named by the hundred, those
-     * that were last heard of a week ago come back no more. */
+     * that were last heard of a week ago come back no more. Jobs that they led to the end are
+     * nobody's then; live ones are taken from them first. */
+    [TALLY_PG_FORGET_LEADERS] =
+        {"WITH ended AS (SELECT l.job_key FROM job_leases l JOIN replicas r ON r.number = l.leader"
+         " JOIN jobs j ON j.job_key = l.job_key WHERE " IS_LONG_DEAD " AND NOT (" IS_LIVE ")"
+         " ORDER BY l.job_key FOR NO KEY UPDATE OF l)"
+         " UPDATE job_leases l SET leader = NULL, token = l.token + 1 FROM ended"
+         " WHERE l.job_key = ended.job_key",
+         NULL, 0},
     [TALLY_PG_FORGET_REPLICAS] =
-        {"DELETE FROM replicas r WHERE expires_at < clock_timestamp() - interval '7 days'"
+        {"DELETE FROM replicas r WHERE " IS_LONG_DEAD
          " AND NOT EXISTS (SELECT FROM job_leases WHERE leader = r.number)",
          NULL, 0},
     [TALLY_PG_JOIN] =
         {"INSERT INTO replicas AS r (number, id, address, jobs, slots, free_slots, wants_key,"
          " wants_slots, lease, expires_at, is_member, session, backend_pid, backend_start)"
-         " SELECT coalesce((SELECT number FROM replicas WHERE id = $1::text),"
+         " SELECT free.number, $1::text, $2::text, $3::int8, $4::int8, $5::int8, $6::int8,"
+         " $7::int8, $8::int8" MILLISECOND ", clock_timestamp() + $8::int8" MILLISECOND ", true, 1,"
+         " pid, backend_start FROM pg_stat_get_activity(pg_backend_pid()),"
+         " (SELECT coalesce((SELECT number FROM replicas WHERE id = $1::text),"
          " (SELECT max(number) + 1 FROM replicas HAVING max(number) < $9::int8),"
          " (SELECT n FROM generate_series(1, $9::int8) n"
-         " WHERE NOT EXISTS (SELECT FROM replicas WHERE number = n) ORDER BY n LIMIT 1)),"
-         " $1::text, $2::text, $3::int8, $4::int8, $5::int8, $6::int8, $7::int8,"
-         " $8::int8" MILLISECOND ", clock_timestamp() + $8::int8" MILLISECOND ", true, 1,"
-         " pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())"
-         " WHERE NOT EXISTS (SELECT FROM import_mark)"
+         " WHERE NOT EXISTS (SELECT FROM replicas WHERE number = n) ORDER BY n LIMIT 1))"
+         " AS number) free"
+         " WHERE free.number IS NOT NULL AND NOT EXISTS (SELECT FROM import_mark)"
          " ON CONFLICT (id) DO UPDATE SET address = excluded.address, jobs = excluded.jobs,"
          " slots = excluded.slots, free_slots = excluded.free_slots,"
          " wants_key = excluded.wants_key, wants_slots = excluded.wants_slots,"

@@ -48,6 +48,7 @@ struct tally_sqlite {
         dev_t device;
         ino_t inode; /* 0 = not known, and not looked after */
     } log;
+    int n_log_pages; /* after the last commit */
     sqlite3_stmt *statements[TALLY_N_SQL];
     bool in_bracket;
     bool is_broken; /* a write failed; the bracket can only be rolled back */

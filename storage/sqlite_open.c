@@ -10,6 +10,10 @@
  * hold one, and a worker's request should not hang longer than its HTTP time-out. */
 enum { BUSY_TIMEOUT_MS = 1000 };
 
+/* When the log is folded into the file, in pages: by then a page of a state has been written to the
+ * log several times, and to the file once. The most is what its file is left at (64 MiB). */
+enum { MIN_LOG_PAGES = 1000, MAX_LOG_PAGES = 16 * 1024, LOG_COMMITS = 8 };
+
 /* Largest database that is looked through when it is opened: some tenths of a second. */
 enum { START_CHECK_BYTES = 32 << 20 };
 
@@ -221,17 +225,30 @@ void tally_sqlite_close_reader(struct tally_sqlite *sqlite)
     }
 }
 
+/* After every commit that has written, with the pages in the log. */
+static int look_after_log(void *context, sqlite3 *db, const char *name, int n_pages)
+{
+    struct tally_sqlite *sqlite = context;
+    const int n_before = n_pages > sqlite->n_log_pages ? sqlite->n_log_pages : 0; /* else anew */
+    const int64_t several = (int64_t)LOG_COMMITS * (n_pages - n_before);
+    sqlite->n_log_pages = n_pages;
+    if (n_pages >= MAX_LOG_PAGES || (n_pages >= MIN_LOG_PAGES && n_pages >= several)) {
+        sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    }
+    return SQLITE_OK; /* the commit has succeeded; the next one folds again */
+}
+
 /* How writes reach the medium; DESIGN.md says why. */
 static enum tally_status configure_journal(struct tally_sqlite *sqlite, bool power_loss_safe,
                                            struct tally_error *err)
 {
     enum tally_status status = tally_sqlite_exec(sqlite,
                                                  "PRAGMA journal_mode = WAL;"
-                                                 "PRAGMA wal_autocheckpoint = 1000;"
                                                  "PRAGMA journal_size_limit = 67108864;"
                                                  "PRAGMA secure_delete = FAST;"
                                                  "PRAGMA cache_size = -16384;",
                                                  err);
+    sqlite3_wal_hook(sqlite->db, look_after_log, sqlite);
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(
             sqlite, power_loss_safe ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",

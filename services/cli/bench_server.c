@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "api/echo_server.h"
+#include "services/program/child_environment.h"
 #include "services/program/signals.h"
 #include "services/program/time.h"
 
@@ -148,22 +149,6 @@ static enum tally_status find_coordinator(char ret_path[PATH_MAX], struct tally_
                : tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s: %s", ret_path, strerror(errno));
 }
 
-/* Options that the environment names are not for this one: secrets and certificates among them. */
-static char **make_environment(void)
-{
-    size_t n = 0, kept = 0;
-    while (environ[n] != NULL) {
-        n++;
-    }
-    char **environment = calloc(n + 1, sizeof *environment);
-    for (size_t i = 0; environment != NULL && i < n; i++) {
-        if (strncmp(environ[i], "TALLY_", 6) != 0) {
-            environment[kept++] = environ[i];
-        }
-    }
-    return environment;
-}
-
 /* Sessions and connections outlast what a busy machine may do to the players, and the runs of the
  * others; nothing else differs from what it does by itself, but for the limits on one address, and
  * on what is held for all: a client that were dropped would come again, a player does not. */
@@ -187,7 +172,7 @@ static enum tally_status spawn_coordinator(const char *program, const char *stor
 {
     const char *arguments[N_ARGUMENTS + 3] = {"tally-coordinator", "--store", store};
     memcpy(arguments + 3, ARGUMENTS, sizeof ARGUMENTS);
-    char **environment = make_environment();
+    char **environment = tally_child_environment_new();
     if (environment == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an environment");
     }

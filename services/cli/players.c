@@ -172,7 +172,7 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_JOIN, JOIN, encoded, &body, err);
 }
 
-/* What a player polls with, appended to `out`. */
+/* What a player polls with, instead of what `out` holds. */
 static enum tally_status write_poll(struct tally_players *players, const struct player *player,
                                     struct tally_buffer *out)
 {

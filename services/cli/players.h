@@ -1,8 +1,7 @@
 /* players: workers of one slot each, every one with a connection and a session of its own, which
  * play the clients of benchmark jobs; those that a job has no client for wait in a long poll. They
- * follow tasks as a worker does and post real messages,
- * but compute no gradients: what they send is drawn once, so that a coordinator is kept as busy as
- * it can be. It cannot tell. */
+ * follow tasks as a worker does and post real messages, but compute no gradients: what they send is
+ * drawn once, so that a coordinator is kept as busy as it can be. It cannot tell. */
 #ifndef TALLY_SERVICES_CLI_PLAYERS_H
 #define TALLY_SERVICES_CLI_PLAYERS_H
 

@@ -103,26 +103,26 @@ static enum tally_status address_job(struct tally_coordinator *coordinator, stru
     return status;
 }
 
-/* The id of the session that a worker's call is about; 0 if it cannot be read. Notes whether the
- * call polls. */
-static uint64_t session_of(struct call *call)
+/* The id of the session that a worker's call is about; 0 if it cannot be read. It is the same field
+ * of every message, of which Leave has no other, and what else there is is skipped: what is wrong
+ * with that, the session's home says. */
+static uint64_t session_of(const struct call *call)
 {
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
     uint64_t id = 0;
-    if (call->route->handler == worker_poll) {
-        struct tally_poll_request message;
-        id = tally_poll_request_decode(body, n, &message, NULL) == TALLY_OK ? message.session : 0;
-        call->polls = true;
-    } else if (call->route->handler == worker_update) {
-        struct tally_update message;
-        const bool is_read = tally_update_decode(body, n, &message, NULL) == TALLY_OK;
-        id = is_read ? message.session : 0;
-        call->polls = is_read && message.has_poll;
-    } else if (tally_leave_request_decode(body, n, &id, NULL) != TALLY_OK) {
-        id = 0;
-    }
-    return id;
+    return tally_leave_request_decode(body, n, &id, NULL) == TALLY_OK ? id : 0;
+}
+
+/* Whether the call may wait for a task. */
+static bool is_poll(const struct call *call)
+{
+    size_t n = 0;
+    const uint8_t *body = tally_http_body(call->request, &n);
+    struct tally_update update;
+    return call->route->handler == worker_poll ||
+           (call->route->handler == worker_update &&
+            tally_update_decode(body, n, &update, NULL) == TALLY_OK && update.has_poll);
 }
 
 static enum tally_status address_session(struct tally_coordinator *coordinator, struct call *call,
@@ -135,6 +135,7 @@ static enum tally_status address_session(struct tally_coordinator *coordinator, 
     if (home == NULL) {
         return TALLY_OK; /* it is ours, or nobody's */
     }
+    call->polls = is_poll(call);
     enum tally_status status = forward_call(coordinator, call, home, err);
     *ret_sent = status == TALLY_OK;
     return status;

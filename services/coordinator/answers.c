@@ -178,7 +178,9 @@ static uint64_t respond(struct call *call)
                                            .content_type = call->content_type,
                                            .body = call->static_body == NULL ? &call->body : NULL,
                                            .static_body = call->static_body,
-                                           .n_static_body = call->n_static_body};
+                                           .n_static_body = call->n_static_body,
+                                           .is_brief = call->status == 200 && call->route != NULL &&
+                                                       call->route->kind == ROUTE_WORKER};
     add_headers(call, &response);
     return tally_http_respond(call->request, &response);
 }
@@ -208,14 +210,17 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
     call_free(coordinator, call);
 }
 
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body)
+uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                       struct tally_shared_bytes *tail)
 {
     const struct tally_http_response response = {
         .status = 200,
         .content_type = "application/proto",
+        .is_brief = true,
         .headers = {{told_request_id(request) != NULL ? "X-Request-Id" : NULL,
                      told_request_id(request)}},
-        .body = body};
+        .body = body,
+        .tail = tail};
     return tally_http_respond(request, &response);
 }
 

@@ -14,7 +14,8 @@
 
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */
-    DEFER_MS = 5,         /* that updates which wait for a task anyway may wait for their commit */
+    DEFER_MS = 250,       /* that updates which wait for a task anyway may wait for their commit */
+    DEFER_SHARED_MS = 5,  /* likewise, where others are to be served outside of it */
     WIRE_FLUSH_TICKS = 10 /* every second, wire counters that have moved are stored */
 };
 
@@ -73,15 +74,12 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     return TALLY_OK;
 }
 
-static void free_calls(struct call_queue *queue)
+static void free_calls(struct tally_coordinator *coordinator, struct call_queue *queue)
 {
     while (queue->first != NULL) {
         struct call *call = queue->first;
         queue->first = call->next;
-        forwarded_free(call->forwarded);
-        tally_json_free(call->collected);
-        tally_buffer_fini(&call->body);
-        free(call);
+        call_free(coordinator, call);
     }
 }
 
@@ -96,8 +94,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
         coordinator->jobs = job->next;
         hosted_job_free(job);
     }
-    free_calls(&coordinator->reads);
-    free_calls(&coordinator->written);
+    free_calls(coordinator, &coordinator->reads);
+    free_calls(coordinator, &coordinator->written);
     forwarding_free(coordinator->forwarding);
     replicas_free(coordinator->replicas);
     while (coordinator->free_calls != NULL) {
@@ -105,8 +103,8 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
         coordinator->free_calls = call->next;
         free(call);
     }
+    tally_buffer_fini(&coordinator->answer);
     pending_fini(&coordinator->pending);
-    tally_buffer_fini(&coordinator->next);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -298,21 +296,39 @@ static bool commit(struct tally_coordinator *coordinator)
     return ok;
 }
 
+/* How long the step's transaction may stay open: heartbeats and event streams wait for its end. */
+static int64_t end_of_deferral(const struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    const bool is_shared = coordinator->replicas != NULL || coordinator->streams_hungry;
+    const int64_t end_ms = now_ms + (is_shared ? DEFER_SHARED_MS : DEFER_MS);
+    return coordinator->n_streams > 0 && coordinator->next_events_ms < end_ms
+               ? coordinator->next_events_ms
+               : end_ms;
+}
+
 /* Whether the step's transaction may stay open: nobody waits for it but updates whose answers wait
  * for the next task anyway. Most of them need not be written at all if their round closes first. */
 static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
 {
-    bool may = coordinator->in_transaction && !coordinator->transaction_failed &&
-               !coordinator->must_commit && !coordinator->draining &&
-               coordinator->reads.first == NULL;
-    for (const struct call *call = coordinator->written.first; may && call != NULL;
-         call = call->next) {
-        may = call->polling_session != 0 && call->error.status == TALLY_OK;
+    if (!coordinator->in_transaction || coordinator->transaction_failed ||
+        coordinator->must_commit || coordinator->draining || coordinator->reads.first != NULL) {
+        return false;
     }
-    if (may && coordinator->defer_until_ms == 0) {
-        coordinator->defer_until_ms = now_ms + DEFER_MS;
+    if (coordinator->defer_until_ms == 0) {
+        coordinator->defer_until_ms = end_of_deferral(coordinator, now_ms);
     }
-    return may && now_ms < coordinator->defer_until_ms;
+    const struct call *call = coordinator->last_deferred != NULL ? coordinator->last_deferred->next
+                                                                 : coordinator->written.first;
+    for (; call != NULL; call = call->next) {
+        if (call->polling_session == 0 || call->error.status != TALLY_OK) {
+            return false;
+        }
+        if (call->poll_until_ms < coordinator->defer_until_ms) {
+            coordinator->defer_until_ms = call->poll_until_ms;
+        }
+        coordinator->last_deferred = call;
+    }
+    return now_ms < coordinator->defer_until_ms;
 }
 
 /* Acknowledges the step's writes, or takes the acknowledgement back. */
@@ -323,6 +339,7 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
         return;
     }
     coordinator->written = (struct call_queue){.last = &coordinator->written.first};
+    coordinator->last_deferred = NULL;
     while (call != NULL) {
         struct call *next = call->next;
         if (!committed && call->in_transaction && call->route->handler != worker_join &&
@@ -439,7 +456,7 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
     if (ticks) {
         check_deadlines(coordinator, now_ms);
     }
-    coordinator->defers = !ticks && may_defer(coordinator, now_ms);
+    coordinator->defers = may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));
     retire_jobs(coordinator);
     commit(coordinator);

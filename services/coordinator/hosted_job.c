@@ -14,6 +14,8 @@ void hosted_job_free(struct hosted_job *job)
     if (job != NULL) {
         tally_job_free(job->engine);
         tally_buffer_fini(&job->document);
+        tally_buffer_fini(&job->shared_task.bytes);
+        tally_shared_bytes_release(job->shared_task.tail);
         free(job->slots);
         free(job);
     }
@@ -142,6 +144,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
     if (status == TALLY_OK) {
         tally_job_free(job->engine);
         job->engine = engine;
+        job->shared_task.round = 0; /* it may be another round of the same number */
         job->has_stored_updates = true;
         job->needs_reload = false;
     }

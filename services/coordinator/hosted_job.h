@@ -9,6 +9,7 @@
 #include "api/json.h"
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
+#include "codec/base/shared_bytes.h"
 #include "services/coordinator/token_set.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
@@ -23,6 +24,13 @@ struct client_slot {
     struct token_identity previous_identity;   /* likewise; of nobody while previous is "" */
     int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
     bool absent; /* not to be waited for, if the policy allows (stragglers.c) */
+};
+
+/* What the tasks of one round have in common, for those who hold one point: most of them do. */
+struct shared_task {
+    int64_t round, have;             /* of whom; 0 = of nobody */
+    struct tally_buffer bytes;       /* tally_task.shared */
+    struct tally_shared_bytes *tail; /* or here, if it is large */
 };
 
 struct hosted_job {
@@ -47,7 +55,8 @@ struct hosted_job {
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
-    int64_t arrived_ms;      /* monotonic; when it was taken from another replica; 0 = never */
+    int64_t arrived_ms; /* monotonic; when it was taken from another replica; 0 = never */
+    struct shared_task shared_task;
     struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */

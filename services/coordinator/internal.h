@@ -118,19 +118,20 @@ struct tally_coordinator {
     int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
     struct forwarding *forwarding; /* to them; NULL = likewise */
     int wake_fd;
+    struct tally_buffer answer; /* to a poll, while it is made */
     bool in_transaction;
-    bool transaction_failed; /* a write in it failed; it will be rolled back */
-    bool was_fenced;         /* since a job of it is led by another replica by now */
-    bool must_commit;        /* there is more in it than pending updates */
-    bool defers;             /* it stays open through this turn */
-    int64_t defer_until_ms;  /* monotonic; 0 = it has not been deferred yet */
+    bool transaction_failed;          /* a write in it failed; it will be rolled back */
+    bool was_fenced;                  /* since a job of it is led by another replica by now */
+    bool must_commit;                 /* there is more in it than pending updates */
+    bool defers;                      /* it stays open through this turn */
+    int64_t defer_until_ms;           /* monotonic; 0 = it has not been deferred yet */
+    const struct call *last_deferred; /* of those written, as far as they have been looked at */
     bool draining;
     bool assignment_changed; /* sessions or jobs came or went: look for jobs to start */
     bool assignment_failed;  /* a start was not stored: look again in a second */
     bool begin_failed;       /* in this step; every further try would wait for the lock again */
     bool reload_due;         /* jobs that need it are read back, outside of any transaction */
     struct pending_updates pending; /* of the open transaction */
-    struct tally_buffer next;       /* an answer within another, while it is made */
     struct call *free_calls;        /* to be used again: malloc() takes long for what is so large */
     int n_free_calls;
     struct call_queue reads;   /* to run after the commit */
@@ -307,9 +308,10 @@ void call_free(struct tally_coordinator *coordinator, struct call *call);
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends what the call holds and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
-/* A protobuf answer to a request that has no call any more (a long poll). Repeats the request's id
- * if it has one. Returns wire bytes. */
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body);
+/* A protobuf answer to a request that has no call any more (a long poll), with the tail if it is
+ * not NULL. Repeats the request's id if it has one. Returns wire bytes. */
+uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                       struct tally_shared_bytes *tail);
 
 /* Requests and the log (access.c). */
 

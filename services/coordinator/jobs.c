@@ -1,4 +1,5 @@
 /* jobs: the live jobs, and the transaction that a step's writes share. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,9 @@
 #include "services/coordinator/internal.h"
 #include "services/program/log.h"
 #include "services/program/time.h"
+
+/* The memory of a job with so many coordinates goes back to the system when it ends: some MB. */
+enum { LARGE_DIM = 100000 };
 
 static size_t bucket_of(const char *id)
 {
@@ -67,7 +71,11 @@ void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
     }
     coordinator->n_jobs--;
     coordinator->assignment_changed = true;
+    const bool is_large = job->row.dim >= LARGE_DIM;
     hosted_job_free(job);
+    if (is_large) {
+        (void)malloc_trim(0);
+    }
 }
 
 /* Loading. */

@@ -1,4 +1,5 @@
 /* tally-coordinator: options, store, socket, loop. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -472,6 +473,16 @@ static int check_certificate(const struct tally_http_server_config *server)
     return EXIT_SUCCESS;
 }
 
+/* What a round frees, the next one needs again: states and bodies of 8 MB and more altogether,
+ * which the C library would give to the system and get back page by page. Whoever frees much for
+ * good trims (drop_job(), http_server.c). */
+static void keep_freed_memory(void)
+{
+    enum { LARGEST_KEPT_BYTES = 32 << 20, KEPT_BYTES = 64 << 20 };
+    mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES);
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
@@ -487,6 +498,7 @@ int main(int argc, char **argv)
         return exit_code;
     }
     tally_process_guard(has_secrets(&settings));
+    keep_freed_memory();
     if (tally_options_bool(options, "check")) {
         const int certificate = check_certificate(&settings.server);
         exit_code = coordinator_check(tally_options_text(options, "store"));

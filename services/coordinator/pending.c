@@ -1,33 +1,74 @@
 #include "services/coordinator/pending.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/coordinator/hosted_job.h"
 
 enum {
-    MAX_BYTES = 1024 * 1024, /* of payloads that wait for the commit */
+    /* Of payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
+    MAX_BYTES = 40 * 1024 * 1024,
+    MAX_COPIED_BYTES = 1024 * 1024,
+    /* Longer ones are taken: the server would not use the memory of such a body again. */
+    MAX_COPY_BYTES = 64 * 1024,
+    KEPT_ENCODED_BYTES = 1024 * 1024,
     FIRST_ITEMS = 64
 };
 
+/* What the store keeps of an update. */
 struct pending_update {
     struct hosted_job *job; /* NULL = not needed any more */
-    int64_t round;
-    uint32_t client;
-    size_t at, n; /* in the bytes of all */
+    uint32_t round, client;
+    uint64_t payload_bits;
+    uint32_t clipped;
+    bool has_loss;
+    double loss;
+    size_t n_payload;
+    size_t at;                /* in the copies, if the body was not taken */
+    struct tally_buffer body; /* taken */
+    const uint8_t *payload;   /* in the body */
 };
 
 void pending_fini(struct pending_updates *pending)
 {
+    pending_clear(pending);
     free(pending->items);
-    tally_buffer_fini(&pending->bytes);
-    tally_buffer_fini(&pending->large);
+    tally_buffer_fini(&pending->copies);
+    tally_buffer_fini(&pending->encoded);
 }
 
-static enum tally_status insert(struct tally_store *store, struct hosted_job *job,
-                                const struct tally_store_update *update, struct tally_error *err)
+/* Without its session: whoever can read the store has no use for that, or a bad one. */
+static enum tally_status insert(struct pending_updates *pending, struct tally_store *store,
+                                const struct pending_update *item, struct tally_error *err)
 {
+    struct hosted_job *job = item->job;
+    struct tally_update update = {
+        .round = item->round,
+        .client = item->client,
+        .payload = {item->body.data != NULL ? item->payload : pending->copies.data + item->at,
+                    item->n_payload},
+        .payload_bits = item->payload_bits,
+        .clipped = item->clipped,
+        .has_loss = item->has_loss,
+        .loss = item->loss};
+    memcpy(update.job_id, job->row.id, sizeof job->row.id);
+    struct tally_buffer *encoded = &pending->encoded;
+    encoded->size = 0;
+    enum tally_status status = tally_update_encode(&update, encoded);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for an update");
+    }
     job->has_stored_updates = true;
-    return store->ops->update_insert(store, job->row.key, update, err);
+    status = store->ops->update_insert(store, job->row.key,
+                                       &(struct tally_store_update){.round = item->round,
+                                                                    .client = item->client,
+                                                                    .body = encoded->data,
+                                                                    .n_body = encoded->size},
+                                       err);
+    if (encoded->capacity > KEPT_ENCODED_BYTES) {
+        tally_buffer_fini(encoded);
+    }
+    return status;
 }
 
 static enum tally_status reserve_item(struct pending_updates *pending)
@@ -45,58 +86,41 @@ static enum tally_status reserve_item(struct pending_updates *pending)
     return TALLY_OK;
 }
 
-/* Appends it without its session: whoever can read the store has no use for that, or a bad one. */
-static enum tally_status append(struct tally_buffer *bytes, const struct tally_update *update)
-{
-    struct tally_update stored = *update;
-    stored.session = 0;
-    stored.has_poll = false;
-    return tally_update_encode(&stored, bytes);
-}
-
-/* Of an update that is too large to be kept. */
-static enum tally_status insert_at_once(struct pending_updates *pending, struct tally_store *store,
-                                        struct hosted_job *job, const struct tally_update *update,
-                                        struct tally_error *err)
-{
-    struct tally_buffer *bytes = &pending->large;
-    bytes->size = 0;
-    enum tally_status status = append(bytes, update);
-    if (status == TALLY_OK) {
-        const struct tally_store_update stored = {.round = update->round,
-                                                  .client = update->client,
-                                                  .body = bytes->data,
-                                                  .n_body = bytes->size};
-        status = insert(store, job, &stored, err);
-    }
-    if (bytes->capacity > MAX_BYTES) {
-        tally_buffer_fini(bytes);
-    }
-    return status;
-}
-
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct hosted_job *job, const struct tally_update *update,
-                              struct tally_error *err)
+                              struct tally_http_request *request, struct tally_error *err)
 {
-    const size_t at = pending->bytes.size;
-    enum tally_status status = TALLY_OK;
-    if (at + update->payload.size > MAX_BYTES) {
-        status = insert_at_once(pending, store, job, update, err);
-    } else {
-        status = reserve_item(pending);
-        if (status == TALLY_OK) {
-            status = append(&pending->bytes, update);
-        }
-        if (status == TALLY_OK) {
-            pending->items[pending->n++] = (struct pending_update){.job = job,
-                                                                   .round = update->round,
-                                                                   .client = update->client,
-                                                                   .at = at,
-                                                                   .n = pending->bytes.size - at};
-        }
+    struct pending_update item = {.job = job,
+                                  .round = update->round,
+                                  .client = update->client,
+                                  .payload_bits = update->payload_bits,
+                                  .clipped = update->clipped,
+                                  .has_loss = update->has_loss,
+                                  .loss = update->loss,
+                                  .payload = update->payload.data,
+                                  .n_payload = update->payload.size,
+                                  .at = pending->copies.size};
+    const bool fits = pending->n_bytes + item.n_payload <= MAX_BYTES;
+    const bool copies = item.n_payload <= MAX_COPY_BYTES &&
+                        pending->copies.size + item.n_payload <= MAX_COPIED_BYTES;
+    enum tally_status status = fits ? reserve_item(pending) : TALLY_OK;
+    if (status == TALLY_OK && copies) {
+        status = tally_buffer_append(&pending->copies, update->payload.data, item.n_payload);
     }
-    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for an update");
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for an update");
+    }
+    if (!copies) {
+        tally_http_take_body(request, &item.body);
+    }
+    if (!fits) {
+        status = insert(pending, store, &item, err);
+        tally_buffer_fini(&item.body);
+        return status;
+    }
+    pending->n_bytes += item.n_payload;
+    pending->items[pending->n++] = item;
+    return TALLY_OK;
 }
 
 void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
@@ -105,6 +129,7 @@ void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
         struct pending_update *item = &pending->items[i];
         if (item->job == job && item->round <= job->row.progress.round) {
             item->job = NULL;
+            tally_buffer_fini(&item->body);
         }
     }
 }
@@ -114,14 +139,8 @@ enum tally_status pending_store(struct pending_updates *pending, struct tally_st
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < pending->n; i++) {
-        const struct pending_update *item = &pending->items[i];
-        if (item->job != NULL) {
-            status = insert(store, item->job,
-                            &(struct tally_store_update){.round = item->round,
-                                                         .client = item->client,
-                                                         .body = pending->bytes.data + item->at,
-                                                         .n_body = item->n},
-                            err);
+        if (pending->items[i].job != NULL) {
+            status = insert(pending, store, &pending->items[i], err);
         }
     }
     return status;
@@ -129,6 +148,10 @@ enum tally_status pending_store(struct pending_updates *pending, struct tally_st
 
 void pending_clear(struct pending_updates *pending)
 {
+    for (size_t i = 0; i < pending->n; i++) {
+        tally_buffer_fini(&pending->items[i].body);
+    }
     pending->n = 0;
-    pending->bytes.size = 0;
+    pending->n_bytes = 0;
+    pending->copies.size = 0;
 }

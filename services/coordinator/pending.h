@@ -1,7 +1,8 @@
 /* pending: accepted updates of the step that are not with the store yet.
  *
  * They go there when the step commits. Most never do: a round that closes in the same step needs
- * none of its updates any more. All bytes stand in one buffer, whose memory is used again. */
+ * none of its updates any more. Small ones are copied to one buffer, whose memory is used again; of
+ * a large one the request's body is kept as it is. */
 #ifndef TALLY_SERVICES_COORDINATOR_PENDING_H
 #define TALLY_SERVICES_COORDINATOR_PENDING_H
 
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/http_server.h"
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
@@ -20,17 +22,19 @@ struct pending_update;
 struct pending_updates {
     struct pending_update *items; /* [capacity] */
     size_t n, capacity;
-    struct tally_buffer bytes;
-    struct tally_buffer large; /* one that is not kept */
+    size_t n_bytes;              /* of all payloads */
+    struct tally_buffer copies;  /* of the small ones */
+    struct tally_buffer encoded; /* what the store is being given */
 };
 
 void pending_fini(struct pending_updates *pending);
 
-/* Keeps an accepted update until the commit, or gives it to the store at once where that would be
- * too much memory; in the open transaction. Errors: NO_MEMORY, and those of the store. */
+/* Keeps an accepted update, which came with `request`, until the commit, or gives it to the store
+ * at once where that would be too much memory; in the open transaction. May take the request's
+ * body, to which the update points. Errors: NO_MEMORY, and those of the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct hosted_job *job, const struct tally_update *update,
-                              struct tally_error *err);
+                              struct tally_http_request *request, struct tally_error *err);
 /* The job's rounds that are open no more need theirs no more. */
 void pending_drop(struct pending_updates *pending, const struct hosted_job *job);
 /* Gives the store those that are left. Errors: of the store. */

@@ -20,7 +20,11 @@
 /* Workers of a job that has come from another replica have so long to come as well before others
  * are looked for. */
 enum { WORKERS_RETURN_MS = 3000 };
-enum { MAX_KEPT_BYTES = 64 * 1024 }; /* of a buffer that is used again and again */
+
+enum { OWN_BYTES = 96 }; /* of an answer with a task, for its own fields and lengths; a guess */
+/* What the tasks of a round share is not copied into each answer from here on: below, the pages of
+ * a connection cost more. */
+enum { MIN_TAIL_BYTES = 8 * 1024 };
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
@@ -302,33 +306,28 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 /* Answers. */
 
 /* The answer to a poll, in that to its update if it came with one. */
-static enum tally_status encode_answer(struct tally_buffer *next, const struct session *session,
+static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
 {
-    if (!session->poll.has_update) {
-        return tally_poll_response_encode(response, body);
+    /* Room for a task that is shared, so that it is written without counting before. */
+    const bool is_whole = response->kind == TALLY_POLL_TASK && !response->task.shared_is_apart;
+    const size_t n_shared = is_whole ? response->task.shared.size : 0;
+    enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
+    if (status != TALLY_OK) {
+        return status;
     }
-    struct tally_update_response whole = session->poll.update;
-    next->size = 0;
-    enum tally_status status = tally_poll_response_encode(response, next);
-    if (status == TALLY_OK) {
-        whole.has_next = true;
-        whole.next = (struct tally_bytes){next->data, next->size};
-        status = tally_update_response_encode(&whole, body);
-    }
-    if (next->capacity > MAX_KEPT_BYTES) {
-        tally_buffer_fini(next);
-    }
-    return status;
+    return session->poll.has_update
+               ? tally_update_response_encode(&session->poll.update, response, body)
+               : tally_poll_response_encode(response, body);
 }
 
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
-    struct tally_buffer body = {0};
-    if (encode_answer(&coordinator->next, session, response, &body) != TALLY_OK) {
-        tally_buffer_fini(&body);
+    struct tally_buffer *body = &coordinator->answer;
+    body->size = 0;
+    if (encode_answer(session, response, body) != TALLY_OK) {
         if (response->kind != TALLY_POLL_IDLE) {
             return; /* out of memory: the poll goes on waiting and is tried again */
         }
@@ -340,7 +339,8 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
-    const uint64_t out = send_protobuf(request, &body);
+    const bool is_apart = response->kind == TALLY_POLL_TASK && response->task.shared_is_apart;
+    const uint64_t out = send_protobuf(request, body, is_apart ? job->shared_task.tail : NULL);
     metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
                        (double)(now_ns - session->poll.arrived_ns) / 1e9);
     if (job == NULL && has_update) {
@@ -350,7 +350,6 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
         job->wire_in_bytes += in;
         job->wire_out_bytes += out;
     }
-    tally_buffer_fini(&body);
 }
 
 /* Live jobs that the session could serve, also at other replicas: it may be sent there. */
@@ -482,15 +481,10 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     return left > 0 ? (uint32_t)left : 1;
 }
 
-static void answer_task(struct tally_coordinator *coordinator, struct session *session,
-                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+/* What is the same for all clients of the round. */
+static void describe_round(const struct hosted_job *job, const struct tally_job_round *round,
+                           struct tally_task *task)
 {
-    const struct tally_job_round *round = tally_job_open_round(job->engine);
-    struct tally_poll_response response; /* large: what is not looked at is not cleared */
-    struct tally_task *task = &response.task;
-    response.kind = TALLY_POLL_TASK;
-    task->job_document = task->snapshot = (struct tally_bytes){.size = 0};
-    task->n_broadcasts = 0;
     memcpy(task->job_id, job->row.id, sizeof task->job_id);
     task->round = (uint32_t)round->round;
     task->stage = (uint32_t)round->plan.stage;
@@ -502,16 +496,56 @@ static void answer_task(struct tally_coordinator *coordinator, struct session *s
              TALLY_ENCODINGS[job->spec.encoding]->name);
     task->evaluate = round->evaluate;
     task->cut = round->plan.cut;
-    task->deadline_ms = time_left(job, now_ms);
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
+}
+
+/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few
+ * are sent, is encoded by itself, and so is every one if memory is short. */
+static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
+                       struct tally_task *task)
+{
+    struct shared_task *shared = &job->shared_task;
+    if (shared->round != round->round || shared->have != have) {
+        describe_round(job, round, task);
+        shared->round = 0;
+        shared->bytes.size = 0;
+        tally_shared_bytes_release(shared->tail);
+        shared->tail = NULL;
+        if (task->job_document.size + task->snapshot.size > 0 ||
+            tally_task_encode_shared(task, &shared->bytes) != TALLY_OK) {
+            return;
+        }
+        shared->round = round->round;
+        shared->have = have;
+        if (shared->bytes.size >= MIN_TAIL_BYTES) {
+            shared->tail = tally_shared_bytes_new(&shared->bytes);
+        }
+    }
+    const struct tally_buffer *bytes = shared->tail != NULL ? &shared->tail->bytes : &shared->bytes;
+    task->shared = (struct tally_bytes){bytes->data, bytes->size};
+    task->shared_is_apart = shared->tail != NULL;
+}
+
+static void answer_task(struct tally_coordinator *coordinator, struct session *session,
+                        struct hosted_job *job, uint32_t *clients, size_t n_clients, int64_t now_ms)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    struct tally_poll_response response; /* large: what is not looked at is not cleared */
+    struct tally_task *task = &response.task;
+    response.kind = TALLY_POLL_TASK;
+    task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
+    task->n_broadcasts = 0;
+    task->shared_is_apart = false;
+    task->deadline_ms = time_left(job, now_ms);
     task->clients = clients;
     task->n_clients = n_clients;
-    int64_t have = cursor_of(session, job);
+    const int64_t have = cursor_of(session, job);
     if (have == 0) {
         task->job_document = (struct tally_bytes){job->document.data, job->document.size};
-        have = 1; /* every worker can make the initial point from the document */
     }
-    add_catch_up(job, have, task);
+    /* Every worker can make the initial point from the document. */
+    add_catch_up(job, have > 0 ? have : 1, task);
+    share_task(job, round, have, task);
     for (size_t i = 0; i < n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
@@ -587,11 +621,11 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     struct tally_buffer body = {0};
     struct tally_http_request *request = session->poll.request;
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
-    if (tally_update_response_encode(&session->poll.update, &body) != TALLY_OK) {
+    if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off by the end */
     }
     session->poll.request = NULL;
-    const uint64_t out = send_protobuf(request, &body);
+    const uint64_t out = send_protobuf(request, &body, NULL);
     if (job != NULL) {
         job->wire_out_bytes += out;
     }

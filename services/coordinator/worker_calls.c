@@ -302,8 +302,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
 
 static enum tally_status answer_update(struct call *call, struct tally_error *err)
 {
-    return answer_protobuf(call, tally_update_response_encode(&call->update_response, &call->body),
-                           err);
+    return answer_protobuf(
+        call, tally_update_response_encode(&call->update_response, NULL, &call->body), err);
 }
 
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
@@ -352,8 +352,8 @@ static struct tally_job_update event_of(const struct tally_update *update)
 }
 
 /* An update for a live job. */
-static enum tally_status receive(struct tally_coordinator *coordinator, struct hosted_job *job,
-                                 const struct tally_update *update,
+static enum tally_status receive(struct tally_coordinator *coordinator, struct call *call,
+                                 struct hosted_job *job, const struct tally_update *update,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     if (job->needs_reload) {
@@ -374,7 +374,8 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct h
     }
     job->touched = true;
     const size_t n_pending = coordinator->pending.n;
-    status = pending_add(&coordinator->pending, coordinator->store, job, update, err);
+    status =
+        pending_add(&coordinator->pending, coordinator->store, job, update, call->request, err);
     coordinator->must_commit = coordinator->must_commit || coordinator->pending.n == n_pending;
     return write_failed(coordinator, status, err);
 }
@@ -523,7 +524,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     } else if (update.failure[0] != '\0') {
         status = take_failure(coordinator, job, &update, err);
     } else {
-        status = receive(coordinator, job, &update, &outcome, err);
+        status = receive(coordinator, call, job, &update, &outcome, err);
     }
     if (status != TALLY_OK) {
         return status;

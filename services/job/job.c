@@ -10,6 +10,7 @@
 #include "services/job/lifecycle.h"
 
 enum { N_BROADCASTS = 16 }; /* kept for clients that are a little behind */
+enum { STATE_VERSION = 1 };
 
 /* Telemetry of one update. */
 static const uint64_t LOSS_BITS = 64;    /* a float64 */
@@ -33,7 +34,8 @@ struct tally_job {
     enum tally_job_status status;
     char reason[384];
     struct tally_progress progress;
-    double *x; /* double[dim] */
+    double *x;                   /* double[dim] */
+    struct tally_checksum saved; /* of what is saved, up to and with x */
 
     struct tally_job_round open;
     int64_t *sums; /* int64[dim], of the open round */
@@ -48,9 +50,27 @@ struct tally_job {
     int64_t oldest_broadcast;                      /* iterate of the oldest one kept */
 };
 
-static uint64_t point_checksum(const struct tally_job *job)
+/* What is saved begins with it; see "Saving" below. */
+struct state_header {
+    uint32_t version, dim, clients, zero;
+};
+
+static struct state_header state_header(const struct tally_job *job)
 {
-    return tally_checksum64(job->x, job->setting.dim * sizeof *job->x);
+    return (struct state_header){STATE_VERSION, (uint32_t)job->setting.dim, job->setting.clients,
+                                 0};
+}
+
+/* Sums up the point for both who need it, whenever it has changed. Returns the checksum of the
+ * point alone. */
+static uint64_t sum_point(struct tally_job *job)
+{
+    const struct state_header header = state_header(job);
+    struct tally_checksum point = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+    job->saved = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+    tally_checksum_add(&job->saved, &header, sizeof header);
+    tally_checksum_add_to_both(&job->saved, &point, job->x, job->setting.dim * sizeof *job->x);
+    return tally_checksum_end(&point);
 }
 
 static bool is_open(const struct tally_job *job)
@@ -131,7 +151,7 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
     job->progress.f_star = has_regret(job) ? 0 : NAN;
     job->progress.cumulative_regret = has_regret(job) ? 0 : NAN;
     job->progress.stage = job->algorithm->first_stage(&spec->params);
-    job->progress.x_checksum = point_checksum(job);
+    job->progress.x_checksum = sum_point(job);
     job->oldest_broadcast = 2;
     *ret_job = job;
     return TALLY_OK;
@@ -238,7 +258,7 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
         job->decision.broadcast.bits.payload_bits * job->setting.clients;
     progress->iterate++;
     progress->has_loss = false;
-    progress->x_checksum = point_checksum(job);
+    progress->x_checksum = sum_point(job);
     keep_broadcast(job);
     return TALLY_OK;
 }
@@ -707,32 +727,32 @@ const struct tally_message *tally_job_broadcast(const struct tally_job *job, int
  * digest, formula and payload bits, last tally_checksum64 of all that; in the machine's
  * little-endian order. */
 
-enum {
-    STATE_VERSION = 1,
-    STATE_HEADER_BYTES = 16,
-    STATE_CLIENT_BYTES = 32,
-    STATE_CHECKSUM_BYTES = 8
-};
+enum { STATE_HEADER_BYTES = 16, STATE_CLIENT_BYTES = 32, STATE_CHECKSUM_BYTES = 8 };
+
+_Static_assert(sizeof(struct state_header) == STATE_HEADER_BYTES, "no padding");
 
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out)
 {
-    const uint32_t header[4] = {STATE_VERSION, (uint32_t)job->setting.dim, job->setting.clients, 0};
-    const size_t start = out->size;
-    enum tally_status status = tally_buffer_append(out, header, sizeof header);
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(out, job->x, job->setting.dim * sizeof *job->x);
+    const struct state_header header = state_header(job);
+    const size_t x_bytes = job->setting.dim * sizeof *job->x;
+    struct tally_checksum sum = job->saved;
+    enum tally_status status = tally_buffer_reserve(
+        out, sizeof header + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
+                 STATE_CHECKSUM_BYTES);
+    if (status != TALLY_OK) {
+        return status;
     }
-    for (uint32_t m = 0; status == TALLY_OK && m < job->setting.clients; m++) {
+    tally_buffer_append(out, &header, sizeof header);
+    tally_buffer_append(out, job->x, x_bytes);
+    for (uint32_t m = 0; m < job->setting.clients; m++) {
         const struct client *client = &job->clients[m];
         const uint64_t words[4] = {(uint64_t)client->round, client->digest, client->formula_bits,
                                    client->payload_bits};
-        status = tally_buffer_append(out, words, sizeof words);
+        tally_checksum_add(&sum, words, sizeof words);
+        tally_buffer_append(out, words, sizeof words);
     }
-    if (status == TALLY_OK) {
-        const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
-        status = tally_buffer_append(out, &checksum, sizeof checksum);
-    }
-    return status;
+    const uint64_t checksum = tally_checksum_end(&sum);
+    return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
 static enum tally_status load_state(struct tally_job *job, const uint8_t *state, size_t n,
@@ -741,12 +761,12 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     const size_t x_bytes = job->setting.dim * sizeof *job->x;
     const size_t body =
         STATE_HEADER_BYTES + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES;
-    uint32_t header[4] = {0};
+    struct state_header header = {0};
     if (n == body + STATE_CHECKSUM_BYTES) {
-        memcpy(header, state, sizeof header);
+        memcpy(&header, state, sizeof header);
     }
-    if (header[0] != STATE_VERSION || header[1] != job->setting.dim ||
-        header[2] != job->setting.clients) {
+    if (header.version != STATE_VERSION || header.dim != job->setting.dim ||
+        header.clients != job->setting.clients) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "stored state of %zu bytes does not fit the job", n);
     }
@@ -822,7 +842,7 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
         job->progress.f_star = progress->f_star;
         job->progress.has_f_star = progress->has_f_star;
     }
-    if (result == TALLY_OK && job->progress.x_checksum != point_checksum(job)) {
+    if (result == TALLY_OK && job->progress.x_checksum != sum_point(job)) {
         result = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point has another checksum");
     }
     if (result != TALLY_OK) {

@@ -12,11 +12,12 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
 #include "services/plugins/plugin_host.h"
+#include "services/program/child_environment.h"
+#include "services/program/time.h"
 
 /* How long a child may take to end that has been told to, or whose end has begun. */
 enum { END_MS = 2000 };
@@ -35,13 +36,6 @@ struct tally_plugin_process {
     struct tally_plugin_limits limits;
     char end[128]; /* how it ended */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Its end. */
 
@@ -67,12 +61,12 @@ static void describe_end(struct tally_plugin_process *process, const siginfo_t *
 static bool reap(struct tally_plugin_process *process, int timeout_ms)
 {
     struct pollfd gone = {.fd = process->pid_fd, .events = POLLIN};
-    const int64_t until_ms = now_ms() + timeout_ms;
+    const int64_t until_ms = tally_monotonic_ms() + timeout_ms;
     int64_t left_ms = timeout_ms;
     int n = 0;
     do {
         n = poll(&gone, 1, (int)left_ms);
-        left_ms = until_ms - now_ms();
+        left_ms = until_ms - tally_monotonic_ms();
     } while (n < 0 && errno == EINTR && left_ms > 0);
     const bool by_itself = n > 0;
     kill(-process->pid, SIGKILL); /* children of its own, too */
@@ -143,22 +137,6 @@ static enum tally_status copy_problem(struct tally_plugin_process *process,
     return TALLY_OK;
 }
 
-/* The environment without TALLY_*, where secrets may be; heap, of borrowed texts. */
-static char **make_environment(void)
-{
-    size_t n = 0, kept = 0;
-    while (environ[n] != NULL) {
-        n++;
-    }
-    char **environment = calloc(n + 1, sizeof *environment);
-    for (size_t i = 0; environment != NULL && i < n; i++) {
-        if (strncmp(environ[i], "TALLY_", 6) != 0) {
-            environment[kept++] = environ[i];
-        }
-    }
-    return environment;
-}
-
 /* Between fork() and the new program only what is safe in a signal handler. */
 static _Noreturn void become_host(const char *program, char *const *arguments,
                                   char *const *environment, int socket, int memory_fd)
@@ -188,7 +166,7 @@ static enum tally_status start(struct tally_plugin_process *process, const char 
                                parent_text,
                                limit_text,
                                NULL};
-    char **environment = make_environment();
+    char **environment = tally_child_environment_new();
     if (environment == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an environment");
     }
@@ -286,12 +264,12 @@ static enum tally_status fail_ended(struct tally_plugin_process *process, struct
 static enum tally_status wait_for_reply(struct tally_plugin_process *process,
                                         struct tally_error *err)
 {
-    const int64_t until_ms = now_ms() + process->limits.timeout_ms;
+    const int64_t until_ms = tally_monotonic_ms() + process->limits.timeout_ms;
     for (;;) {
         struct pollfd fds[] = {{.fd = process->socket, .events = POLLIN},
                                {.fd = process->pid_fd, .events = POLLIN},
                                {.fd = process->limits.cancel_fd, .events = POLLIN}};
-        const int64_t left_ms = until_ms - now_ms();
+        const int64_t left_ms = until_ms - tally_monotonic_ms();
         const int n = poll(fds, 3,
                            left_ms <= 0          ? 0
                            : left_ms < INT32_MAX ? (int)left_ms

@@ -540,6 +540,51 @@ void test_store_postgres_leases__second_process_of_an_id_replaces_the_first(void
     close_two(&old, &new);
 }
 
+/* Though a job that it led to its end keeps its lease. */
+void test_store_postgres_leases__long_dead_replica_is_forgotten(void)
+{
+    static const char IS_THERE[] = "SELECT count(*) FROM replicas WHERE id = 'a'";
+    struct store_fixture a;
+    struct store_fixture b;
+    struct store_fixture c;
+    store_fixture_open(&a);
+    store_fixture_open_beside(&b, &a);
+    store_fixture_open_beside(&c, &a);
+    expect_join(&a, "a", LEASE_MS);
+    expect_job(&a, "x", TALLY_JOB_RUNNING);
+    int64_t ended = expect_job(&a, "y", TALLY_JOB_COMPLETED);
+    raw_ask(a.schema, "UPDATE replicas SET expires_at = clock_timestamp() - interval '8 days'");
+    expect_join(&b, "b", LEASE_MS);
+    CU_ASSERT_EQUAL(raw_ask(a.schema, "%s", IS_THERE), 1); /* its other job is nobody else's yet */
+    TALLY_ASSERT_TEXT(taken(&b), "x");
+    CU_ASSERT_EQUAL(expect_join(&c, "c", LEASE_MS), 3);
+    CU_ASSERT_EQUAL(raw_ask(a.schema, "%s", IS_THERE), 0);
+    CU_ASSERT_EQUAL(raw_ask(a.schema, "SELECT job_key FROM job_leases WHERE leader IS NULL"),
+                    ended);
+    TALLY_ASSERT_TEXT(taken(&c), "");
+    store_fixture_close(&c);
+    close_two(&a, &b);
+}
+
+void test_store_postgres_leases__numbers_run_out(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    struct tally_replica self = replica_named("new");
+    int64_t number = 0;
+    raw_ask(f.schema,
+            "INSERT INTO replicas SELECT n, 'r' || n, '', 0, 0, 0, 0, 0, interval '1 hour',"
+            " clock_timestamp(), true, 1 FROM generate_series(1, %d) n",
+            (int)TALLY_MAX_REPLICA_NUMBER);
+    TALLY_ASSERT_STATUS(f.store->leases->join(f.store, &self, LEASE_MS, &number, &f.err),
+                        TALLY_STORE, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "there are 65535 replicas already"));
+    CU_ASSERT_EQUAL(expect_join(&f, "r7", LEASE_MS), 7); /* who is known has its own */
+    raw_ask(f.schema, "DELETE FROM replicas WHERE number = 12345");
+    CU_ASSERT_EQUAL(expect_join(&f, "new", LEASE_MS), 12345);
+    store_fixture_close(&f);
+}
+
 void test_store_postgres_leases__given_job_waits_for_its_receiver(void)
 {
     struct store_fixture a;

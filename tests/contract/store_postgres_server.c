@@ -14,52 +14,6 @@ static int64_t n_rows(const struct store_fixture *f, const char *table)
     return raw_ask(f->schema, "SELECT count(*) FROM %s", table);
 }
 
-void test_store_postgres_server__reopening_keeps_everything(void)
-{
-    struct store_fixture f;
-    store_fixture_open(&f);
-    struct tally_store_job job = sample_job("a", 1);
-    struct tally_round_record record = sample_record(1, 1);
-    struct tally_buffer before = {0};
-    struct tally_buffer after = {0};
-    expect_begin(&f);
-    f.ops->job_insert(f.store, &job, "{\"a\":1}", 7, "once", UINT64_MAX, &job.key, NULL);
-    f.ops->state_put(f.store, job.key, "state", 5, NULL);
-    f.ops->round_insert(f.store, job.key, &record, NULL);
-    expect_update(&f, job.key, 2, 1, "body");
-    expect_commit(&f);
-    describe_store(&f, &before);
-    store_fixture_reopen(&f);
-    describe_store(&f, &after);
-    TALLY_ASSERT_TEXT((char *)after.data, (char *)before.data);
-    struct tally_store_job actual;
-    uint64_t digest = 0;
-    TALLY_ASSERT_STATUS(f.ops->job_by_idempotency_key(f.store, "once", &actual, &digest, &f.err),
-                        TALLY_OK, &f.err);
-    expect_same_job(&actual, &job);
-    CU_ASSERT_EQUAL(digest, UINT64_MAX);
-    CU_ASSERT(expect_job(&f, "b", TALLY_JOB_QUEUED) > job.key);
-    tally_buffer_fini(&before);
-    tally_buffer_fini(&after);
-    store_fixture_close(&f);
-}
-
-void test_store_postgres_server__uncommitted_is_gone_after_reopening(void)
-{
-    struct store_fixture f;
-    store_fixture_open(&f);
-    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
-    struct tally_store_job job = sample_job("b", 1);
-    expect_begin(&f);
-    expect_update(&f, key, 1, 1, "body");
-    expect_job_insert(&f, &job);
-    TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
-    store_fixture_reopen(&f);
-    CU_ASSERT_EQUAL(n_rows(&f, "updates"), 0);
-    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "b", &job, NULL), TALLY_NOT_FOUND, NULL);
-    store_fixture_close(&f);
-}
-
 /* Context of the follow_ functions: what must come next. */
 struct follow {
     int64_t next;

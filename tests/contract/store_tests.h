@@ -65,10 +65,13 @@
     X(test_store__digest_shows_a_change_of_any_table)                                              \
     X(test_store__digest_shows_a_job_too_many)
 
+/* Of every backend that outlasts its process. */
+#define TALLY_STORE_REOPENING_TESTS(X)                                                             \
+    X(test_store_reopening__keeps_everything)                                                      \
+    X(test_store_reopening__leaves_out_what_was_not_committed)
+
 /* What only a file can show. */
 #define TALLY_STORE_SQLITE_FILE_TESTS(X)                                                           \
-    X(test_store_sqlite_file__reopening_keeps_everything)                                          \
-    X(test_store_sqlite_file__uncommitted_is_gone_after_reopening)                                 \
     X(test_store_sqlite_file__kill_after_commit_loses_nothing)                                     \
     X(test_store_sqlite_file__kill_before_commit_leaves_nothing)                                   \
     X(test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged)                      \
@@ -103,8 +106,6 @@
 
 /* What a server can do to a store, and what is found in its database. */
 #define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \
-    X(test_store_postgres_server__reopening_keeps_everything)                                      \
-    X(test_store_postgres_server__uncommitted_is_gone_after_reopening)                             \
     X(test_store_postgres_server__huge_lists_are_whole)                                            \
     X(test_store_postgres_server__lost_connection_is_made_again)                                   \
     X(test_store_postgres_server__lost_in_a_bracket_leaves_nothing)                                \
@@ -158,6 +159,8 @@
     X(test_store_postgres_leases__reconnecting_waits_for_the_old_connection)                       \
     X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
     X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
+    X(test_store_postgres_leases__long_dead_replica_is_forgotten)                                  \
+    X(test_store_postgres_leases__numbers_run_out)                                                 \
     X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \
     X(test_store_postgres_leases__leaving_frees_the_jobs_at_once)                                  \
     X(test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead)                             \
@@ -174,6 +177,7 @@
 
 #define TALLY_DECLARE_TEST(name) void name(void);
 TALLY_STORE_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_REOPENING_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_SQLITE_FILE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_SERVER_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_NETWORK_TESTS(TALLY_DECLARE_TEST)

@@ -5,9 +5,10 @@
 #define ROW(name) TALLY_TEST(name),
 
 static const struct tally_test STORE_TESTS[] = {TALLY_STORE_TESTS(ROW)};
-static const struct tally_test STORE_SQLITE_FILE_TESTS[] = {TALLY_STORE_SQLITE_FILE_TESTS(ROW)};
+static const struct tally_test STORE_SQLITE_FILE_TESTS[] = {TALLY_STORE_REOPENING_TESTS(ROW)
+                                                                TALLY_STORE_SQLITE_FILE_TESTS(ROW)};
 static const struct tally_test STORE_POSTGRES_SERVER_TESTS[] = {
-    TALLY_STORE_POSTGRES_SERVER_TESTS(ROW)};
+    TALLY_STORE_REOPENING_TESTS(ROW) TALLY_STORE_POSTGRES_SERVER_TESTS(ROW)};
 static const struct tally_test STORE_POSTGRES_NETWORK_TESTS[] = {
     TALLY_STORE_POSTGRES_NETWORK_TESTS(ROW)};
 static const struct tally_test STORE_POSTGRES_LEASES_TESTS[] = {

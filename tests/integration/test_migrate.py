@@ -305,6 +305,15 @@ class Interrupted(MigrateTestCase):
         self.assertIn(0, [process.wait() for process in two])
         self.assert_same(self.migrate(), "already there")
 
+    def test_another_one_holds_the_target(self):
+        self.make_short_store()
+        self.assert_ends_well(self.start_on_target())  # makes the tables
+        lock = "SELECT pg_advisory_lock(hashtextextended('tally_import ' || current_schema(), 0))"
+        with self.target.session_after(lock):
+            self.migrate(1, "another migration into it is under way")
+            self.assertEqual(self.n_copied(), 0)
+        self.assert_same(self.migrate(), "migrated")
+
     def test_stopped_by_a_signal(self):
         self.make_long_store()
         process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])

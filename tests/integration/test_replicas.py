@@ -31,6 +31,11 @@ def metric(replica, name):
     return sum(float(value) for value in re.findall("^" + pattern, text, re.MULTILINE))
 
 
+def leader_first(a, b):
+    """Of two replicas, one of which runs the only job."""
+    return (b, a) if metric(b, 'tally_jobs{status="running"}') == 1 else (a, b)
+
+
 def names_of_workers(replica, **headers):
     answer = replica.client.get("/v1/workers", **headers)
     return sorted(worker["name"] for worker in answer.json()["workers"])
@@ -92,6 +97,18 @@ class Replicas(PostgresTestCase):
 
     def start_pair(self, **options):
         return self.start_replica("a", **options), self.start_replica("b", **options)
+
+    def start_workers(self, n, *replicas, clients=2, name="w"):
+        """At the replicas in turn."""
+        for i in range(n):
+            self.start_worker(replicas[i % len(replicas)], f"{name}{i}", clients=clients)
+
+    def start_balanced_pair(self, clients=2):
+        """With five workers that come through the balancer."""
+        a, b = self.start_pair()
+        balancer = self.balance(a, b)
+        self.start_workers(5, balancer, clients=clients)
+        return a, b, balancer
 
     # ---- Any replica answers ----
 
@@ -168,14 +185,37 @@ class Replicas(PostgresTestCase):
         self.assertNotIn("worker joined", b.log())
         self.assert_ends_well(worker)
 
+    def test_what_is_wrong_with_a_message_any_replica_says(self):
+        a, b = self.start_pair()
+        job_id = a.client.submit(job_document(clients=1, quorum=1))
+        worker = ForeignWorker(a.client)
+        update = worker.update(worker.poll_task(), 0).SerializeToString()
+        session = update[:9]
+        for method, body, code in (
+            ("PostUpdate", session + b"\x12\x40" + 64 * b"a", "invalid_argument"),  # a text that is too long
+            ("PostUpdate", session + b"\x28\x01", "invalid_argument"),  # a payload that is a number
+            ("PostUpdate", update[:-1], "invalid_argument"),
+            ("PostUpdate", update + b"\x09\x01", "invalid_argument"),  # a second session that is cut off
+            ("PostUpdate", b"\x08\x01", "invalid_argument"),
+            ("PostUpdate", b"", "not_found"),
+            ("PollTask", session + b"\x1a\x01\x0a", "invalid_argument"),
+            ("Leave", session[:5], "invalid_argument"),
+        ):
+            with self.subTest(method, body=body):
+                answers = [each.client.call_raw(method, body) for each in (a, b)]
+                self.assertEqual(answers[0].json()["code"], code)
+                self.assertEqual(answers[1].status, answers[0].status)
+                self.assertEqual(answers[1].body, answers[0].body)
+        self.assertEqual(b.client.call_raw("PostUpdate", update).status, 200)
+        self.assertEqual(b.client.call_raw("Leave", session).status, 200)
+        self.assertEqual(a.client.job(job_id)["round"], 1)
+
     # ---- Workers and jobs move ----
 
     def test_workers_move_where_a_job_lacks_them(self):
         a, b = self.start_pair()
-        for i in range(2):
-            self.start_worker(a, f"a{i}", clients=2)
-        for i in range(3):
-            self.start_worker(b, f"b{i}", clients=2)
+        self.start_workers(2, a, name="a")
+        self.start_workers(3, b, name="b")
         wait_until(lambda: len(names_of_workers(a)) == 5, "all workers")
         document = small_job()
         job_id = a.client.submit(document)
@@ -197,10 +237,8 @@ class Replicas(PostgresTestCase):
 
     def test_an_old_job_is_not_starved_by_small_ones(self):
         a, b = self.start_pair()
-        for i in range(5):
-            self.start_worker(b, f"b{i}", clients=2)
-        for i in range(2):
-            self.start_worker(a, f"a{i}", clients=2)
+        self.start_workers(5, b, name="b")
+        self.start_workers(2, a, name="a")
         wait_until(lambda: len(names_of_workers(a)) == 7, "all workers")
         small = [small_job(clients=4, quorum=None, horizon=60, seed=seed) for seed in range(12)]
         ids = [b.client.submit(document) for document in small[:4]]
@@ -213,8 +251,7 @@ class Replicas(PostgresTestCase):
 
     def test_many_jobs_on_two_replicas(self):
         a, b = self.start_pair()
-        for i in range(4):
-            self.start_worker((a, b)[i % 2], f"w{i}", clients=10)
+        self.start_workers(4, a, b, clients=10)
         documents = [small_job(seed=seed, horizon=100) for seed in range(5)]
         jobs = [((a, b)[i % 2].client.submit(documents[i // 2 % 5]), documents[i // 2 % 5]) for i in range(40)]
         for i, (job_id, document) in enumerate(jobs):
@@ -226,18 +263,13 @@ class Replicas(PostgresTestCase):
     # ---- Replicas come and go ----
 
     def test_leader_killed(self):
-        a, b = self.start_pair()
-        balancer = self.balance(a, b)
+        a, b, _ = self.start_balanced_pair()
         document = small_job(horizon=1500)
         expected = simulate(document)
-        for i in range(5):
-            self.start_worker(balancer, f"w{i}", clients=2)
         wait_until(lambda: b.client.get_json("/v1/workers")["slots_free"] == 10, "all workers")
         job_id = a.client.submit(document)
-        leader, other = a, b
-        wait_until(lambda: other.client.job(job_id)["status"] == "running", "the job to run")
-        if metric(b, 'tally_jobs{status="running"}') == 1:  # it was given there
-            leader, other = b, a
+        wait_until(lambda: b.client.job(job_id)["status"] == "running", "the job to run")
+        leader, other = leader_first(a, b)  # it may have been given to the other
         followers = [Follower([other.port], job_id), Follower([leader.port, other.port], job_id)]
         point = self.random.randrange(1, expected["round"] // 2)
         before = self.wait_for_round(other, job_id, point)
@@ -265,30 +297,22 @@ class Replicas(PostgresTestCase):
         self.assertGreater(followers[1].n_connections, 1)
 
     def test_leader_killed_again_and_again(self):
-        replicas = list(self.start_pair())
-        balancer = self.balance(*replicas)
+        *replicas, _ = self.start_balanced_pair()
         document = small_job(horizon=1500)
         expected = simulate(document)
-        for i in range(5):
-            self.start_worker(balancer, f"w{i}", clients=2)
         job_id = replicas[0].client.submit(document)
         for point in sorted(self.random.sample(range(1, expected["round"] * 2 // 3), 3)):
             self.wait_for_round(replicas[1], job_id, point)
-            leads = [metric(each, 'tally_jobs{status="running"}') == 1 for each in replicas]
-            victim = leads.index(True) if any(leads) else 0
-            replicas[victim].kill()
-            old = replicas[victim]
-            seen = replicas[1 - victim].client.job(job_id)["round"]
-            self.wait_for_round(replicas[1 - victim], job_id, min(seen + 2, expected["round"]))
-            replicas[victim] = self.start_replica(old.name, port=old.port)
+            victim, other = leader_first(*replicas)
+            victim.kill()
+            seen = other.client.job(job_id)["round"]
+            self.wait_for_round(other, job_id, min(seen + 2, expected["round"]))
+            replicas[replicas.index(victim)] = self.start_replica(victim.name, port=victim.port)
         self.check_result(replicas[0], job_id, document)
 
     def test_leader_stopped_in_good_order(self):
-        a, b = self.start_pair()
-        balancer = self.balance(a, b)
+        a, b, _ = self.start_balanced_pair()
         document = small_job(horizon=1500)
-        for i in range(5):
-            self.start_worker(balancer, f"w{i}", clients=2)
         job_id = a.client.submit(document)
         self.wait_for_round(a, job_id, 10)
         self.assert_ends_well(a)
@@ -337,7 +361,7 @@ class Replicas(PostgresTestCase):
         self.assertEqual(answers[0][0].code, "unavailable")
 
     def test_who_steps_down_acknowledges_what_is_stored(self):
-        (a,) = (self.start_replica("a"),)
+        a = self.start_replica("a")
         threads, answers = self.wait_with_updates(a, a)
         self.cluster.crash()
         threads[0].join(HANG_S)
@@ -349,14 +373,11 @@ class Replicas(PostgresTestCase):
     # ---- Leaders that err ----
 
     def test_paused_leader_wakes_up(self):
-        a, b = self.start_pair()
-        balancer = self.balance(a, b)
+        a, b, balancer = self.start_balanced_pair()
         document = small_job(horizon=1500)
-        for i in range(5):
-            self.start_worker(balancer, f"w{i}", clients=2)
         job_id = a.client.submit(document)
         self.wait_for_round(b, job_id, 10)
-        leader, other = (a, b) if metric(a, 'tally_jobs{status="running"}') == 1 else (b, a)
+        leader, other = leader_first(a, b)
         os.kill(leader.pid, signal.SIGSTOP)
         wait_until(lambda: "job taken over" in other.log(), "the take-over")
         round_then = other.client.job(job_id)["round"]
@@ -369,10 +390,7 @@ class Replicas(PostgresTestCase):
 
     def test_a_job_that_is_lost_takes_none_with_it(self):
         """Its leader learns of it from a write that is refused, and that other jobs have a part in."""
-        a, b = self.start_pair()
-        balancer = self.balance(a, b)
-        for i in range(5):
-            self.start_worker(balancer, f"w{i}", clients=8)
+        a, b, _ = self.start_balanced_pair(clients=8)
         documents = [small_job(seed=seed, horizon=1200) for seed in range(2)]
         ids = [a.client.submit(document) for document in documents]
         for job_id in ids:
@@ -430,8 +448,7 @@ class Replicas(PostgresTestCase):
     def test_store_away_for_a_while(self):
         a, b = self.start_pair()
         document = small_job(horizon=1500)
-        for i in range(5):
-            self.start_worker((a, b)[i % 2], f"w{i}", clients=2)
+        self.start_workers(5, a, b)
         job_id = a.client.submit(document)
         self.wait_for_round(b, job_id, 10)
         self.cluster.crash()

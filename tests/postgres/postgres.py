@@ -1,5 +1,6 @@
 """A private PostgreSQL for tests in Python: tests/postgres/cluster, and databases in it."""
 
+import contextlib
 import itertools
 import re
 import subprocess
@@ -24,9 +25,12 @@ class Database:
         """The same by another port, of something that forwards."""
         return "postgres:" + re.sub(r"\bport=\d+", f"port={port}", self.conninfo)
 
+    def _command(self, *options):
+        return ["psql", "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", *options, self.conninfo]
+
     def _psql(self, sql):
-        done = subprocess.run(["psql", "-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-c", sql,
-                               self.conninfo], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(self._command("-c", sql), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False)
         if done.returncode != 0:
             raise AssertionError(f"{sql}: {done.stderr}")
         return done.stdout
@@ -38,6 +42,16 @@ class Database:
     def changes(self, sql):
         """How many rows an INSERT, UPDATE or DELETE changes."""
         return len(self.rows(f"{sql} RETURNING 1"))
+
+    @contextlib.contextmanager
+    def session_after(self, sql):
+        """A session that has run a statement which gives one row, and stays until the block ends."""
+        with subprocess.Popen(self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as psql:
+            psql.stdin.write(f"{sql};\n")
+            psql.stdin.flush()
+            if not psql.stdout.readline():
+                raise AssertionError(f"{sql}: psql has ended")
+            yield
 
 
 class Cluster:

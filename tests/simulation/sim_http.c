@@ -130,6 +130,10 @@ uint64_t tally_http_respond(struct tally_http_request *request,
         body = *response->body;
         *response->body = (struct tally_buffer){0};
     }
+    if (response->tail != NULL) {
+        const struct tally_buffer *tail = &response->tail->bytes;
+        (void)tally_buffer_append(&body, tail->data, tail->size);
+    }
     const uint64_t n_wire = ANSWER_HEAD_BYTES + body.size;
     struct sim_exchange *exchange = close_request(request);
     if (sim_coordinator_may_answer()) {

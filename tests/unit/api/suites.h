@@ -11,6 +11,7 @@ extern const struct tally_suite TALLY_SUITE_API_PROBLEM;
 extern const struct tally_suite TALLY_SUITE_API_SHA256;
 extern const struct tally_suite TALLY_SUITE_API_WORKER_MESSAGES;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_CONNECTIONS;
+extern const struct tally_suite TALLY_SUITE_API_HTTP_UPLOADS;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_SERVER;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_STREAM;
 extern const struct tally_suite TALLY_SUITE_API_HTTP_TLS;

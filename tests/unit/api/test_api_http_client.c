@@ -260,19 +260,42 @@ static struct tally_http_client *client_with(const struct tally_http_client_conf
     return client;
 }
 
-static struct tally_http_client *client_of(const char *url)
+/* A client, and what an exchange needs. */
+struct caller {
+    struct tally_http_client *client;
+    struct tally_http_exchange exchange; /* the last one */
+    struct tally_buffer out;
+    struct tally_error err; /* of the last one */
+};
+
+static void caller_start_with(struct caller *caller, const struct tally_http_client_config *config)
 {
-    struct tally_http_client_config config = {.base_url = url};
-    return client_with(&config);
+    *caller = (struct caller){.client = client_with(config), .err = TALLY_ERROR_INIT};
 }
 
-static enum tally_status get(struct tally_http_client *client, const char *path, long timeout_ms,
-                             struct tally_http_exchange *ret_exchange, struct tally_buffer *out,
-                             struct tally_error *err)
+static void caller_start(struct caller *caller, const char *url)
 {
-    *ret_exchange =
+    const struct tally_http_client_config config = {.base_url = url};
+    caller_start_with(caller, &config);
+}
+
+static void caller_stop(struct caller *caller)
+{
+    tally_http_client_free(caller->client);
+    tally_buffer_fini(&caller->out);
+}
+
+static enum tally_status perform(struct caller *caller)
+{
+    tally_error_clear(&caller->err);
+    return tally_http_perform(caller->client, &caller->exchange, &caller->out, &caller->err);
+}
+
+static enum tally_status get(struct caller *caller, const char *path, long timeout_ms)
+{
+    caller->exchange =
         (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = timeout_ms};
-    return tally_http_perform(client, ret_exchange, out, err);
+    return perform(caller);
 }
 
 static void assert_text_in(struct tally_buffer *out, const char *expected)
@@ -294,114 +317,104 @@ static long now_ms(void)
 static void test_api_http_client__get_and_post(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(get(client, "/v1/jobs?limit=1", 0, &exchange, &out, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL(exchange.status, 200);
-    TALLY_ASSERT_TEXT(exchange.response_type, "text/plain");
-    assert_text_in(&out, "/v1/jobs");
-    exchange = (struct tally_http_exchange){.method = "POST",
-                                            .path = "/Echo",
-                                            .content_type = "application/json",
-                                            .body = (const uint8_t *)"{}\0{}",
-                                            .n_body = 5};
-    TALLY_ASSERT_STATUS(tally_http_perform(client, &exchange, &out, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL(out.size, 5);
-    CU_ASSERT_EQUAL(memcmp(out.data, "{}\0{}", 5), 0);
-    out.size = 0;
-    exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/x"};
-    TALLY_ASSERT_STATUS(tally_http_perform(client, &exchange, &out, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL(exchange.status, 200);
-    CU_ASSERT_EQUAL(out.size, 0);
-    TALLY_ASSERT_STATUS(get(client, "/y", 0, &exchange, &out, &err), TALLY_OK, &err);
-    assert_text_in(&out, "/y"); /* a GET again after HEAD and POST */
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start(&c, host.url);
+    TALLY_ASSERT_STATUS(get(&c, "/v1/jobs?limit=1", 0), TALLY_OK, &c.err);
+    CU_ASSERT_EQUAL(c.exchange.status, 200);
+    TALLY_ASSERT_TEXT(c.exchange.response_type, "text/plain");
+    assert_text_in(&c.out, "/v1/jobs");
+    c.exchange = (struct tally_http_exchange){.method = "POST",
+                                              .path = "/Echo",
+                                              .content_type = "application/json",
+                                              .body = (const uint8_t *)"{}\0{}",
+                                              .n_body = 5};
+    TALLY_ASSERT_STATUS(perform(&c), TALLY_OK, &c.err);
+    CU_ASSERT_EQUAL(c.out.size, 5);
+    CU_ASSERT_EQUAL(memcmp(c.out.data, "{}\0{}", 5), 0);
+    c.out.size = 0;
+    c.exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/x"};
+    TALLY_ASSERT_STATUS(perform(&c), TALLY_OK, &c.err);
+    CU_ASSERT_EQUAL(c.exchange.status, 200);
+    CU_ASSERT_EQUAL(c.out.size, 0);
+    TALLY_ASSERT_STATUS(get(&c, "/y", 0), TALLY_OK, &c.err);
+    assert_text_in(&c.out, "/y"); /* a GET again after HEAD and POST */
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__request_headers(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *plain = client_of(host.url);
-    struct tally_http_exchange exchange;
-    CU_ASSERT_EQUAL(get(plain, "/Headers", 0, &exchange, &out, NULL), TALLY_OK);
-    assert_text_in(&out, "GET User-Agent=tally;Accept=*/*;");
-    exchange = (struct tally_http_exchange){.method = "POST", .path = "/Headers"};
-    CU_ASSERT_EQUAL(tally_http_perform(plain, &exchange, &out, NULL), TALLY_OK);
-    assert_text_in(&out, "POST User-Agent=tally;Accept=*/*;Content-Length=0;");
-    tally_http_client_free(plain);
+    caller_start(&c, host.url);
+    CU_ASSERT_EQUAL(get(&c, "/Headers", 0), TALLY_OK);
+    assert_text_in(&c.out, "GET User-Agent=tally;");
+    c.exchange = (struct tally_http_exchange){.method = "POST", .path = "/Headers"};
+    CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
+    assert_text_in(&c.out, "POST User-Agent=tally;Content-Length=0;");
+    caller_stop(&c);
 
     char url[80];
     snprintf(url, sizeof url, "%s/prefix//", host.url);
     struct tally_http_client_config config = {
         .base_url = url, .bearer_token = "s3cret", .user_agent = "tally-test/1"};
-    struct tally_http_client *full = client_with(&config);
-    exchange = (struct tally_http_exchange){.method = "PUT",
-                                            .path = "/Headers",
-                                            .content_type = "a/b",
-                                            .accept = "application/x-npy",
-                                            .extra_header = "X-Extra: 1",
-                                            .body = (const uint8_t *)"xyz",
-                                            .n_body = 3};
-    CU_ASSERT_EQUAL(tally_http_perform(full, &exchange, &out, NULL), TALLY_OK);
-    assert_text_in(&out,
+    caller_start_with(&c, &config);
+    c.exchange = (struct tally_http_exchange){.method = "PUT",
+                                              .path = "/Headers",
+                                              .content_type = "a/b",
+                                              .accept = "application/x-npy",
+                                              .extra_header = "X-Extra: 1",
+                                              .body = (const uint8_t *)"xyz",
+                                              .n_body = 3};
+    CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
+    assert_text_in(&c.out,
                    "PUT User-Agent=tally-test/1;Accept=application/x-npy;Authorization=Bearer "
                    "s3cret;Content-Type=a/b;Content-Length=3;X-Extra=1;");
-    CU_ASSERT_EQUAL(get(full, "/path", 0, &exchange, &out, NULL), TALLY_OK);
-    assert_text_in(&out, "/prefix/path");
-    tally_http_client_free(full);
-    tally_buffer_fini(&out);
+    CU_ASSERT_EQUAL(get(&c, "/path", 0), TALLY_OK);
+    assert_text_in(&c.out, "/prefix/path");
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__any_status_is_an_answer(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    CU_ASSERT_EQUAL(get(client, "/problem", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(exchange.status, 404);
-    TALLY_ASSERT_TEXT(exchange.response_type, "application/problem+json");
-    struct tally_error err = TALLY_ERROR_INIT;
-    tally_problem_decode(exchange.status, (char *)out.data, out.size, &err);
-    TALLY_ASSERT_STATUS(err.status, TALLY_NOT_FOUND, &err);
-    TALLY_ASSERT_TEXT(err.field, "id");
-    out.size = 0;
-    CU_ASSERT_EQUAL(get(client, "/redirect", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(exchange.status, 302); /* not followed */
-    TALLY_ASSERT_TEXT(exchange.location, "/elsewhere");
-    TALLY_ASSERT_TEXT(exchange.response_type, "");
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start(&c, host.url);
+    CU_ASSERT_EQUAL(get(&c, "/problem", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(c.exchange.status, 404);
+    TALLY_ASSERT_TEXT(c.exchange.response_type, "application/problem+json");
+    tally_problem_decode(c.exchange.status, (char *)c.out.data, c.out.size, &c.err);
+    TALLY_ASSERT_STATUS(c.err.status, TALLY_NOT_FOUND, &c.err);
+    TALLY_ASSERT_TEXT(c.err.field, "id");
+    c.out.size = 0;
+    CU_ASSERT_EQUAL(get(&c, "/redirect", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(c.exchange.status, 302); /* not followed */
+    TALLY_ASSERT_TEXT(c.exchange.location, "/elsewhere");
+    TALLY_ASSERT_TEXT(c.exchange.response_type, "");
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__answer_appends_and_has_a_limit(void)
 {
     struct host host;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_http_exchange exchange;
-    struct tally_buffer out = {.limit = 8};
-    CU_ASSERT_EQUAL(get(client, "/abc", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(get(client, "/def", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(out.size, 8);
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(get(client, "/g", 0, &exchange, &out, &err), TALLY_TOO_LARGE, &err);
-    CU_ASSERT_EQUAL(out.size, 8);
-    CU_ASSERT_EQUAL(memcmp(out.data, "/abc/def", 8), 0);
-    out.size = 0;
-    CU_ASSERT_EQUAL(get(client, "/again", 0, &exchange, &out, NULL), TALLY_OK);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start(&c, host.url);
+    c.out.limit = 8;
+    CU_ASSERT_EQUAL(get(&c, "/abc", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(get(&c, "/def", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(c.out.size, 8);
+    TALLY_ASSERT_STATUS(get(&c, "/g", 0), TALLY_TOO_LARGE, &c.err);
+    CU_ASSERT_EQUAL(c.out.size, 8);
+    CU_ASSERT_EQUAL(memcmp(c.out.data, "/abc/def", 8), 0);
+    c.out.size = 0;
+    CU_ASSERT_EQUAL(get(&c, "/again", 0), TALLY_OK);
+    caller_stop(&c);
     host_stop(&host);
 }
 
@@ -411,52 +424,48 @@ static void test_api_http_client__both_ends_count_the_same(void)
 {
     enum { BIG = 3 << 20 };
     struct host host;
+    struct caller c;
     host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .bearer_token = "t"};
-    struct tally_http_client *client = client_with(&config);
+    caller_start_with(&c, &config);
     uint8_t *body = calloc(1, BIG);
     static const size_t sizes[] = {0, 1, 1023, 1024, 65536, 1048577, BIG, 7};
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        out.size = 0;
-        CU_ASSERT_EQUAL(tally_connect_call(client, "Echo", body, sizes[i], 0, &out, NULL),
+        c.out.size = 0;
+        CU_ASSERT_EQUAL(tally_connect_call(c.client, "Echo", body, sizes[i], 0, &c.out, NULL),
                         TALLY_OK);
-        CU_ASSERT_EQUAL(out.size, sizes[i]);
-        CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
-        CU_ASSERT_EQUAL(get(client, "/problem", 0, &exchange, &out, NULL), TALLY_OK);
-        exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/h"};
-        CU_ASSERT_EQUAL(tally_http_perform(client, &exchange, &out, NULL), TALLY_OK);
-        CU_ASSERT_EQUAL(tally_connect_call(client, "Fail", body, 3, 0, &out, NULL),
+        CU_ASSERT_EQUAL(c.out.size, sizes[i]);
+        CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+        CU_ASSERT_EQUAL(get(&c, "/problem", 0), TALLY_OK);
+        c.exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/h"};
+        CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_connect_call(c.client, "Fail", body, 3, 0, &c.out, NULL),
                         TALLY_NOT_FOUND);
     }
     uint64_t sent, received;
-    tally_http_client_wire_bytes(client, &sent, &received);
-    tally_http_client_free(client);
+    tally_http_client_wire_bytes(c.client, &sent, &received);
+    caller_stop(&c);
     host_stop(&host);
     CU_ASSERT_EQUAL(sent, host.in_bytes);
     CU_ASSERT_EQUAL(received, host.out_bytes);
     CU_ASSERT_TRUE(sent > BIG && received > BIG);
-    tally_buffer_fini(&out);
     free(body);
 }
 
 static void test_api_http_client__broken_exchanges_are_not_counted(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    caller_start(&c, host.url);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
     uint64_t sent, received, sent_after, received_after;
-    tally_http_client_wire_bytes(client, &sent, &received);
-    CU_ASSERT_EQUAL(get(client, "/hang", 50, &exchange, &out, NULL), TALLY_DEADLINE);
-    tally_http_client_wire_bytes(client, &sent_after, &received_after);
+    tally_http_client_wire_bytes(c.client, &sent, &received);
+    CU_ASSERT_EQUAL(get(&c, "/hang", 50), TALLY_DEADLINE);
+    tally_http_client_wire_bytes(c.client, &sent_after, &received_after);
     CU_ASSERT_EQUAL(sent_after, sent);
     CU_ASSERT_EQUAL(received_after, received);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     host_stop(&host);
 }
 
@@ -469,50 +478,45 @@ static void test_api_http_client__resent_request_counts_once(void)
     static const struct line script[] = {
         {ANSWER_OK, false}, {"", true}, {ANSWER_OK, true}, {NULL, false}};
     struct peer peer;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
-    struct tally_error err = TALLY_ERROR_INIT;
+    struct caller c;
     peer_start(&peer, script);
-    struct tally_http_client *client = client_of(peer.url);
+    caller_start(&c, peer.url);
     uint64_t sent, received;
-    TALLY_ASSERT_STATUS(get(client, "/1", 0, &exchange, &out, &err), TALLY_OK, &err);
-    tally_http_client_wire_bytes(client, &sent, &received);
+    TALLY_ASSERT_STATUS(get(&c, "/1", 0), TALLY_OK, &c.err);
+    tally_http_client_wire_bytes(c.client, &sent, &received);
     CU_ASSERT_EQUAL(received, strlen(ANSWER_OK));
-    TALLY_ASSERT_STATUS(get(client, "/2", 0, &exchange, &out, &err), TALLY_OK, &err);
-    assert_text_in(&out, "okok");
+    TALLY_ASSERT_STATUS(get(&c, "/2", 0), TALLY_OK, &c.err);
+    assert_text_in(&c.out, "okok");
     uint64_t one = sent;
-    tally_http_client_wire_bytes(client, &sent, &received);
+    tally_http_client_wire_bytes(c.client, &sent, &received);
     CU_ASSERT_EQUAL(sent, 2 * one);
     CU_ASSERT_EQUAL(received, 2 * strlen(ANSWER_OK));
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     peer_stop(&peer);
 }
 
 static void test_api_http_client__connection_that_idled_out_is_replaced(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 1);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
+    caller_start(&c, host.url);
+    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
     usleep(2200 * 1000);
-    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
     uint64_t sent, received;
-    tally_http_client_wire_bytes(client, &sent, &received);
-    tally_http_client_free(client);
+    tally_http_client_wire_bytes(c.client, &sent, &received);
+    caller_stop(&c);
     host_stop(&host);
     CU_ASSERT_EQUAL(sent, host.in_bytes);
     CU_ASSERT_EQUAL(received, host.out_bytes);
-    tally_buffer_fini(&out);
 }
 
 /* ---- Failure ---- */
 
 static void test_api_http_client__refused_connection_is_unavailable(void)
 {
+    struct caller c;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -521,16 +525,12 @@ static void test_api_http_client__refused_connection_is_unavailable(void)
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(address.sin_port));
     struct tally_http_client_config config = {.base_url = url, .bearer_token = "s3cret"};
-    struct tally_http_client *client = client_with(&config);
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(get(client, "/v1/jobs", 0, &exchange, &out, &err), TALLY_UNAVAILABLE, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, url));
-    CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
-    CU_ASSERT_EQUAL(exchange.status, 0);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start_with(&c, &config);
+    TALLY_ASSERT_STATUS(get(&c, "/v1/jobs", 0), TALLY_UNAVAILABLE, &c.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, url));
+    CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
+    CU_ASSERT_EQUAL(c.exchange.status, 0);
+    caller_stop(&c);
     close(fd);
 }
 
@@ -538,17 +538,14 @@ static void assert_script_fails(const char *answer, enum tally_status expected)
 {
     const struct line script[] = {{answer, true}, {NULL, false}};
     struct peer peer;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
-    struct tally_error err = TALLY_ERROR_INIT;
+    struct caller c;
     peer_start(&peer, script);
     struct tally_http_client_config config = {.base_url = peer.url, .bearer_token = "s3cret"};
-    struct tally_http_client *client = client_with(&config);
-    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), expected, &err);
-    CU_ASSERT_PTR_NULL(strstr(err.message, "s3cret"));
-    CU_ASSERT_EQUAL(out.size, 0);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start_with(&c, &config);
+    TALLY_ASSERT_STATUS(get(&c, "/x", 0), expected, &c.err);
+    CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
+    CU_ASSERT_EQUAL(c.out.size, 0);
+    caller_stop(&c);
     peer_stop(&peer);
 }
 
@@ -565,22 +562,20 @@ static void test_api_http_client__broken_answers_are_unavailable(void)
 static void test_api_http_client__deadline(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
+    caller_start(&c, host.url);
     long start = now_ms();
-    TALLY_ASSERT_STATUS(get(client, "/hang", 150, &exchange, &out, &err), TALLY_DEADLINE, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/hang", 150), TALLY_DEADLINE, &c.err);
     long took = now_ms() - start;
     CU_ASSERT_TRUE(took >= 140 && took < 1000);
     /* On a kept connection as well, and the client is of use afterwards. */
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(get(client, "/hang", 50, &exchange, &out, NULL), TALLY_DEADLINE);
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_connect_call(client, "hang", NULL, 0, 50, &out, NULL), TALLY_DEADLINE);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(get(&c, "/hang", 50), TALLY_DEADLINE);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_connect_call(c.client, "hang", NULL, 0, 50, &c.out, NULL),
+                    TALLY_DEADLINE);
+    caller_stop(&c);
     host_stop(&host);
 }
 
@@ -589,19 +584,16 @@ static void test_api_http_client__deadline(void)
 static void test_api_http_client__silence_ends_an_exchange(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
-    tally_http_client_set_silence(client, 300);
+    caller_start(&c, host.url);
+    tally_http_client_set_silence(c.client, 300);
     long start = now_ms();
-    TALLY_ASSERT_STATUS(get(client, "/hang", 60000, &exchange, &out, &err), TALLY_DEADLINE, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/hang", 60000), TALLY_DEADLINE, &c.err);
     CU_ASSERT_TRUE(now_ms() - start >= 300);
     CU_ASSERT_TRUE(now_ms() - start < 30000);
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    caller_stop(&c);
     host_stop(&host);
 }
 
@@ -611,18 +603,15 @@ static void test_api_http_client__slow_answer_is_not_silence(void)
     static const struct line script[] = {{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true},
                                          {NULL, false}};
     struct peer peer;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
-    struct tally_error err = TALLY_ERROR_INIT;
+    struct caller c;
     peer_start_slow(&peer, script, 30);
-    struct tally_http_client *client = client_of(peer.url);
-    tally_http_client_set_silence(client, 1000);
+    caller_start(&c, peer.url);
+    tally_http_client_set_silence(c.client, 1000);
     long start = now_ms();
-    TALLY_ASSERT_STATUS(get(client, "/", 60000, &exchange, &out, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/", 60000), TALLY_OK, &c.err);
     CU_ASSERT_TRUE(now_ms() - start > 1000);
-    assert_text_in(&out, "ok");
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    assert_text_in(&c.out, "ok");
+    caller_stop(&c);
     peer_stop(&peer);
 }
 
@@ -634,19 +623,17 @@ static int status_after_busy(const char *busy, long silence_ms)
                                   {"HTTP/1.1 200 Other\r\nContent-Length: 0\r\n\r\n", true},
                                   {NULL, false}};
     struct peer peer;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     peer_start(&peer, script);
-    struct tally_http_client *client = client_of(peer.url);
-    tally_http_client_set_silence(client, silence_ms);
-    CU_ASSERT_EQUAL(get(client, "/1", 0, &exchange, &out, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(get(client, "/2", 0, &exchange, &out, NULL), TALLY_OK);
-    const int status = exchange.status;
+    caller_start(&c, peer.url);
+    tally_http_client_set_silence(c.client, silence_ms);
+    CU_ASSERT_EQUAL(get(&c, "/1", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(get(&c, "/2", 0), TALLY_OK);
+    const int status = c.exchange.status;
     if (status == 500) { /* the script goes on */
-        CU_ASSERT_EQUAL(get(client, "/3", 0, &exchange, &out, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(get(&c, "/3", 0), TALLY_OK);
     }
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     peer_stop(&peer);
     return status;
 }
@@ -670,28 +657,25 @@ static void on_alarm(int signal_number)
 static void test_api_http_client__cancel_interrupts_a_long_poll(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     struct sigaction action = {.sa_handler = on_alarm}, before;
     host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
-    struct tally_http_client *client = client_with(&config);
-    struct tally_error err = TALLY_ERROR_INIT;
+    caller_start_with(&c, &config);
     cancelled = 0;
     (void)sigaction(SIGALRM, &action, &before);
     const struct itimerval in_100_ms = {.it_value.tv_usec = 100000};
     setitimer(ITIMER_REAL, &in_100_ms, NULL);
     long start = now_ms();
-    TALLY_ASSERT_STATUS(get(client, "/hang", 20000, &exchange, &out, &err), TALLY_CANCELLED, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/hang", 20000), TALLY_CANCELLED, &c.err);
     long took = now_ms() - start;
     CU_ASSERT_TRUE(took >= 90 && took < 100 + 200 + 100);
     /* As long as it is set, nothing is begun. */
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_CANCELLED);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_CANCELLED);
     cancelled = 0;
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
     (void)sigaction(SIGALRM, &before, NULL);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     host_stop(&host);
     CU_ASSERT_EQUAL(host.n_abandoned, 1); /* the server has noticed the hang-up */
 }
@@ -708,60 +692,52 @@ static void *set_cancelled_soon(void *context)
 static void test_api_http_client__cancel_by_another_thread(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     pthread_t setter;
     host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
-    struct tally_http_client *client = client_with(&config);
-    struct tally_error err = TALLY_ERROR_INIT;
+    caller_start_with(&c, &config);
     cancelled = 0;
     start_thread(&setter, set_cancelled_soon, NULL);
     long start = now_ms();
-    TALLY_ASSERT_STATUS(get(client, "/hang", 20000, &exchange, &out, &err), TALLY_CANCELLED, &err);
+    TALLY_ASSERT_STATUS(get(&c, "/hang", 20000), TALLY_CANCELLED, &c.err);
     long took = now_ms() - start;
     CU_ASSERT_TRUE(took >= 340 && took < 350 + 200 + 100);
     pthread_join(setter, NULL);
     cancelled = 0;
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__sigpipe_state_is_restored(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     sigset_t mask;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    CU_ASSERT_EQUAL(get(client, "/x", 0, &exchange, &out, NULL), TALLY_OK);
+    caller_start(&c, host.url);
+    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
     CU_ASSERT_EQUAL(sigismember(&mask, SIGPIPE), 0);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__loopback_needs_no_proxy(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
-    struct tally_http_exchange exchange;
+    struct caller c;
     setenv("http_proxy", "http://127.0.0.1:1", 1);
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(get(client, "/x", 0, &exchange, &out, &err), TALLY_OK, &err);
-    tally_http_client_free(client);
+    caller_start(&c, host.url);
+    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
+    caller_stop(&c);
     /* Any other host goes through it: 192.0.2.1 is reserved, the proxy refuses first. */
-    client = client_of("http://192.0.2.1:9");
-    TALLY_ASSERT_STATUS(get(client, "/x", 2000, &exchange, &out, &err), TALLY_UNAVAILABLE, &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "127.0.0.1"));
-    tally_http_client_free(client);
+    caller_start(&c, "http://192.0.2.1:9");
+    TALLY_ASSERT_STATUS(get(&c, "/x", 2000), TALLY_UNAVAILABLE, &c.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "127.0.0.1"));
+    caller_stop(&c);
     unsetenv("http_proxy");
-    tally_buffer_fini(&out);
     host_stop(&host);
 }
 
@@ -802,44 +778,41 @@ static void test_api_http_client__bad_configurations_are_refused(void)
 static void test_api_http_client__connect_call(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    struct tally_error err = TALLY_ERROR_INIT;
+    caller_start(&c, host.url);
     TALLY_ASSERT_STATUS(
-        tally_connect_call(client, "Headers", (const uint8_t *)"pb", 2, 1234, &out, &err), TALLY_OK,
-        &err);
-    assert_text_in(&out, "POST User-Agent=tally;Accept=*/*;Content-Type=application/proto;"
-                         "Content-Length=2;Connect-Protocol-Version=1;Connect-Timeout-Ms=1234;");
-    TALLY_ASSERT_STATUS(tally_connect_call(client, "Echo", NULL, 0, 0, &out, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL(out.size, 0);
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+        tally_connect_call(c.client, "Headers", (const uint8_t *)"pb", 2, 1234, &c.out, &c.err),
+        TALLY_OK, &c.err);
+    assert_text_in(&c.out, "POST User-Agent=tally;Content-Type=application/proto;"
+                           "Content-Length=2;Connect-Protocol-Version=1;Connect-Timeout-Ms=1234;");
+    TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Echo", NULL, 0, 0, &c.out, &c.err), TALLY_OK,
+                        &c.err);
+    CU_ASSERT_EQUAL(c.out.size, 0);
+    caller_stop(&c);
     host_stop(&host);
 }
 
 static void test_api_http_client__connect_errors(void)
 {
     struct host host;
-    struct tally_buffer out = {.size = 0};
+    struct caller c;
     host_start(&host, 0);
-    struct tally_http_client *client = client_of(host.url);
-    (void)tally_buffer_append(&out, "kept", 4);
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_connect_call(client, "Fail", NULL, 0, 0, &out, &err), TALLY_NOT_FOUND,
-                        &err);
-    TALLY_ASSERT_TEXT(err.message, "id: no such thing");
-    tally_error_clear(&err);
-    TALLY_ASSERT_STATUS(tally_connect_call(client, "Proxy", NULL, 0, 0, &out, &err),
-                        TALLY_UNAVAILABLE, &err);
-    TALLY_ASSERT_TEXT(err.message, "HTTP status 502: <h1>Bad gateway</h1> ");
-    tally_error_clear(&err);
-    TALLY_ASSERT_STATUS(tally_connect_call(client, "Page", NULL, 0, 0, &out, &err), TALLY_INTERNAL,
-                        &err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "text/html"));
-    assert_text_in(&out, "kept");
-    tally_http_client_free(client);
-    tally_buffer_fini(&out);
+    caller_start(&c, host.url);
+    (void)tally_buffer_append(&c.out, "kept", 4);
+    TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Fail", NULL, 0, 0, &c.out, &c.err),
+                        TALLY_NOT_FOUND, &c.err);
+    TALLY_ASSERT_TEXT(c.err.message, "id: no such thing");
+    tally_error_clear(&c.err);
+    TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Proxy", NULL, 0, 0, &c.out, &c.err),
+                        TALLY_UNAVAILABLE, &c.err);
+    TALLY_ASSERT_TEXT(c.err.message, "HTTP status 502: <h1>Bad gateway</h1> ");
+    tally_error_clear(&c.err);
+    TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Page", NULL, 0, 0, &c.out, &c.err),
+                        TALLY_INTERNAL, &c.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "text/html"));
+    assert_text_in(&c.out, "kept");
+    caller_stop(&c);
     host_stop(&host);
 }
 

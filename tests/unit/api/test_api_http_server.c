@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "api/http_server.h"
+#include "api/http_uploads.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 
@@ -24,6 +25,8 @@ enum { MAX_BODY = 1000, MAX_WAITING = 1024, PATIENCE_MS = 5000 };
  *   /status/N  N, "words" as static body
  *   /headers   200, extra headers
  *   /large     200, 8 MiB
+ *   /brief/N   200, application/proto, N letters, brief
+ *   /tail      200, "begin", and 1 MiB that all who ask share
  *   /wait...   later, by the test */
 struct fixture {
     struct tally_http_server *server;
@@ -37,6 +40,7 @@ struct fixture {
     bool has_query, has_header;
     unsigned refused[TALLY_N_HTTP_REFUSALS];
     int last_refusal_status;
+    struct tally_shared_bytes *tail;
 };
 
 static void answer(struct fixture *f, struct tally_http_request *request,
@@ -92,6 +96,32 @@ static void answer_large(struct fixture *f, struct tally_http_request *request)
     answer(f, request, &response);
 }
 
+/* `n` times the letter. */
+static void answer_brief(struct fixture *f, struct tally_http_request *request, size_t n,
+                         char letter)
+{
+    struct tally_buffer body = {.size = 0};
+    if (tally_buffer_reserve(&body, n) == TALLY_OK && n > 0) {
+        memset(body.data, letter, n);
+        body.size = n;
+    }
+    struct tally_http_response response = {
+        .status = 200, .content_type = "application/proto", .body = &body, .is_brief = true};
+    answer(f, request, &response);
+    CU_ASSERT_EQUAL(body.size, 0);
+    tally_buffer_fini(&body);
+}
+
+enum { TAIL_BYTES = 1 << 20 };
+
+static void answer_tail(struct fixture *f, struct tally_http_request *request)
+{
+    struct tally_buffer body = {.size = 0};
+    (void)tally_buffer_append_text(&body, "begin");
+    struct tally_http_response response = {.status = 200, .body = &body, .tail = f->tail};
+    answer(f, request, &response);
+}
+
 static void remember(struct fixture *f, const struct tally_http_request *request)
 {
     f->n_requests++;
@@ -112,6 +142,7 @@ static void on_request(void *context, struct tally_http_request *request)
     remember(f, request);
     const char *path = tally_http_path(request);
     int status;
+    size_t n;
     if (strncmp(path, "/wait", 5) == 0 && f->n_waiting < MAX_WAITING) {
         tally_http_set_user(request, f);
         f->waiting[f->n_waiting++] = request;
@@ -121,6 +152,10 @@ static void on_request(void *context, struct tally_http_request *request)
         answer_headers(f, request);
     } else if (strcmp(path, "/large") == 0) {
         answer_large(f, request);
+    } else if (sscanf(path, "/brief/%zu", &n) == 1) {
+        answer_brief(f, request, n, (char)('a' + n % 26));
+    } else if (strcmp(path, "/tail") == 0) {
+        answer_tail(f, request);
     } else if (sscanf(path, "/status/%d", &status) == 1) {
         answer_text(f, request, status, "words");
     } else {
@@ -402,6 +437,92 @@ static void test_api_http_server__head_is_get_without_body(void)
     fixture_close(&f);
 }
 
+/* However many there are, and the first of a name counts. */
+static void test_api_http_server__every_header_is_found(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    for (int n_before = 0; n_before < 40; n_before++) {
+        char request[2048] = "GET / HTTP/1.1\r\nHost: h\r\n";
+        for (int i = 0; i < n_before; i++) {
+            char line[32];
+            snprintf(line, sizeof line, "X-Tes%d: no\r\n", i % 10);
+            strcat(request, line);
+        }
+        strcat(request, "x-TEST: yes\r\nX-Test: twice\r\n\r\n");
+        CU_ASSERT_EQUAL(ask(&f, request, &in), 200);
+        TALLY_ASSERT_TEXT(f.last_header, "yes");
+    }
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* ---- Answers that are used again ---- */
+
+static void test_api_http_server__brief_answers_of_all_lengths(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open(&f);
+    const int fd = connected(&f);
+    for (size_t i = 0; i < 2200; i++) { /* more lengths than are kept, and again */
+        const size_t n = i % 1100;
+        char request[64];
+        snprintf(request, sizeof request, "GET /brief/%zu HTTP/1.1\r\nHost: h\r\n\r\n", n);
+        in.size = 0;
+        CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
+        CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+        CU_ASSERT_TRUE(in.size > n && in.size < n + 100);
+        CU_ASSERT_TRUE(n == 0 || (in.data[in.size - 1] == 'a' + n % 26 &&
+                                  in.data[in.size - n] == 'a' + n % 26));
+        CU_ASSERT_FALSE(holds(&in, "Date:"));
+        CU_ASSERT_TRUE(holds(&in, "Content-Type: application/proto\r\n"));
+    }
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* Answers of one length that are on their way together have each their own bytes; two peers are
+ * gone before theirs are. */
+static void test_api_http_server__brief_answers_at_once(void)
+{
+    enum { N = 20, GONE = 7 };
+    static const char request[] = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
+    struct fixture f;
+    int fds[N];
+    fixture_open(&f);
+    for (int turn = 0; turn < 3; turn++) {
+        struct tally_buffer in = {.size = 0};
+        for (size_t i = 0; i < N; i++) {
+            fds[i] = connected(&f);
+            CU_ASSERT_TRUE(send_all(&f, fds[i], request, strlen(request)));
+            await_requests(&f, (size_t)turn * N + i + 1);
+        }
+        close(fds[GONE]);
+        fds[GONE] = -1;
+        for (size_t i = 0; i < N; i++) {
+            if (f.waiting[i] != NULL) {
+                answer_brief(&f, f.waiting[i], 50, (char)('A' + i));
+            }
+        }
+        f.n_waiting = 0;
+        for (size_t i = 0; i < N; i++) {
+            in.size = 0;
+            if (fds[i] >= 0) {
+                CU_ASSERT_TRUE(await_response(&f, fds[i], &in, true));
+                CU_ASSERT_TRUE(in.size > 50 && in.data[in.size - 1] == 'A' + i &&
+                               in.data[in.size - 50] == 'A' + i);
+                close(fds[i]);
+            }
+        }
+        step_for(&f, 20);
+        tally_buffer_fini(&in);
+    }
+    fixture_close(&f);
+}
+
 /* ---- Bytes on the wire ---- */
 
 struct wire_case {
@@ -444,6 +565,17 @@ static const struct wire_case WIRE_CASES[] = {
     {"GET /headers HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
     {"GET /large HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /brief/0 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"HEAD /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\n\r\n", false}, /* again */
+    {"GET /brief/26 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
+    {"GET /brief/1024 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /brief/1025 HTTP/1.1\r\nHost: h\r\n\r\n", false},
+    {"GET /now "
+     "HTTP/1.1\r\na:1\r\nb:2\r\nc:3\r\nd:4\r\ne:5\r\nf:6\r\ng:7\r\nh:8\r\ni:9\r\nj:10\r\nk:"
+     "11\r\nl:12\r\nm:13\r\nn:14\r\no:15\r\np:16\r\nConnection: close\r\n\r\n",
+     true},
     {"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
     {"GET /wait HTTP/1.0\r\n\r\n", true},
@@ -1129,14 +1261,14 @@ static void test_api_http_server__slow_readers_are_dropped(void)
 
 static void test_api_http_server__memory_of_slow_peers_is_bounded(void)
 {
-    enum { N = 5, BODY = 400 * 1024 };
+    enum { N = 5, BODY = 450 * 1024 };
     struct fixture f;
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = 1 << 20,
                                                               .max_held_bytes = 2 << 20});
     const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
     char *body = calloc(1, BODY);
     int fds[N];
-    for (size_t i = 0; i < N; i++) { /* each holds 512 KiB, so the fifth is one too many */
+    for (size_t i = 0; i < N; i++) { /* the fifth is one too many */
         fds[i] = connected(&f);
         CU_ASSERT_TRUE(send_all(&f, fds[i], head, strlen(head)));
         CU_ASSERT_TRUE(send_all(&f, fds[i], body, BODY));
@@ -1187,6 +1319,147 @@ static void test_api_http_server__a_body_can_be_forgotten(void)
     CU_ASSERT_EQUAL(status_of(&in), 200);
     close(fd);
     tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static struct tally_shared_bytes *make_tail(void)
+{
+    struct tally_buffer bytes = {.size = 0};
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_reserve(&bytes, TAIL_BYTES), TALLY_OK);
+    for (size_t i = 0; i < TAIL_BYTES; i++) {
+        bytes.data[i] = (uint8_t)('a' + i % 23);
+    }
+    bytes.size = TAIL_BYTES;
+    struct tally_shared_bytes *tail = tally_shared_bytes_new(&bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tail);
+    return tail;
+}
+
+/* Also with its owner gone, and readers that leave. */
+static void test_api_http_server__answers_share_a_tail(void)
+{
+    enum { N = 4 };
+    static const char REQUEST[] = "GET /tail HTTP/1.1\r\nHost: h\r\n\r\n";
+    struct fixture f;
+    struct tally_buffer in[N] = {{.size = 0}};
+    int fds[N];
+    unsigned n_open;
+    size_t held_bytes;
+    fixture_open(&f);
+    struct tally_shared_bytes *tail = f.tail = make_tail();
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], REQUEST, sizeof REQUEST - 1));
+    }
+    await_requests(&f, N);
+    CU_ASSERT_EQUAL(tail->n_holders, N + 1);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    close(fds[0]);
+    tally_raw_reset(fds[1]);
+    uint64_t n_in = 0;
+    for (size_t i = 2; i < N; i++) {
+        (void)await_response(&f, fds[i], &in[i], true);
+        const char *body = body_of(&in[i]);
+        CU_ASSERT_EQUAL_FATAL(body - (char *)in[i].data + 5 + TAIL_BYTES, (long)in[i].size);
+        CU_ASSERT_EQUAL(memcmp(body, "begin", 5), 0);
+        CU_ASSERT_EQUAL(memcmp(body + 5, tail->bytes.data, TAIL_BYTES), 0);
+        n_in += in[i].size;
+        tally_buffer_fini(&in[i]);
+    }
+    CU_ASSERT_EQUAL(f.out_bytes, 2 * n_in);
+    step_for(&f, 20);
+    CU_ASSERT_EQUAL(tail->n_holders, 1);
+    tally_shared_bytes_release(tail);
+    close(fds[2]);
+    close(fds[3]);
+    fixture_close(&f);
+}
+
+/* Bodies that are too many to be read at once: all come, in whatever order they are sent, but for
+ * those of peers that leave while they wait. */
+static void test_api_http_server__large_bodies_take_turns(void)
+{
+    enum { N = 6, BODY = 6 << 20, PIECE = 100 * 1000 };
+    char head[96];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    char *body = malloc(BODY);
+    memset(body, 'b', BODY);
+    const int n = snprintf(head, sizeof head,
+                           "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    int fds[N];
+    size_t sent[N];
+    const long begin = now_ms();
+    for (size_t i = 0; i < N; i++) {
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], head, (size_t)n));
+        const long done = tally_raw_send(fds[i], body, PIECE);
+        CU_ASSERT_FATAL(done > 0);
+        sent[i] = (size_t)done;
+        step(&f, 0);
+    }
+    unsigned n_open;
+    size_t held_bytes;
+    step(&f, 0);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    if (now_ms() - begin < BODY / HTTP_UPLOAD_BYTES_PER_MS) { /* else time has let more in */
+        CU_ASSERT_TRUE(held_bytes <= 2 * 2 * PIECE);
+    }
+    close(fds[N - 1]);
+    /* The last ones first: their data wait in the socket. */
+    for (long end = now_ms() + PATIENCE_MS; f.n_requests < N - 1 && now_ms() < end;) {
+        for (size_t i = N - 1; i-- > 0;) {
+            const long done = tally_raw_send(fds[i], body + sent[i], BODY - sent[i]);
+            CU_ASSERT_FATAL(done >= 0);
+            sent[i] += (size_t)done;
+        }
+        step(&f, 1);
+    }
+    CU_ASSERT_EQUAL(f.n_requests, N - 1);
+    for (size_t i = 0; i < N - 1; i++) {
+        (void)await_response(&f, fds[i], &in, true);
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+        in.size = 0;
+        close(fds[i]);
+    }
+    for (long end = now_ms() + PATIENCE_MS; n_open > 0 && now_ms() < end;) {
+        step(&f, 5);
+        tally_http_server_load(f.server, &n_open, &held_bytes);
+    }
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    CU_ASSERT_EQUAL(n_open, 0);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    tally_buffer_fini(&in);
+    free(body);
+    fixture_close(&f);
+}
+
+/* If it did not, each would wait for half a second. */
+static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
+{
+    enum { N = 12, BODY = HTTP_UPLOADS_MAX_BYTES };
+    char head[96];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    char *body = calloc(1, BODY);
+    const int n = snprintf(head, sizeof head,
+                           "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    const int fd = connected(&f);
+    const long end = now_ms() + PATIENCE_MS;
+    for (size_t i = 0; i < N && now_ms() < end; i++) {
+        CU_ASSERT_TRUE(send_all(&f, fd, head, (size_t)n));
+        CU_ASSERT_TRUE(send_all(&f, fd, body, BODY));
+        (void)await_response(&f, fd, &in, true);
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+        in.size = 0;
+    }
+    CU_ASSERT_EQUAL(f.n_requests, N);
+    close(fd);
+    tally_buffer_fini(&in);
+    free(body);
     fixture_close(&f);
 }
 
@@ -1497,6 +1770,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__chunked_body_is_joined),
     TALLY_TEST(test_api_http_server__extra_headers_are_sent),
     TALLY_TEST(test_api_http_server__head_is_get_without_body),
+    TALLY_TEST(test_api_http_server__every_header_is_found),
+    TALLY_TEST(test_api_http_server__brief_answers_of_all_lengths),
+    TALLY_TEST(test_api_http_server__brief_answers_at_once),
     TALLY_TEST(test_api_http_server__wire_bytes_are_exact),
     TALLY_TEST(test_api_http_server__wire_bytes_of_every_status_are_exact),
     TALLY_TEST(test_api_http_server__wire_bytes_of_long_headers_are_exact),
@@ -1524,6 +1800,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__slow_readers_are_dropped),
     TALLY_TEST(test_api_http_server__memory_of_slow_peers_is_bounded),
     TALLY_TEST(test_api_http_server__a_body_can_be_forgotten),
+    TALLY_TEST(test_api_http_server__answers_share_a_tail),
+    TALLY_TEST(test_api_http_server__large_bodies_take_turns),
+    TALLY_TEST(test_api_http_server__a_large_body_that_is_over_makes_room),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),

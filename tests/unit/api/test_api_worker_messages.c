@@ -198,7 +198,7 @@ static enum tally_status decode_update(const uint8_t *bytes, size_t n, struct ta
 static enum tally_status make_update_response(struct tally_buffer *out)
 {
     struct tally_update_response message = {.formula_bits = UINT64_MAX, .payload_bits = 1};
-    return tally_update_response_encode(&message, out);
+    return tally_update_response_encode(&message, NULL, out);
 }
 
 static enum tally_status decode_update_response(const uint8_t *bytes, size_t n,
@@ -320,6 +320,31 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     }
 }
 
+/* What is apart follows what is encoded, in an answer to a poll and in one to an update. */
+static void test_api_worker_messages__shared_part_of_a_task_may_be_apart(void)
+{
+    uint32_t clients[] = {5, 300};
+    struct tally_poll_response sent = full_task_response(clients, 2, 3);
+    const struct tally_update_response update = {.formula_bits = 7, .payload_bits = 8};
+    struct tally_buffer shared = {.size = 0}, whole[2] = {{.size = 0}}, apart[2] = {{.size = 0}};
+    CU_ASSERT_EQUAL(tally_task_encode_shared(&sent.task, &shared), TALLY_OK);
+    sent.task.shared = bytes_of(shared.data, shared.size);
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &whole[0]), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_encode(&update, &sent, &whole[1]), TALLY_OK);
+    sent.task.shared_is_apart = true;
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &apart[0]), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_encode(&update, &sent, &apart[1]), TALLY_OK);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(apart[i].size + shared.size, whole[i].size);
+        CU_ASSERT_EQUAL(tally_buffer_append(&apart[i], shared.data, shared.size), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(apart[i].size, whole[i].size);
+        CU_ASSERT_EQUAL(memcmp(apart[i].data, whole[i].data, whole[i].size), 0);
+        tally_buffer_fini(&apart[i]);
+        tally_buffer_fini(&whole[i]);
+    }
+    tally_buffer_fini(&shared);
+}
+
 static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void)
 {
     uint32_t *clients = malloc(TALLY_MAX_SLOTS * sizeof *clients);
@@ -344,6 +369,32 @@ static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void
     tally_poll_response_fini(NULL);
     tally_buffer_fini(&wire);
     free(clients);
+}
+
+/* What is encoded once for all clients, and each one's own fields beside it. */
+static void test_api_worker_messages__shared_task_round_trip(void)
+{
+    uint32_t clients[] = {5, 300};
+    struct tally_poll_response whole = full_task_response(clients, 2, 3);
+    struct tally_buffer shared = {.size = 0}, wire = {.size = 0};
+    CU_ASSERT_EQUAL(tally_task_encode_shared(&whole.task, &shared), TALLY_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tally_poll_response sent = {
+            .kind = TALLY_POLL_TASK,
+            .task = {.clients = clients, .n_clients = i, .deadline_ms = 1000 * i}};
+        sent.task.shared = bytes_of(shared.data, shared.size);
+        struct tally_poll_response got, expected = whole;
+        expected.task.n_clients = i;
+        expected.task.deadline_ms = 1000 * i;
+        wire.size = 0;
+        CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_poll_response_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(got.kind, TALLY_POLL_TASK);
+        assert_same_task(&got.task, &expected.task);
+        tally_poll_response_fini(&got);
+    }
+    tally_buffer_fini(&shared);
+    tally_buffer_fini(&wire);
 }
 
 static void test_api_worker_messages__empty_task_stays_a_task(void)
@@ -424,6 +475,24 @@ static void test_api_worker_messages__small_messages_round_trip(void)
     CU_ASSERT_EQUAL(session, UINT64_MAX - 1);
     CU_ASSERT_EQUAL(tally_leave_request_decode(NULL, 0, &session, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(session, 0);
+    tally_buffer_fini(&wire);
+}
+
+/* A replica reads nothing else of a message that belongs to another one. */
+static void test_api_worker_messages__session_of_any_message(void)
+{
+    struct tally_buffer wire = {.size = 0};
+    const struct tally_update update = full_update();
+    const struct tally_poll_request poll = {
+        .session = 7, .wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
+    uint64_t session = 0;
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(session, update.session);
+    wire.size = 0;
+    CU_ASSERT_EQUAL(tally_poll_request_encode(&poll, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(session, 7);
     tally_buffer_fini(&wire);
 }
 
@@ -816,10 +885,9 @@ static void test_api_worker_messages__poll_within_an_update(void)
 
     wire.size = inner.size = 0;
     CU_ASSERT_EQUAL(tally_poll_response_encode(&idle, &inner), TALLY_OK);
-    const struct tally_update_response response = {
-        .payload_bits = 9, .has_next = true, .next = {inner.data, inner.size}};
+    const struct tally_update_response response = {.payload_bits = 9};
     struct tally_update_response got_response;
-    CU_ASSERT_EQUAL(tally_update_response_encode(&response, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_encode(&response, &idle, &wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_update_response_decode(wire.data, wire.size, &got_response, NULL),
                     TALLY_OK);
     CU_ASSERT_EQUAL(got_response.payload_bits, 9);
@@ -839,11 +907,14 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__join_round_trip),
     TALLY_TEST(test_api_worker_messages__join_response_round_trip),
     TALLY_TEST(test_api_worker_messages__poll_request_round_trip),
+    TALLY_TEST(test_api_worker_messages__shared_part_of_a_task_may_be_apart),
     TALLY_TEST(test_api_worker_messages__largest_task_round_trip_borrows_bytes),
+    TALLY_TEST(test_api_worker_messages__shared_task_round_trip),
     TALLY_TEST(test_api_worker_messages__empty_task_stays_a_task),
     TALLY_TEST(test_api_worker_messages__idle_and_released_round_trip),
     TALLY_TEST(test_api_worker_messages__update_round_trip),
     TALLY_TEST(test_api_worker_messages__small_messages_round_trip),
+    TALLY_TEST(test_api_worker_messages__session_of_any_message),
     TALLY_TEST(test_api_worker_messages__golden_bytes),
     TALLY_TEST(test_api_worker_messages__format_at_join),
     TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),

@@ -19,6 +19,27 @@ static void test_codec_checksum__of_a_point_as_in_format_md(void)
     CU_ASSERT_EQUAL(tally_checksum64(x, sizeof x), UINT64_C(0x47731b6b4da53c65));
 }
 
+/* Pieces, alone or for two sums at once, give what all of it gives. */
+static void test_codec_checksum__of_pieces_is_that_of_the_whole(void)
+{
+    uint64_t words[40];
+    for (size_t i = 0; i < 40; i++) {
+        words[i] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    for (size_t first = 0; first <= 16; first++) {
+        struct tally_checksum whole = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+        struct tally_checksum rest = tally_checksum_begin(99);
+        tally_checksum_add(&whole, words, first * 8);
+        tally_checksum_add_to_both(&whole, &rest, words + first, (20 - first) * 8);
+        tally_checksum_add(&whole, words + 20, 160);
+        CU_ASSERT_EQUAL(tally_checksum_end(&whole), tally_checksum64(words, sizeof words));
+        CU_ASSERT_EQUAL(tally_checksum_end(&rest),
+                        tally_checksum64_more(99, words + first, (20 - first) * 8));
+    }
+    const struct tally_checksum none = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+    CU_ASSERT_EQUAL(tally_checksum_end(&none), tally_checksum64(NULL, 0));
+}
+
 /* Any flipped bit, any cut and any zero byte more changes the sum, and half of its bits. */
 static void test_codec_checksum__sees_every_bit_and_the_length(void)
 {
@@ -74,6 +95,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_checksum__of_a_point_as_in_format_md),
     TALLY_TEST(test_codec_checksum__sees_every_bit_and_the_length),
     TALLY_TEST(test_codec_checksum__does_not_need_alignment),
+    TALLY_TEST(test_codec_checksum__of_pieces_is_that_of_the_whole),
     TALLY_TEST(test_codec_checksum__digest_sees_every_bit_and_the_length),
 };
 TALLY_SUITE(codec_checksum_suite, "codec_checksum", TESTS);

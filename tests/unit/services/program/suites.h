@@ -4,6 +4,7 @@
 
 #include "tests/harness.h"
 
+extern const struct tally_suite program_child_environment_suite;
 extern const struct tally_suite program_log_suite;
 extern const struct tally_suite program_nearest_name_suite;
 extern const struct tally_suite program_options_suite;

@@ -1,0 +1,83 @@
+/* The list alone, with a clock of the test's. */
+#include "api/http_uploads.h"
+#include "tests/unit/api/suites.h"
+
+enum { HALF = HTTP_UPLOADS_MAX_BYTES / 2 };
+
+static void test_api_http_uploads__few_bytes_are_under_way(void)
+{
+    struct http_uploads uploads = {0};
+    struct http_upload u[4] = {{0}};
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], HALF, 0));
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[1], HALF, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[2], HALF, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[3], 1, 0));
+    CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
+    http_uploads_end(&uploads, &u[1]);
+    CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, 0), 0);
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[2]); /* first come */
+    CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
+    http_uploads_end(&uploads, &u[0]);
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[3]);
+    CU_ASSERT_EQUAL(uploads.under_way_bytes, HALF + 1);
+    CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, 0), -1);
+}
+
+/* Also past one that would fit. */
+static void test_api_http_uploads__nobody_is_overtaken(void)
+{
+    struct http_uploads uploads = {0};
+    struct http_upload u[3] = {{0}};
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], HALF, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], HALF + 1, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[2], 1, 0));
+    CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
+    http_uploads_end(&uploads, &u[1]); /* its peer has left */
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[2]);
+    CU_ASSERT_PTR_NULL(uploads.first);
+    CU_ASSERT_PTR_NULL(uploads.last);
+}
+
+static void test_api_http_uploads__any_may_come_alone(void)
+{
+    struct http_uploads uploads = {0};
+    struct http_upload u[2] = {{0}};
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], 4 * (size_t)HTTP_UPLOADS_MAX_BYTES, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], 4 * (size_t)HTTP_UPLOADS_MAX_BYTES, 0));
+    http_uploads_end(&uploads, &u[0]);
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[1]);
+}
+
+/* Peers that send nothing more stop nobody. */
+static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
+{
+    struct http_uploads uploads = {0};
+    struct http_upload u[4] = {{0}};
+    const size_t n = HTTP_UPLOADS_MAX_BYTES;
+    const int64_t each_ms = 1 + HTTP_UPLOADS_MAX_BYTES / HTTP_UPLOAD_BYTES_PER_MS;
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], n, 100));
+    for (int i = 1; i < 4; i++) {
+        CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[i], n, 100));
+    }
+    for (int i = 1; i < 4; i++) {
+        const int64_t due_ms = 100 + i * each_ms;
+        CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, due_ms - 3), 3);
+        CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, due_ms - 1));
+        CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, due_ms), &u[i]);
+        CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, due_ms));
+    }
+    for (int i = 0; i < 4; i++) {
+        http_uploads_end(&uploads, &u[i]);
+        http_uploads_end(&uploads, &u[i]); /* twice is once */
+    }
+    CU_ASSERT_EQUAL(uploads.under_way_bytes, 0);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_http_uploads__few_bytes_are_under_way),
+    TALLY_TEST(test_api_http_uploads__nobody_is_overtaken),
+    TALLY_TEST(test_api_http_uploads__any_may_come_alone),
+    TALLY_TEST(test_api_http_uploads__slow_ones_hold_nobody_up),
+};
+
+TALLY_SUITE(TALLY_SUITE_API_HTTP_UPLOADS, "api_http_uploads", TESTS);
