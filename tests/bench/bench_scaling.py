@@ -151,8 +151,8 @@ def tables(report):
     heads = ["d", *(f"M = {clients:,}" for clients in CLIENTS)]
     lines = [f"{report['date']}, {report['machine']}; `{report['command']}`.", *exceptions(report), ""]
     for store in STORES:
-        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds; last, bytes for each further client and "
-                  "of its messages in a round:", "",
+        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds; last, bytes for each further client, and "
+                  "of the messages of one in a round:", "",
                   *table([*heads, "bytes each", "messages"], memory_rows(report, store)), ""]
     for store in STORES:
         lines += [f"Updates per second, {store}:", "",
@@ -178,7 +178,16 @@ set grid linecolor "#dddddd"
 set border 3
 set tics nomirror
 set format x "10^{%T}"
+set format y "%.0s%c"
 set key bottom left
+"""
+
+# Straight and parallel lines: what a client takes does not depend on d.
+MEMORY = """unset logscale
+set format xy "%g"
+set key top right maxrows 6
+set xrange [0:4400]
+set yrange [0:400]
 """
 
 
@@ -204,6 +213,7 @@ def script(report):
         return [[(dim, found[clients, dim]) for dim in DIMS if (clients, dim) in found] for clients in CLIENTS]
 
     rss = values(report, "sqlite", "job_rss_mb")
+    payload = values(report, "sqlite", "payload_bytes_per_update").get((CLIENTS[0], DIMS[-1]), 0)
     codec = values(report, "memory", "accumulate_us_per_update")
     clients, dims = [f"M = {m}" for m in CLIENTS], [f"d = {written(dim)}" for dim in DIMS]
     data = [block("sqlite", over_dims("sqlite", "updates_per_s")), block("memory", over_dims("memory", "updates_per_s")),
@@ -214,10 +224,12 @@ def script(report):
         *data, HEAD,
         panel("sqlite", "Updates per second, SQLite", ("dimension d", "updates/s"), clients),
         panel("memory", "Updates per second, in memory", ("dimension d", "updates/s"), clients),
-        "set key top left",
+        'set format y "10^{%T}"\nset key top left maxrows 3\nset yrange [0.1:1e6]',
         panel("cpu", "Processor time for an update, in memory", ("dimension d", "µs"), clients,
               ["$codec title \"codec alone\" with lines linecolor \"#000000\" dashtype 2"]),
-        panel("rss", "Peak memory, SQLite: flat over M", ("clients M", "RSS, MB"), dims)]) + "\n"
+        MEMORY + panel("rss", "Peak memory, SQLite", ("clients M", "RSS, MB"), dims,
+                       [f"{payload / 1e6} * x title \"M messages of d = {written(DIMS[-1])}\" "
+                        "linecolor \"#000000\" dashtype 2"])]) + "\n"
 
 
 def draw(report, out):

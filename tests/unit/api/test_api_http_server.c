@@ -1424,11 +1424,40 @@ static void test_api_http_server__large_bodies_take_turns(void)
         in.size = 0;
         close(fds[i]);
     }
-    step_for(&f, 20);
-    tally_http_server_load(f.server, &n_open, &held_bytes);
+    for (long end = now_ms() + PATIENCE_MS; n_open > 0 && now_ms() < end;) {
+        step(&f, 5);
+        tally_http_server_load(f.server, &n_open, &held_bytes);
+    }
     CU_ASSERT_EQUAL(held_bytes, 0);
     CU_ASSERT_EQUAL(n_open, 0);
     CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    tally_buffer_fini(&in);
+    free(body);
+    fixture_close(&f);
+}
+
+/* If it did not, each would wait for half a second. */
+static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
+{
+    enum { N = 12, BODY = HTTP_UPLOADS_MAX_BYTES };
+    char head[96];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    char *body = calloc(1, BODY);
+    const int n = snprintf(head, sizeof head,
+                           "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    const int fd = connected(&f);
+    const long end = now_ms() + PATIENCE_MS;
+    for (size_t i = 0; i < N && now_ms() < end; i++) {
+        CU_ASSERT_TRUE(send_all(&f, fd, head, (size_t)n));
+        CU_ASSERT_TRUE(send_all(&f, fd, body, BODY));
+        (void)await_response(&f, fd, &in, true);
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+        in.size = 0;
+    }
+    CU_ASSERT_EQUAL(f.n_requests, N);
+    close(fd);
     tally_buffer_fini(&in);
     free(body);
     fixture_close(&f);
@@ -1773,6 +1802,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__a_body_can_be_forgotten),
     TALLY_TEST(test_api_http_server__answers_share_a_tail),
     TALLY_TEST(test_api_http_server__large_bodies_take_turns),
+    TALLY_TEST(test_api_http_server__a_large_body_that_is_over_makes_room),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),
