@@ -45,6 +45,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     coordinator->config = *config;
     coordinator->store = config->store;
     coordinator->last_job = &coordinator->jobs;
+    coordinator->marks.transaction = 1;
     coordinator->reads.last = &coordinator->reads.first;
     coordinator->written.last = &coordinator->written.first;
     coordinator->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -221,7 +222,7 @@ static void reload_jobs(struct tally_coordinator *coordinator)
             continue;
         }
         if (reloads && status == TALLY_OK) {
-            job->absence_changed = true; /* the engine has forgotten it */
+            mark_absence(job); /* the engine has forgotten it */
             restart_clock_after_outage(job);
         }
         if (!job->needs_reload) {
@@ -274,13 +275,13 @@ static bool commit(struct tally_coordinator *coordinator)
     coordinator->metrics.rounds += ok ? coordinator->uncommitted.rounds : 0;
     coordinator->metrics.dropped_answers += ok ? coordinator->uncommitted.dropped_answers : 0;
     coordinator->uncommitted.rounds = coordinator->uncommitted.dropped_answers = 0;
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (job->touched && !ok && !job->needs_reload) {
+    for (struct hosted_job *job = ok ? NULL : coordinator->jobs; job != NULL; job = job->next) {
+        if (job->touched_in == coordinator->marks.transaction && !job->needs_reload) {
             job->needs_reload = true;
             job->waits_since_ms = tally_realtime_ms();
         }
-        job->touched = false;
     }
+    coordinator->marks.transaction++;
     if (!ok) {
         coordinator->assignment_failed = true; /* what it started is queued again */
         if (coordinator->was_fenced) {
@@ -377,6 +378,10 @@ static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *j
 static void retire_jobs(struct tally_coordinator *coordinator)
 {
     struct hosted_job **at = &coordinator->jobs;
+    if (!coordinator->marks.ended) {
+        return;
+    }
+    coordinator->marks.ended = false;
     while (*at != NULL) {
         struct hosted_job *job = *at;
         if (job->needs_reload || !tally_job_status_is_terminal(job->row.status)) {

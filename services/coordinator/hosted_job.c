@@ -127,6 +127,29 @@ out:
     return TALLY_OK;
 }
 
+void mark_touched(struct hosted_job *job)
+{
+    if (job->marks != NULL) {
+        job->touched_in = job->marks->transaction;
+    }
+}
+
+void mark_absence(struct hosted_job *job)
+{
+    job->absence_changed = true;
+    if (job->marks != NULL) {
+        job->marks->absence_changed = true;
+    }
+}
+
+/* The row says it. */
+static void mark_ended(const struct hosted_job *job)
+{
+    if (job->marks != NULL && tally_job_status_is_terminal(job->row.status)) {
+        job->marks->ended = true;
+    }
+}
+
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err)
 {
@@ -147,6 +170,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->shared_task.round = 0; /* it may be another round of the same number */
         job->has_stored_updates = true;
         job->needs_reload = false;
+        mark_ended(job);
     }
     return status;
 }
@@ -154,7 +178,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
                                      int64_t now_ms, struct tally_error *err)
 {
-    job->touched = true;
+    mark_touched(job);
     struct tally_store_job row = job->row;
     row.status = tally_job_status(job->engine);
     row.progress = *tally_job_progress(job->engine);
@@ -174,6 +198,7 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     enum tally_status status = store->ops->job_update(store, &row, err);
     if (status == TALLY_OK) {
         job->row = row;
+        mark_ended(job);
     }
     return status;
 }

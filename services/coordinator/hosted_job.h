@@ -33,7 +33,16 @@ struct shared_task {
     struct tally_shared_bytes *tail; /* or here, if it is large */
 };
 
+/* What a coordinator knows of all its live jobs, so that it need not go through them in every turn.
+ */
+struct job_marks {
+    uint64_t transaction; /* number of the one that is open, or of the next; from 1 */
+    bool absence_changed; /* of some of them */
+    bool ended;           /* the rows of some of them say so */
+};
+
 struct hosted_job {
+    struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
     struct tally_store_job row; /* as last written */
     struct tally_job_spec spec;
     struct tally_buffer document; /* JSON text, as stored */
@@ -46,11 +55,11 @@ struct hosted_job {
     double f_star;
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
-    bool touched;                     /* written to in the open transaction */
+    uint64_t touched_in;              /* number of the last transaction that wrote to it */
     bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
     bool needs_reload;        /* a commit failed: the engine is ahead of the store */
     bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
-    bool absence_changed;     /* the engine does not know yet what the slots say */
+    bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
     int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
@@ -71,6 +80,11 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
+
+/* Notes that the open transaction writes to the job. */
+void mark_touched(struct hosted_job *job);
+/* Notes that a client has become absent or has come back. */
+void mark_absence(struct hosted_job *job);
 
 /* Writes the row from the engine and the live counters; in an open transaction. */
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,

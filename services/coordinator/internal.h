@@ -114,6 +114,7 @@ struct tally_coordinator {
     struct hosted_job *jobs, **last_job; /* live jobs, oldest first */
     struct hosted_job *jobs_by_id[JOB_BUCKETS];
     int64_t n_jobs;
+    struct job_marks marks;
     struct preparer *preparer;
     int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
     struct forwarding *forwarding; /* to them; NULL = likewise */

@@ -45,6 +45,7 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
         at = &(*at)->next;
     }
     restart_clock(job);
+    job->marks = &coordinator->marks;
     job->next = *at;
     *at = job;
     if (job->next == NULL) {

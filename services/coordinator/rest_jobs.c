@@ -135,7 +135,7 @@ static enum tally_status create_job(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for the job");
     }
-    job->touched = true;
+    job->touched_in = coordinator->marks.transaction;
     *ret_job = job;
     return TALLY_OK;
 }

@@ -393,13 +393,21 @@ static struct hosted_job *find_work(struct session *session, uint32_t *clients,
                                     size_t *ret_n_clients)
 {
     const uint32_t n = session->n_assignments;
+    const struct hosted_job *before = NULL;
     for (uint32_t k = 0, first = session->turn; k < n; k++) {
         const uint32_t i = (first + k) % n;
         struct hosted_job *job = session->assignments[i].job;
+        if (job == before) { /* the clients of a job are mostly side by side */
+            continue;
+        }
+        before = job;
         if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload) {
             *ret_n_clients = pending_clients(session, job, clients);
             if (*ret_n_clients > 0) {
                 session->turn = i + 1;
+                while (session->turn < n && session->assignments[session->turn].job == job) {
+                    session->turn++;
+                }
                 return job;
             }
         }

@@ -132,7 +132,7 @@ static void vacate(const struct session *session, const struct assignment *playe
     memcpy(slot->previous, session->name, sizeof slot->previous);
     slot->previous_identity = session->identity;
     played->job->n_vacant++;
-    played->job->absence_changed = true;
+    mark_absence(played->job);
 }
 
 /* Vacates the clients that the session plays for the job. */
@@ -191,8 +191,10 @@ void session_assign(struct session_table *table, struct session *session, struct
         (struct assignment){.job = job, .client = client};
     struct client_slot *slot = &job->slots[client];
     slot->session = session;
-    job->absence_changed = job->absence_changed || slot->absent;
-    slot->absent = false;
+    if (slot->absent) {
+        slot->absent = false;
+        mark_absence(job);
+    }
     job->n_vacant--;
     table->n_free--;
 }

@@ -122,8 +122,10 @@ void hear_of(const struct session *session)
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         const struct assignment *played = &session->assignments[i];
         struct client_slot *slot = &played->job->slots[played->client];
-        played->job->absence_changed = played->job->absence_changed || slot->absent;
-        slot->absent = false;
+        if (slot->absent) {
+            slot->absent = false;
+            mark_absence(played->job);
+        }
     }
 }
 
@@ -149,18 +151,22 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
 
 void settle_absence(struct tally_coordinator *coordinator)
 {
-    if (coordinator->draining) {
+    if (coordinator->draining || !coordinator->marks.absence_changed) {
         return; /* workers that go with the service are no reason to do without them */
     }
+    coordinator->marks.absence_changed = false;
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (!job->absence_changed || job->needs_reload ||
-            tally_job_status_is_terminal(tally_job_status(job->engine))) {
+        if (!job->absence_changed) {
             continue;
         }
         const bool may_close = job->spec.policy == TALLY_POLICY_DROP;
-        if (!may_close ||
-            (is_store_well(coordinator) && begin_write(coordinator, NULL) == TALLY_OK)) {
+        if (!job->needs_reload && !tally_job_status_is_terminal(tally_job_status(job->engine)) &&
+            (!may_close ||
+             (is_store_well(coordinator) && begin_write(coordinator, NULL) == TALLY_OK))) {
             settle_job(coordinator, job);
+        }
+        if (job->absence_changed) { /* it could not be told: later */
+            mark_absence(job);
         }
     }
 }

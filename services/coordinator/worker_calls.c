@@ -372,7 +372,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
         coordinator->must_commit = true;
         return put_closed(coordinator, job, ret_outcome, err);
     }
-    job->touched = true;
+    mark_touched(job);
     const size_t n_pending = coordinator->pending.n;
     status =
         pending_add(&coordinator->pending, coordinator->store, job, update, call->request, err);
