@@ -403,8 +403,11 @@ static void suspend(struct tally_http_request *request)
         request->next->previous = request;
     }
     server->suspended = request;
-    /* Should this fail for want of memory, a hang-up is noticed only when the answer is sent. */
-    struct epoll_event event = {.events = EPOLLRDHUP, .data.ptr = request->peer};
+    /* Of a body that waits the end may be there already: whoever has sent all and shuts down its
+     * side has not left. Should this fail for want of memory, a hang-up is noticed only when the
+     * answer is sent. */
+    const bool is_upload = request->upload.state == HTTP_UPLOAD_WAITS;
+    struct epoll_event event = {.events = is_upload ? 0 : EPOLLRDHUP, .data.ptr = request->peer};
     (void)epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, connection_fd(request), &event);
 }
 
@@ -919,6 +922,7 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
         return MHD_NO;
     }
     request->n_body_bytes += n;
+    http_uploads_receive(&request->server->uploads, &request->upload, n, request->server->now_ms);
     return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
 }
 
@@ -932,7 +936,9 @@ static void reserve_upload(struct tally_http_request *request)
 static bool begin_upload(struct tally_http_request *request)
 {
     const char *length = tally_http_header(request, "Content-Length");
-    const size_t n = length != NULL ? strtoull(length, NULL, 10) : 0;
+    /* Beside a Transfer-Encoding it means nothing, and start_request() has not looked at it. */
+    const bool is_known = length != NULL && tally_http_header(request, "Transfer-Encoding") == NULL;
+    const size_t n = is_known ? strtoull(length, NULL, 10) : 0;
     if (n < HTTP_UPLOAD_MIN_BYTES || request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
         return true;
     }

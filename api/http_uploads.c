@@ -11,7 +11,8 @@ static void set_under_way(struct http_uploads *uploads, struct http_upload *uplo
 {
     upload->state = HTTP_UPLOAD_UNDER_WAY;
     uploads->under_way_bytes += upload->n_bytes;
-    uploads->next_ms = now_ms + 1 + (int64_t)(upload->n_bytes / HTTP_UPLOAD_BYTES_PER_MS);
+    uploads->next_ms = now_ms + 1;
+    uploads->moved_bytes = 0;
 }
 
 static void take_out(struct http_uploads *uploads, struct http_upload *upload)
@@ -33,6 +34,20 @@ bool http_uploads_begin(struct http_uploads *uploads, struct http_upload *upload
     *(uploads->last != NULL ? &uploads->last->next : &uploads->first) = upload;
     uploads->last = upload;
     return false;
+}
+
+void http_uploads_receive(struct http_uploads *uploads, const struct http_upload *upload,
+                          size_t n_bytes, int64_t now_ms)
+{
+    if (upload->state != HTTP_UPLOAD_UNDER_WAY) {
+        return;
+    }
+    const size_t moved_bytes = uploads->moved_bytes + n_bytes;
+    const int64_t from_ms = uploads->next_ms > now_ms ? uploads->next_ms : now_ms;
+    const int64_t next_ms = from_ms + (int64_t)(moved_bytes / HTTP_UPLOAD_BYTES_PER_MS);
+    const int64_t last_ms = now_ms + HTTP_UPLOAD_QUIET_MS;
+    uploads->next_ms = next_ms < last_ms ? next_ms : last_ms;
+    uploads->moved_bytes = moved_bytes % HTTP_UPLOAD_BYTES_PER_MS;
 }
 
 void http_uploads_end(struct http_uploads *uploads, struct http_upload *upload)

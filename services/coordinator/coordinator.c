@@ -15,7 +15,7 @@
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */
     DEFER_MS = 250,       /* that updates which wait for a task anyway may wait for their commit */
-    DEFER_SHARED_MS = 5,  /* likewise, where others are to be served outside of it */
+    DEFER_SHARED_MS = 5,  /* likewise, where there is something to be done outside of it */
     WIRE_FLUSH_TICKS = 10 /* every second, wire counters that have moved are stored */
 };
 
@@ -324,8 +324,14 @@ static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
         if (call->polling_session == 0 || call->error.status != TALLY_OK) {
             return false;
         }
+        const struct session *session =
+            session_by_id(&coordinator->sessions, call->polling_session);
+        const int64_t shared_ms = now_ms + DEFER_SHARED_MS;
         if (call->poll_until_ms < coordinator->defer_until_ms) {
             coordinator->defer_until_ms = call->poll_until_ms;
+        }
+        if (shared_ms < coordinator->defer_until_ms && session != NULL && has_work(session)) {
+            coordinator->defer_until_ms = shared_ms;
         }
         coordinator->last_deferred = call;
     }

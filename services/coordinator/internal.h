@@ -217,6 +217,8 @@ void mark_ready(struct tally_coordinator *coordinator, struct session *session);
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Fills vacant clients and starts queued jobs that can be filled. Writes. */
 void assign_slots(struct tally_coordinator *coordinator);
+/* Whether an open round waits for a client of the session. */
+bool has_work(const struct session *session);
 /* Answers the polls of ready sessions that have work or whose time is over. */
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */

@@ -387,6 +387,19 @@ static size_t pending_clients(const struct session *session, const struct hosted
     return n;
 }
 
+bool has_work(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        const struct hosted_job *job = played->job;
+        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload &&
+            !tally_job_has_received(job->engine, played->client)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The next job of the session that has work for it; in turns, else a busy job starves the others.
  */
 static struct hosted_job *find_work(struct session *session, uint32_t *clients,

@@ -12,8 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/http_server.h"
-#include "api/http_uploads.h"
+#include "api/http_server_internal.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 
@@ -1404,7 +1403,7 @@ static void test_api_http_server__large_bodies_take_turns(void)
     size_t held_bytes;
     step(&f, 0);
     tally_http_server_load(f.server, &n_open, &held_bytes);
-    if (now_ms() - begin < BODY / HTTP_UPLOAD_BYTES_PER_MS) { /* else time has let more in */
+    if (now_ms() - begin < HTTP_UPLOAD_QUIET_MS) { /* else time has let more in */
         CU_ASSERT_TRUE(held_bytes <= 2 * 2 * PIECE);
     }
     close(fds[N - 1]);
@@ -1436,7 +1435,93 @@ static void test_api_http_server__large_bodies_take_turns(void)
     fixture_close(&f);
 }
 
-/* If it did not, each would wait for half a second. */
+/* A post of 60 kB on a new connection is answered. */
+static void check_large_post(struct fixture *f)
+{
+    enum { BODY = 60 * 1000 };
+    struct tally_buffer in = {.size = 0};
+    char text[96 + BODY] = {0};
+    const int n =
+        snprintf(text, 96, "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    const int fd = connected(f);
+    CU_ASSERT_TRUE(send_all(f, fd, text, (size_t)n + BODY));
+    (void)await_response(f, fd, &in, true);
+    CU_ASSERT_TRUE(in.size > 0);
+    CU_ASSERT_EQUAL(in.size > 0 ? status_of(&in) : 0, 200);
+    tally_buffer_fini(&in);
+    close(fd);
+}
+
+/* Whoever says that much comes and sends nothing stops nobody. */
+static void test_api_http_server__announced_bytes_stop_nobody(void)
+{
+    enum { N = 40, BODY = 64 << 20 };
+    char head[160];
+    int fds[N];
+    struct fixture f;
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    for (int i = 0; i < N; i++) {
+        const int n =
+            snprintf(head, sizeof head,
+                     "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\nx", BODY);
+        fds[i] = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fds[i], head, (size_t)n));
+    }
+    check_large_post(&f);
+    for (int i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    fixture_close(&f);
+}
+
+/* Beside a Transfer-Encoding no Content-Length counts, nor is it looked at. */
+static void test_api_http_server__length_of_a_chunked_body_stops_nobody(void)
+{
+    const char *begun = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
+                        "Content-Length: 9000000000000000000\r\n\r\n5\r\nbegun\r\n";
+    struct fixture f;
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = 1 << 20});
+    const int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, begun, strlen(begun)));
+    step_for(&f, 10);
+    for (int i = 0; i < 3; i++) {
+        check_large_post(&f);
+    }
+    close(fd);
+    fixture_close(&f);
+}
+
+/* Also if the body had to wait for its turn. */
+static void test_api_http_server__half_closed_upload_is_answered(void)
+{
+    enum { N = 6, BODY = 60 * 1000, LIMIT = 64 << 20 };
+    static char text[96 + BODY];
+    int fds[N];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LIMIT});
+    for (int i = 0; i < N; i++) { /* the first stops, and the others wait */
+        const int n =
+            snprintf(text, 96, "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n",
+                     i == 0 ? LIMIT : BODY);
+        fds[i] = connected(&f);
+        CU_ASSERT_EQUAL(tally_raw_send(fds[i], text, (size_t)n + BODY), (long)(n + BODY));
+        if (i > 0) {
+            shutdown(fds[i], SHUT_WR);
+        }
+    }
+    for (int i = 1; i < N; i++) {
+        (void)await_response(&f, fds[i], &in, true);
+        CU_ASSERT_EQUAL(in.size > 0 ? status_of(&in) : 0, 200);
+        in.size = 0;
+        close(fds[i]);
+    }
+    close(fds[0]);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* If it did not, all that follow would have to wait, for ever. */
 static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
 {
     enum { N = 12, BODY = HTTP_UPLOADS_MAX_BYTES };
@@ -1454,6 +1539,7 @@ static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
         CU_ASSERT_TRUE(send_all(&f, fd, body, BODY));
         (void)await_response(&f, fd, &in, true);
         CU_ASSERT_EQUAL(status_of(&in), 200);
+        CU_ASSERT_EQUAL(f.server->uploads.under_way_bytes, 0);
         in.size = 0;
     }
     CU_ASSERT_EQUAL(f.n_requests, N);
@@ -1803,6 +1889,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__answers_share_a_tail),
     TALLY_TEST(test_api_http_server__large_bodies_take_turns),
     TALLY_TEST(test_api_http_server__a_large_body_that_is_over_makes_room),
+    TALLY_TEST(test_api_http_server__announced_bytes_stop_nobody),
+    TALLY_TEST(test_api_http_server__length_of_a_chunked_body_stops_nobody),
+    TALLY_TEST(test_api_http_server__half_closed_upload_is_answered),
     TALLY_TEST(test_api_http_server__pipelined_requests_are_answered_in_order),
     TALLY_TEST(test_api_http_server__request_may_come_byte_by_byte),
     TALLY_TEST(test_api_http_server__client_may_leave_at_any_byte),

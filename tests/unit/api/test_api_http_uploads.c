@@ -48,20 +48,19 @@ static void test_api_http_uploads__any_may_come_alone(void)
     CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[1]);
 }
 
-/* Peers that send nothing more stop nobody. */
+/* Peers that send nothing more stop nobody, whatever they have announced. */
 static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
 {
     struct http_uploads uploads = {0};
     struct http_upload u[4] = {{0}};
-    const size_t n = HTTP_UPLOADS_MAX_BYTES;
-    const int64_t each_ms = 1 + HTTP_UPLOADS_MAX_BYTES / HTTP_UPLOAD_BYTES_PER_MS;
+    const size_t n = 100 * (size_t)HTTP_UPLOADS_MAX_BYTES;
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], n, 100));
     for (int i = 1; i < 4; i++) {
         CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[i], n, 100));
     }
     for (int i = 1; i < 4; i++) {
-        const int64_t due_ms = 100 + i * each_ms;
-        CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, due_ms - 3), 3);
+        const int64_t due_ms = 100 + i;
+        CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, due_ms - 1), 1);
         CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, due_ms - 1));
         CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, due_ms), &u[i]);
         CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, due_ms));
@@ -73,11 +72,36 @@ static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
     CU_ASSERT_EQUAL(uploads.under_way_bytes, 0);
 }
 
+/* As long as much comes, nothing more is begun; and little in many pieces is little. */
+static void test_api_http_uploads__fast_ones_go_first(void)
+{
+    struct http_uploads uploads = {0};
+    struct http_upload u[2] = {{0}};
+    const size_t n = HTTP_UPLOADS_MAX_BYTES, piece = HTTP_UPLOAD_BYTES_PER_MS / 4;
+    CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], n, 0));
+    CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], n, 0));
+    for (int64_t now_ms = 0; now_ms < 100; now_ms += 2) {
+        CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, now_ms));
+        http_uploads_receive(&uploads, &u[0], (size_t)4 * HTTP_UPLOAD_BYTES_PER_MS, now_ms);
+    }
+    http_uploads_receive(&uploads, &u[0], n, 100);
+    CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, 100), HTTP_UPLOAD_QUIET_MS);
+    int64_t now_ms = 100 + HTTP_UPLOAD_QUIET_MS;
+    for (int i = 0; i < 4; i++) {
+        CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, now_ms), 0);
+        http_uploads_receive(&uploads, &u[0], piece, now_ms);
+    }
+    CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, now_ms), 1);
+    http_uploads_receive(&uploads, &u[1], n, now_ms); /* which is not under way */
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, now_ms + 1), &u[1]);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_uploads__few_bytes_are_under_way),
     TALLY_TEST(test_api_http_uploads__nobody_is_overtaken),
     TALLY_TEST(test_api_http_uploads__any_may_come_alone),
     TALLY_TEST(test_api_http_uploads__slow_ones_hold_nobody_up),
+    TALLY_TEST(test_api_http_uploads__fast_ones_go_first),
 };
 
 TALLY_SUITE(TALLY_SUITE_API_HTTP_UPLOADS, "api_http_uploads", TESTS);
