@@ -339,7 +339,8 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
-    const bool is_apart = response->kind == TALLY_POLL_TASK && response->task.shared_is_apart;
+    const bool is_apart =
+        job != NULL && response->kind == TALLY_POLL_TASK && response->task.shared_is_apart;
     const uint64_t out = send_protobuf(request, body, is_apart ? job->shared_task.tail : NULL);
     metrics_count_poll(&coordinator->metrics, response->kind, !has_update,
                        (double)(now_ns - session->poll.arrived_ns) / 1e9);
