@@ -641,6 +641,17 @@ static uint64_t take_answer(struct tally_http_request *request,
     return strlen("Content-Type: \r\n") + strlen(answers->content_type);
 }
 
+/* What the answer holds of memory: of a tail its share, so that those who read slowly are held to
+ * account for tails that nobody else wants any more. */
+static size_t n_own_bytes(const struct tally_http_response *response, size_t n_body)
+{
+    if (response->static_body != NULL || response->tail == NULL) {
+        return response->static_body != NULL ? 0 : n_body;
+    }
+    const size_t n_tail = response->tail->bytes.size;
+    return n_body - n_tail + n_tail / response->tail->n_holders;
+}
+
 uint64_t tally_http_respond(struct tally_http_request *request,
                             const struct tally_http_response *response)
 {
@@ -656,7 +667,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
             bytes = add_headers(request->server, request->response, response);
         }
     }
-    request->n_held_answer = response->static_body == NULL && response->tail == NULL ? n_body : 0;
+    request->n_held_answer = n_own_bytes(response, n_body);
     drop_body(request);
     if (request->response != NULL) {
         bytes += interim_bytes(request) + response_head_bytes(request, response->status, n_body) +

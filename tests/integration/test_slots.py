@@ -42,6 +42,22 @@ class Slots(TallyTestCase):
         self.assertEqual(client.job(younger)["status"], "running")
         self.play_until_completed(client, younger, [first, second])
 
+    def test_a_worker_serves_its_jobs_in_turns_however_many_clients_they_have(self):
+        client = self.start_coordinator().client
+        large, small = (client.submit(job_document(clients=clients, quorum=clients, horizon=200000,
+                                                   name=name, reference={"type": "value", "value": 0}))
+                        for clients, name in ((9, "large"), (1, "small")))
+        worker = ForeignWorker(client, slots=10)
+        wait_until(lambda: client.job(large)["status"] == client.job(small)["status"] == "running", "both to run")
+        played = []
+        for _ in range(6):
+            task = worker.poll_task()
+            worker.cursors[task.job_id] = task.iterate
+            played.append(task.job_id)
+            for index in task.clients:
+                worker.post(worker.update(task, index))
+        self.assertEqual(played.count(large), 3, played)
+
 
 if __name__ == "__main__":
     unittest.main()
