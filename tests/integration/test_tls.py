@@ -148,6 +148,18 @@ class Service(Tls):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(job_id, done.stdout)
 
+    def test_broadcasts_that_answers_share(self):
+        """They are longer than a record, and sent to all from one place."""
+        coordinator = self.start_tls()
+        for i in range(3):
+            self.start_worker(coordinator, f"w{i}", clients=1, options=("--tls-ca", self.authority.cert))
+        document = job_document("synthetic-minibatch-sgd", clients=3, quorum=3, horizon=200, objective__data__dim=60000,
+                                objective__data__points=9, algorithm__step_size=0.001, reference={"type": "none"})
+        job_id = coordinator.client.submit(document)
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.assertGreater(detail["bits"]["downlink"]["payload"] / detail["bits"]["downlink"]["messages"], 8 * 8192)
+
     def test_wire_bytes_are_those_of_plain_http(self):
         """The same exchanges, one by one, count the same."""
         counted = []
