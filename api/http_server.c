@@ -899,7 +899,8 @@ static enum MHD_Result start_request(struct tally_http_request *request)
                             "Transfer-Encoding other than chunked");
     }
     const char *length = tally_http_header(request, "Content-Length");
-    if (length != NULL && strtoull(length, NULL, 10) > config->max_body_bytes) {
+    request->n_announced = length != NULL ? strtoull(length, NULL, 10) : 0;
+    if (request->n_announced > config->max_body_bytes) {
         print_body_limit(request, detail);
         return refuse(request, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE, BODY_TITLE,
                       BODY_CODE, detail);
@@ -935,15 +936,13 @@ static void reserve_upload(struct tally_http_request *request)
 /* Whether the body may be read now; else the connection is suspended until it may. */
 static bool begin_upload(struct tally_http_request *request)
 {
-    const char *length = tally_http_header(request, "Content-Length");
-    /* Beside a Transfer-Encoding it means nothing, and start_request() has not looked at it. */
-    const bool is_known = length != NULL && tally_http_header(request, "Transfer-Encoding") == NULL;
-    const size_t n = is_known ? strtoull(length, NULL, 10) : 0;
-    if (n < HTTP_UPLOAD_MIN_BYTES || request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
+    struct tally_http_server *server = request->server;
+    if (request->n_announced < HTTP_UPLOAD_MIN_BYTES ||
+        request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
         return true;
     }
-    struct tally_http_server *server = request->server;
-    if (http_uploads_begin(&server->uploads, &request->upload, n, server->now_ms)) {
+    if (http_uploads_begin(&server->uploads, &request->upload, request->n_announced,
+                           server->now_ms)) {
         reserve_upload(request);
         return true;
     }

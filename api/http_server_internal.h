@@ -77,6 +77,7 @@ struct tally_http_request {
     int64_t waits_since_ms;                     /* monotonic */
     const char *method, *path, *version;
     struct tally_buffer body;
+    size_t n_announced;  /* Content-Length; 0 = there is none, or the body is chunked */
     size_t n_body_bytes; /* of the body, also when it has been forgotten */
     void *user;
     struct MHD_Response *response;    /* waits to be queued */
