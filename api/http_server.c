@@ -487,12 +487,17 @@ static bool is_automatic_header(const char *name)
     return false;
 }
 
+static uint64_t header_line_bytes(const char *name, const char *value)
+{
+    return strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
+}
+
 /* Adds a header line and returns its length; 0 if MHD refuses it (line breaks, empty value). */
 static uint64_t add_header(struct MHD_Response *response, const char *name, const char *value)
 {
     return MHD_add_response_header(response, name, value) == MHD_NO
                ? 0
-               : strlen(name) + strlen(": ") + strlen(value) + strlen("\r\n");
+               : header_line_bytes(name, value);
 }
 
 /* Adds the Date and the caller's headers, and returns their length. */
@@ -590,7 +595,6 @@ static struct MHD_Response *join(struct tally_buffer *body, struct tally_shared_
         (void)tally_shared_bytes_hold(tail);
     } else {
         free(parts);
-        free(body->data);
     }
     return made;
 }
@@ -605,16 +609,14 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
         return MHD_create_response_from_buffer(*ret_n_body, (void *)response->static_body,
                                                MHD_RESPMEM_PERSISTENT);
     }
-    *ret_n_body = body->size;
-    struct MHD_Response *made;
-    if (response->tail != NULL) {
-        *ret_n_body += response->tail->bytes.size;
-        made = join(body, response->tail);
-    } else {
-        made = MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
-        if (made == NULL) {
-            free(body->data);
-        }
+    struct tally_shared_bytes *tail = response->tail;
+    *ret_n_body = body->size + (tail != NULL ? tail->bytes.size : 0);
+    struct MHD_Response *made =
+        tail != NULL
+            ? join(body, tail)
+            : MHD_create_response_from_buffer_with_free_callback(body->size, body->data, free);
+    if (made == NULL) {
+        free(body->data);
     }
     *body = (struct tally_buffer){.limit = body->limit};
     return made;
@@ -638,15 +640,18 @@ static uint64_t take_answer(struct tally_http_request *request,
     }
     request->response = request->answer->response;
     body->size = 0;
-    return strlen("Content-Type: \r\n") + strlen(answers->content_type);
+    return header_line_bytes(MHD_HTTP_HEADER_CONTENT_TYPE, answers->content_type);
 }
 
 /* What the answer holds of memory: of a tail its share, so that those who read slowly are held to
  * account for tails that nobody else wants any more. */
 static size_t n_own_bytes(const struct tally_http_response *response, size_t n_body)
 {
-    if (response->static_body != NULL || response->tail == NULL) {
-        return response->static_body != NULL ? 0 : n_body;
+    if (response->static_body != NULL) {
+        return 0;
+    }
+    if (response->tail == NULL) {
+        return n_body;
     }
     const size_t n_tail = response->tail->bytes.size;
     return n_body - n_tail + n_tail / response->tail->n_holders;
