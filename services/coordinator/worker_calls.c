@@ -217,24 +217,34 @@ static int64_t limit_wait(const struct tally_coordinator *coordinator, const str
     return wait_ms < longest_ms ? wait_ms : longest_ms;
 }
 
-/* Where the message of a session's poll is kept. */
-static enum tally_status reserve_poll(struct session *session, struct tally_error *err)
+/* Takes what a worker polls with; the message as it came may be gone when it is looked at. */
+static enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session,
+                                   const struct tally_poll_request *message,
+                                   struct tally_error *err)
 {
     if (session->poll.message == NULL) {
         session->poll.message = malloc(sizeof *session->poll.message);
     }
-    return session->poll.message != NULL
-               ? TALLY_OK
-               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+    if (session->poll.message == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+    }
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session); /* the worker has given that one up */
+    }
+    *session->poll.message = *message;
+    call->poll_until_ms =
+        call->arrived_ns / 1000000 + limit_wait(coordinator, call, message->wait_ms);
+    return TALLY_OK;
 }
 
 /* The request waits as the session's poll from now on. */
 static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
-                      const struct call *call, int64_t until_ms)
+                      const struct call *call)
 {
     session->poll.request = call->request;
     session->poll.arrived_ns = call->arrived_ns;
-    session->poll.until_ms = until_ms;
+    session->poll.until_ms = call->poll_until_ms;
     session->poll.has_update = false;
     mark_ready(coordinator, session);
     tally_http_set_user(call->request, NULL);
@@ -255,26 +265,19 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         status = find_session(coordinator, call, message.session, &session, err);
     }
+    if (status == TALLY_OK && coordinator->draining) {
+        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
     if (status == TALLY_OK) {
-        status = reserve_poll(session, err);
+        status = keep_poll(coordinator, call, session, &message, err);
     }
-    if (status != TALLY_OK) {
-        return status;
+    if (status == TALLY_OK) {
+        hold_poll(coordinator, session, call);
     }
-    if (coordinator->draining) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
-    }
-    if (session->poll.request != NULL) {
-        answer_idle(coordinator, session); /* the worker has given that one up */
-    }
-    *session->poll.message = message;
-    hold_poll(coordinator, session, call,
-              call->arrived_ns / 1000000 + limit_wait(coordinator, call, message.wait_ms));
-    return TALLY_OK;
+    return status;
 }
 
-/* An update that also polls. The message is taken at once, as the body may be gone later; it waits
- * for nothing before the update is durable. */
+/* An update that also polls; it waits for nothing before the update is durable. */
 static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, const struct tally_bytes *encoded,
                                    struct tally_error *err)
@@ -284,20 +287,16 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
         tally_poll_request_decode(encoded->data, encoded->size, &message, err);
     if (status != TALLY_OK) {
         tally_error_in_field(err, "poll");
-    } else {
-        status = reserve_poll(session, err);
-    }
-    if (status != TALLY_OK || coordinator->draining) {
         return status;
     }
-    if (session->poll.request != NULL) {
-        answer_idle(coordinator, session); /* the worker has given that one up */
+    if (coordinator->draining) {
+        return TALLY_OK;
     }
-    *session->poll.message = message;
-    call->polling_session = session->id;
-    call->poll_until_ms =
-        call->arrived_ns / 1000000 + limit_wait(coordinator, call, message.wait_ms);
-    return TALLY_OK;
+    status = keep_poll(coordinator, call, session, &message, err);
+    if (status == TALLY_OK) {
+        call->polling_session = session->id;
+    }
+    return status;
 }
 
 static enum tally_status answer_update(struct call *call, struct tally_error *err)
@@ -320,7 +319,7 @@ bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
         }
         return false;
     }
-    hold_poll(coordinator, session, call, call->poll_until_ms);
+    hold_poll(coordinator, session, call);
     session->poll.has_update = true;
     session->poll.update = call->update_response;
     memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
