@@ -62,7 +62,7 @@ struct call {
     bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
     /* Of an update that is to wait for the session's next task once it is durable. */
     uint64_t polling_session; /* 0 = it is not */
-    int64_t poll_until_ms;    /* monotonic */
+    int64_t poll_until_ms;    /* monotonic; of a poll alone, too */
     struct tally_update_response update_response;
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     char location[64];

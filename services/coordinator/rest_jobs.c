@@ -135,7 +135,6 @@ static enum tally_status create_job(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for the job");
     }
-    job->touched_in = coordinator->marks.transaction;
     *ret_job = job;
     return TALLY_OK;
 }
@@ -208,6 +207,7 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
         return status;
     }
     add_job(coordinator, job);
+    mark_touched(job); /* it has been inserted */
     status = prepare_job(coordinator, job, err);
     if (status == TALLY_OK) {
         status = answer_created(coordinator, call, &job->row, &job->document, err);

@@ -388,13 +388,18 @@ static size_t pending_clients(const struct session *session, const struct hosted
     return n;
 }
 
+/* Whether the clients of the job may be given its open round. */
+static bool hands_out(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload;
+}
+
 bool has_work(const struct session *session)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         const struct assignment *played = &session->assignments[i];
-        const struct hosted_job *job = played->job;
-        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload &&
-            !tally_job_has_received(job->engine, played->client)) {
+        if (hands_out(played->job) &&
+            !tally_job_has_received(played->job->engine, played->client)) {
             return true;
         }
     }
@@ -415,7 +420,7 @@ static struct hosted_job *find_work(struct session *session, uint32_t *clients,
             continue;
         }
         before = job;
-        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload) {
+        if (hands_out(job)) {
             *ret_n_clients = pending_clients(session, job, clients);
             if (*ret_n_clients > 0) {
                 session->turn = i + 1;
