@@ -109,9 +109,15 @@ struct tally_store_ops {
      * clients, dim, horizon). Errors: NOT_FOUND. */
     enum tally_status (*job_update)(struct tally_store *store, const struct tally_store_job *job,
                                     struct tally_error *err);
-    /* Overwrites the engine state of a job (opaque bytes). Errors: NOT_FOUND. */
+    /* Overwrites the engine state of a job (opaque bytes), whatever was appended to it included.
+     * Errors: NOT_FOUND. */
     enum tally_status (*state_put)(struct tally_store *store, int64_t job_key, const void *bytes,
                                    size_t n, struct tally_error *err);
+    /* Appends to the engine state what `round` changed of it, at the cost of these n bytes, however
+     * long the state is. Rounds are in the order of the bytes. Errors: ALREADY_EXISTS for the same
+     * (job, round); NOT_FOUND (no such job, or it has no state). */
+    enum tally_status (*state_append)(struct tally_store *store, int64_t job_key, int64_t round,
+                                      const void *bytes, size_t n, struct tally_error *err);
     /* Adds an update. Errors: ALREADY_EXISTS for the same (job, round, client). */
     enum tally_status (*update_insert)(struct tally_store *store, int64_t job_key,
                                        const struct tally_store_update *update,
@@ -151,7 +157,8 @@ struct tally_store_ops {
     /* Appends the document to *out. Errors: NOT_FOUND. */
     enum tally_status (*document_get)(struct tally_store *store, int64_t job_key,
                                       struct tally_buffer *out, struct tally_error *err);
-    /* Appends the engine state to *out. Errors: NOT_FOUND if none was put. */
+    /* Appends the engine state to *out: what was put, then what was appended to it, by round.
+     * Errors: NOT_FOUND if none was put. */
     enum tally_status (*state_get)(struct tally_store *store, int64_t job_key,
                                    struct tally_buffer *out, struct tally_error *err);
     /* All updates of one round, by client. */
