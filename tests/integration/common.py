@@ -138,6 +138,20 @@ class ConnectError(Exception):
         self.message = body.get("message", "")
 
 
+def catches(pid, number):
+    """Whether the process has a handler of its own for the signal: SigCgt of proc(5)."""
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    return int(caught, 16) >> (number - 1) & 1 == 1
+
+
+def signal_once_caught(popen, number):
+    """Sends a signal to a program that has been started, and may not have come so far as to install
+    its handler: until then the signal would just kill it. One that has ended gets none."""
+    wait_until(lambda: popen.poll() is not None or catches(popen.pid, number),
+               f"process {popen.pid} to catch signal {number}", pause_s=0.001)
+    popen.send_signal(number)
+
+
 class Process:
     """A program of ours, its output in files."""
 
@@ -170,8 +184,7 @@ class Process:
 
     def terminate(self):
         """SIGTERM; returns the exit status, negative for a signal."""
-        if self.is_alive():
-            self.popen.send_signal(signal.SIGTERM)
+        signal_once_caught(self.popen, signal.SIGTERM)
         return self.popen.wait(HANG_S)
 
     def wait(self):
@@ -458,7 +471,7 @@ class TallyTestCase(unittest.TestCase):
             group = [process for process in alive if isinstance(process, kind)]
             alive = [process for process in alive if process not in group]
             for process in group:
-                process.popen.send_signal(signal.SIGTERM)
+                signal_once_caught(process.popen, signal.SIGTERM)
             for process in group:
                 try:
                     status = process.wait()

@@ -3,6 +3,8 @@ written from codec/FORMAT.md, and the sums are the job's counters."""
 
 import contextlib
 import http.client
+import select
+import sqlite3
 import struct
 import threading
 import unittest
@@ -127,7 +129,7 @@ class UpdateThatPolls(TallyTestCase):
         super().setUp()
         self.coordinator = self.start_coordinator()
         self.client = self.coordinator.client
-        self.job_id = self.client.submit(job_document(clients=2, quorum=2))
+        self.job_id = self.client.submit(job_document(clients=2, quorum=2, horizon=10**8))
         self.one, self.other = (ForeignWorker(self.client, name) for name in ("one", "other"))
         self.first, self.second = self.one.poll_task(), self.other.poll_task()
 
@@ -183,6 +185,48 @@ class UpdateThatPolls(TallyTestCase):
         again = ForeignWorker(self.coordinator.client, "other", held=[(self.job_id, self.second.clients[0])])
         again.post(again.update(self.second, self.second.clients[0]))
         self.assertEqual(self.coordinator.client.job(self.job_id)["round"], 1)
+
+    def n_stored(self):
+        """What a kill -9 would leave of the open round: the updates in the database, seen from outside."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder}/tally.db?mode=ro", uri=True)) as database:
+            return database.execute("SELECT count(*) FROM updates").fetchone()[0]
+
+    def send(self, connection, update):
+        """What is sent after it, on whatever connection, is not served before it."""
+        connection.request("GET", "/healthz")  # it is open
+        connection.getresponse().read()
+        connection.request("POST", "/tally.v1.WorkerService/PostUpdate", update.SerializeToString(),
+                           {"Content-Type": "application/proto"})
+
+    def test_what_is_read_is_durable(self):
+        """The commit of an update that polls waits, but not for longer than until somebody reads."""
+        with contextlib.closing(self.client.connect(HANG_S)) as reader, \
+                contextlib.closing(self.client.connect(HANG_S)) as waiting:
+            reader.connect()
+            self.assertEqual(self.n_stored(), 0)
+            self.send(waiting, self.polling(30000))
+            reader.request("GET", f"/v1/jobs/{self.job_id}")
+            self.assertEqual(reader.getresponse().status, 200)
+            self.assertEqual(self.n_stored(), 1)
+
+    def test_one_that_does_not_poll_waits_for_nobody(self):
+        """Also after others have waited for their commit: it is answered before a poll that came later
+        is over, and before another one that came when that was known."""
+        idle = ForeignWorker(self.client, "idle")
+        with contextlib.closing(self.client.connect(HANG_S)) as connection:
+            for _ in range(4):
+                thread, answers = self.post_in_thread(self.polling(30000))
+                self.post_other()
+                thread.join(HANG_S)
+                self.first, self.second = answers[0].next.task, self.other.poll_task()
+                self.send(connection, self.one.update(self.first, self.first.clients[0]))
+                for wait_ms in (1, 0):
+                    self.assertEqual(idle.poll(wait_ms).WhichOneof("kind"), "idle")
+                self.assertTrue(select.select([connection.sock], [], [], 0)[0], "it waits for its commit")
+                answer = connection.getresponse()
+                self.assertEqual((answer.status, answer.read() != b""), (200, True))
+                self.post_other()
+                self.first, self.second = self.one.poll_task(), self.other.poll_task()
 
     def test_a_refused_one_is_answered_at_once(self):
         update = self.polling(30000, round=7)

@@ -599,6 +599,13 @@ class Stop(OperationsTestCase):
         self.assert_ends_well(*workers)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 
+    def test_of_a_worker_that_has_hardly_begun(self):
+        """What ends it here waits until the signal can be heard; before that it would end anything."""
+        coordinator = self.start_coordinator()
+        slow = self.start_worker(coordinator, "slow", launcher=("sh", "-c", 'sleep 0.2; exec "$@"', "-"))
+        self.assert_ends_well(slow)
+        self.start_worker(coordinator, "left to the end", launcher=("sh", "-c", 'sleep 0.2; exec "$@"', "-"))
+
     def test_second_signal_ends_at_once(self):
         for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
             coordinator = self.start_coordinator(name=f"signal{number}")

@@ -18,6 +18,8 @@ import time
 import unittest
 import xml.etree.ElementTree
 
+from common import signal_once_caught
+
 JOBS = pathlib.Path(__file__).resolve().parents[2] / "deploy/jobs"
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
 PATIENCE_S = 600
@@ -247,7 +249,7 @@ class Refusals(ReproduceCase):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env=self.environment) as child:
             time.sleep(0.5)
-            child.send_signal(signal.SIGINT)
+            signal_once_caught(child, signal.SIGINT)
             out, err = child.communicate(timeout=PATIENCE_S)
         self.assertEqual((child.returncode, out, err), (130, b"", b""))
 
