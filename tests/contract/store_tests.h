@@ -37,6 +37,18 @@
     X(test_store__document_past_the_limit_of_the_buffer_is_too_large)                              \
     X(test_store__state_put_overwrites)                                                            \
     X(test_store__state_is_not_found_before_it_is_put)                                             \
+    X(test_store__appended_parts_follow_what_was_put)                                              \
+    X(test_store__appended_parts_are_in_the_order_of_their_rounds)                                 \
+    X(test_store__state_put_drops_what_was_appended)                                               \
+    X(test_store__append_without_a_state_is_not_found)                                             \
+    X(test_store__second_append_of_a_round_already_exists)                                         \
+    X(test_store__rollback_forgets_what_was_appended)                                              \
+    X(test_store__rollback_restores_what_a_put_has_dropped)                                        \
+    X(test_store__appended_parts_of_any_size_are_exact)                                            \
+    X(test_store__empty_state_can_be_appended_to)                                                  \
+    X(test_store__many_appended_parts_are_whole)                                                   \
+    X(test_store__state_past_the_limit_of_the_buffer_is_too_large)                                 \
+    X(test_store__digest_does_not_tell_how_a_state_was_written)                                    \
     X(test_store__job_list_is_newest_first)                                                        \
     X(test_store__job_list_gives_whole_rows)                                                       \
     X(test_store__job_list_stops_at_the_limit)                                                     \
