@@ -35,6 +35,12 @@ static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
     return tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
 }
 
+static enum tally_status fail_no_state(int64_t job_key, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FOUND, NULL, "no state of a job with key %lld",
+                      (long long)job_key);
+}
+
 /* Every write starts here. */
 static enum tally_status require_bracket(const struct memory_store *memory, struct tally_error *err)
 {
@@ -214,6 +220,25 @@ static enum tally_status memory_state_put(struct tally_store *store, int64_t job
     return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
 }
 
+static enum tally_status memory_state_append(struct tally_store *store, int64_t job_key,
+                                             int64_t round, const void *bytes, size_t n,
+                                             struct tally_error *err)
+{
+    struct tally_memory_job *job = NULL;
+    enum tally_status status = open_job(memory_of(store), job_key, &job, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (job->now->state == NULL) {
+        return fail_no_state(job_key, err);
+    }
+    status = tally_memory_job_add_change(job, round, bytes, n);
+    if (status == TALLY_ALREADY_EXISTS) {
+        return tally_fail(err, status, NULL, "what round %lld changed is there", (long long)round);
+    }
+    return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
+}
+
 static enum tally_status memory_update_insert(struct tally_store *store, int64_t job_key,
                                               const struct tally_store_update *update,
                                               struct tally_error *err)
@@ -362,10 +387,13 @@ static enum tally_status memory_state_get(struct tally_store *store, int64_t job
 {
     const struct tally_memory_job *job = find_key(memory_of(store), job_key);
     if (job == NULL || job->now->state == NULL) {
-        return tally_fail(err, TALLY_NOT_FOUND, NULL, "no state of a job with key %lld",
-                          (long long)job_key);
+        return fail_no_state(job_key, err);
     }
-    return append(out, job->now->state, err);
+    enum tally_status status = append(out, job->now->state, err);
+    for (size_t i = 0; i < job->now->n_changes && status == TALLY_OK; i++) {
+        status = append(out, job->now->changes[i].bytes, err);
+    }
+    return status;
 }
 
 static enum tally_status memory_update_list(struct tally_store *store, int64_t job_key,
@@ -431,6 +459,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .job_insert = memory_job_insert,
     .job_update = memory_job_update,
     .state_put = memory_state_put,
+    .state_append = memory_state_append,
     .update_insert = memory_update_insert,
     .updates_delete = memory_updates_delete,
     .round_insert = memory_round_insert,

@@ -33,6 +33,13 @@ static void blob_release(struct tally_blob *blob)
     }
 }
 
+static void drop_changes(struct tally_memory_content *content)
+{
+    while (content->n_changes > 0) {
+        blob_release(content->changes[--content->n_changes].bytes);
+    }
+}
+
 static void content_free(struct tally_memory_content *content)
 {
     if (content == NULL) {
@@ -41,7 +48,9 @@ static void content_free(struct tally_memory_content *content)
     for (size_t i = 0; i < content->n_updates; i++) {
         blob_release(content->updates[i].body);
     }
+    drop_changes(content);
     blob_release(content->state);
+    free(content->changes);
     free(content->updates);
     free(content);
 }
@@ -51,14 +60,21 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
 {
     struct tally_memory_content *copy = malloc(sizeof *copy);
     struct tally_memory_update *updates = calloc(from->n_updates + 1, sizeof *updates);
-    if (copy == NULL || updates == NULL) {
+    struct tally_memory_change *changes = calloc(from->n_changes + 1, sizeof *changes);
+    if (copy == NULL || updates == NULL || changes == NULL) {
         free(copy);
         free(updates);
+        free(changes);
         return NULL;
     }
     *copy = *from;
     copy->updates = updates;
+    copy->changes = changes;
     blob_share(copy->state);
+    for (size_t i = 0; i < from->n_changes; i++) {
+        changes[i] = from->changes[i];
+        blob_share(changes[i].bytes);
+    }
     for (size_t i = 0; i < from->n_updates; i++) {
         updates[i] = from->updates[i];
         blob_share(updates[i].body);
@@ -150,6 +166,35 @@ enum tally_status tally_memory_job_put_state(struct tally_memory_job *job, const
     }
     blob_release(job->now->state);
     job->now->state = state;
+    drop_changes(job->now);
+    return TALLY_OK;
+}
+
+enum tally_status tally_memory_job_add_change(struct tally_memory_job *job, int64_t round,
+                                              const void *bytes, size_t n)
+{
+    assert(job->before != NULL);
+    struct tally_memory_content *now = job->now;
+    size_t at = now->n_changes;
+    while (at > 0 && now->changes[at - 1].round > round) {
+        at--;
+    }
+    if (at > 0 && now->changes[at - 1].round == round) {
+        return TALLY_ALREADY_EXISTS;
+    }
+    struct tally_memory_change *changes =
+        realloc(now->changes, (now->n_changes + 1) * sizeof *changes);
+    if (changes == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    now->changes = changes;
+    struct tally_blob *blob = blob_new(bytes, n);
+    if (blob == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    memmove(changes + at + 1, changes + at, (now->n_changes - at) * sizeof *changes);
+    changes[at] = (struct tally_memory_change){round, blob};
+    now->n_changes++;
     return TALLY_OK;
 }
 

@@ -22,6 +22,12 @@ struct tally_memory_update {
     struct tally_blob *body;
 };
 
+/* What a round changed of the state. */
+struct tally_memory_change {
+    int64_t round;
+    struct tally_blob *bytes;
+};
+
 /* Never changed or taken away, and as many as a job has lived: copying them with every bracket
  * would be quadratic. */
 struct tally_memory_round {
@@ -33,6 +39,8 @@ struct tally_memory_round {
 struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
+    struct tally_memory_change *changes; /* of it since, by round */
+    size_t n_changes;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates;
 };
@@ -60,9 +68,11 @@ void tally_memory_job_commit(struct tally_memory_job *job);
 void tally_memory_job_rollback(struct tally_memory_job *job);
 
 /* Changes of `now`, which must have been touched. On failure nothing has changed.
- * Errors: NO_MEMORY; ALREADY_EXISTS (the two add). */
+ * Errors: NO_MEMORY; ALREADY_EXISTS (those that add). */
 enum tally_status tally_memory_job_put_state(struct tally_memory_job *job, const void *bytes,
                                              size_t n);
+enum tally_status tally_memory_job_add_change(struct tally_memory_job *job, int64_t round,
+                                              const void *bytes, size_t n);
 enum tally_status tally_memory_job_add_update(struct tally_memory_job *job,
                                               const struct tally_store_update *update);
 enum tally_status tally_memory_job_add_round(struct tally_memory_job *job,

@@ -219,9 +219,26 @@ static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
     enum tally_status status = write_state(sqlite, TALLY_SQL_STATE_UPDATE, job_key, bytes, n, err);
-    return status == TALLY_OK && sqlite3_changes(sqlite->db) == 0
-               ? write_state(sqlite, TALLY_SQL_STATE_INSERT, job_key, bytes, n, err)
-               : status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (sqlite3_changes(sqlite->db) == 0) {
+        return write_state(sqlite, TALLY_SQL_STATE_INSERT, job_key, bytes, n, err);
+    }
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_CHANGES_DELETE);
+    tally_sql_bind_int64(&call, 1, job_key);
+    return run_write(&call, job_key, err);
+}
+
+static enum tally_status sqlite_state_append(struct tally_store *store, int64_t job_key,
+                                             int64_t round, const void *bytes, size_t n,
+                                             struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_STATE_APPEND);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, round);
+    tally_sql_bind_bytes(&call, 3, bytes, n);
+    return run_write(&call, job_key, err);
 }
 
 static enum tally_status sqlite_update_insert(struct tally_store *store, int64_t job_key,
@@ -384,42 +401,59 @@ static enum tally_status sqlite_job_list_live(struct tally_store *store, tally_s
     return walk_jobs(&call, each, context, err);
 }
 
-/* Appends the one value that `which` gives for a job. */
-static enum tally_status append_bytes(struct tally_store *store, enum tally_sql which,
-                                      int64_t job_key, struct tally_buffer *out,
-                                      struct tally_error *err)
+/* Appends the values that `which` gives for a job, and tells whether there were any. */
+static enum tally_status append_values(struct tally_store *store, enum tally_sql which,
+                                       int64_t job_key, struct tally_buffer *out, bool *ret_any,
+                                       struct tally_error *err)
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), which);
     tally_sql_bind_int64(&call, 1, job_key);
-    const void *bytes = NULL;
-    size_t n = 0;
     enum tally_status status = TALLY_OK;
-    if (tally_sql_walk(&call, &status, err)) {
+    *ret_any = false;
+    while (tally_sql_walk(&call, &status, err)) {
+        const void *bytes = NULL;
+        size_t n = 0;
+        *ret_any = true;
         status = tally_sql_read_bytes(&call, 0, &bytes, &n, err);
-    } else if (status == TALLY_OK) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld",
-                            sqlite3_column_name(call.statement, 0), (long long)job_key);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(out, bytes, n);
-        if (status != TALLY_OK) {
-            tally_fail(err, status, NULL, "cannot take %zu bytes", n);
+        if (status == TALLY_OK) {
+            status = tally_buffer_append(out, bytes, n);
+            if (status != TALLY_OK) {
+                tally_fail(err, status, NULL, "cannot take %zu bytes", n);
+            }
         }
     }
     tally_sql_end(&call);
     return status;
 }
 
+/* Appends the one value that `which` gives for a job. */
+static enum tally_status append_bytes(struct tally_store *store, enum tally_sql which,
+                                      const char *what, int64_t job_key, struct tally_buffer *out,
+                                      struct tally_error *err)
+{
+    bool is_there = false;
+    enum tally_status status = append_values(store, which, job_key, out, &is_there, err);
+    return status == TALLY_OK && !is_there
+               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld", what,
+                            (long long)job_key)
+               : status;
+}
+
 static enum tally_status sqlite_document_get(struct tally_store *store, int64_t job_key,
                                              struct tally_buffer *out, struct tally_error *err)
 {
-    return append_bytes(store, TALLY_SQL_DOCUMENT_GET, job_key, out, err);
+    return append_bytes(store, TALLY_SQL_DOCUMENT_GET, "document", job_key, out, err);
 }
 
 static enum tally_status sqlite_state_get(struct tally_store *store, int64_t job_key,
                                           struct tally_buffer *out, struct tally_error *err)
 {
-    return append_bytes(store, TALLY_SQL_STATE_GET, job_key, out, err);
+    bool has_changes = false;
+    enum tally_status status =
+        append_bytes(store, TALLY_SQL_STATE_GET, "state", job_key, out, err);
+    return status == TALLY_OK
+               ? append_values(store, TALLY_SQL_CHANGES_GET, job_key, out, &has_changes, err)
+               : status;
 }
 
 /* Reads round, client, body; the body is borrowed until the next step. */
@@ -513,6 +547,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .job_insert = sqlite_job_insert,
     .job_update = sqlite_job_update,
     .state_put = sqlite_state_put,
+    .state_append = sqlite_state_append,
     .update_insert = sqlite_update_insert,
     .updates_delete = sqlite_updates_delete,
     .round_insert = sqlite_round_insert,

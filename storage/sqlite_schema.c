@@ -114,6 +114,15 @@ static const char *const MIGRATIONS[] = {
     " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, status, reason, started_ms,"
     " finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star, has_f_star, loss,"
     " has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes, wire_out_bytes);",
+
+    /* 4 to 5: a state may be put whole once, and then only what rounds change of it. */
+    "CREATE TABLE job_state_changes ("
+    "job_key INTEGER NOT NULL REFERENCES job_states ON DELETE CASCADE,"
+    "round INTEGER NOT NULL,"
+    "change BLOB NOT NULL,"
+    "row_checksum INTEGER NOT NULL,"
+    "PRIMARY KEY (job_key, round)"
+    ") STRICT, WITHOUT ROWID;",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };

@@ -11,6 +11,7 @@
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;
+    int since; /* of the schema; before that, there is no such statement */
 };
 
 /* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
@@ -29,6 +30,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
     " {fixed_names}) AND row_checksum IS tally_checksum('jobs', fixed_checksum, {moving_names}))"
 #define DOCUMENT_IS_INTACT "(row_checksum IS tally_checksum('job_documents', job_key, document))"
 #define STATE_IS_INTACT    "(row_checksum IS tally_checksum('job_states', job_key, state))"
+#define CHANGE_IS_INTACT                                                                           \
+    "(row_checksum IS tally_checksum('job_state_changes', job_key, round, change))"
 #define UPDATE_IS_INTACT   "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
 #define ROUND_IS_INTACT    "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
 
@@ -36,6 +39,7 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 #define JOB_PLACE      "format('jobs, job_key %d', job_key)"
 #define DOCUMENT_PLACE "format('job_documents, job_key %d', job_key)"
 #define STATE_PLACE    "format('job_states, job_key %d', job_key)"
+#define CHANGE_PLACE   "format('job_state_changes, job_key %d, round %d', job_key, round)"
 #define UPDATE_PLACE   "format('updates, job_key %d, round %d, client %d', job_key, round, client)"
 #define ROUND_PLACE    "format('rounds, job_key %d, round %d', job_key, round)"
 
@@ -45,6 +49,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 
 /* All rows of a table, for a look through the whole database. */
 #define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
+
+enum { FIRST_WITH_CHANGES = 5 };
 
 static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the bracket. */
@@ -71,6 +77,13 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                       " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
     [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
                                       " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"},
+    [TALLY_SQL_STATE_APPEND] = {NULL,
+                                "INSERT INTO job_state_changes (job_key, round, change,"
+                                " row_checksum) VALUES (?1, ?2, ?3,"
+                                " tally_checksum('job_state_changes', ?1, ?2, ?3))",
+                                FIRST_WITH_CHANGES},
+    [TALLY_SQL_CHANGES_DELETE] = {NULL, "DELETE FROM job_state_changes WHERE job_key = ?1",
+                                  FIRST_WITH_CHANGES},
     [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
                                        " row_checksum) VALUES (?1, ?2, ?3, ?4,"
                                        " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
@@ -99,6 +112,10 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(
                                        STATE_IS_INTACT,
                                        STATE_PLACE) " FROM job_states WHERE job_key = ?1"},
+    [TALLY_SQL_CHANGES_GET] = {NULL,
+                               "SELECT change" DAMAGE(CHANGE_IS_INTACT, CHANGE_PLACE)
+                               " FROM job_state_changes WHERE job_key = ?1 ORDER BY round",
+                               FIRST_WITH_CHANGES},
     [TALLY_SQL_UPDATE_LIST] =
         {NULL, "SELECT round, client, body" DAMAGE(
                    UPDATE_IS_INTACT,
@@ -112,6 +129,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
                                     VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
     [TALLY_SQL_VERIFY_STATES] = {NULL, VERIFY("job_states", STATE_IS_INTACT, STATE_PLACE)},
+    [TALLY_SQL_VERIFY_CHANGES] = {NULL,
+                                  VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE),
+                                  FIRST_WITH_CHANGES},
     [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
     [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,
                                  VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
@@ -185,6 +205,9 @@ enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
     struct tally_buffer sql = {0};
     enum tally_status status = TALLY_OK;
     for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
+        if (STATEMENT_TEXT[i].since > version) {
+            continue;
+        }
         sql.size = 0;
         status = expand(&sql, &STATEMENT_TEXT[i], version);
         if (status != TALLY_OK) {

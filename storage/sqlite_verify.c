@@ -162,6 +162,7 @@ static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
         {TALLY_SQL_VERIFY_JOBS, "jobs", report->n_jobs},
         {TALLY_SQL_VERIFY_DOCUMENTS, "job documents", report->n_jobs},
         {TALLY_SQL_VERIFY_STATES, "job states", report->n_jobs},
+        {TALLY_SQL_VERIFY_CHANGES, "changes of job states", report->n_rounds},
         {TALLY_SQL_VERIFY_UPDATES, "updates", report->n_updates},
         {TALLY_SQL_VERIFY_ROUNDS, "rounds", report->n_rounds},
     };
@@ -169,8 +170,10 @@ static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
     struct tally_error first = TALLY_ERROR_INIT;
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == TALLY_OK; i++) {
-        status = verify_rows(sqlite, tables[i].which, tables[i].what, tables[i].total, progress,
-                             &n_damaged, &first);
+        if (sqlite->statements[tables[i].which] != NULL) { /* the schema has the table */
+            status = verify_rows(sqlite, tables[i].which, tables[i].what, tables[i].total, progress,
+                                 &n_damaged, &first);
+        }
     }
     if (n_damaged > 0 && (status == TALLY_OK || status == TALLY_DATA_LOSS)) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "%s; damaged rows in all: %lld",

@@ -168,6 +168,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         tally_job_free(job->engine);
         job->engine = engine;
         job->shared_task.round = 0; /* it may be another round of the same number */
+        job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         job->needs_reload = false;
         mark_ended(job);
@@ -203,11 +204,51 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     return status;
 }
 
+/* A change is worth its own row if it is much shorter than the whole; and the whole is due once the
+ * changes weigh as much: they are read, and gone through, when the job is loaded. */
+static bool is_change_due(const struct stored_state *stored, size_t n)
+{
+    enum { SHORTER = 4, MOST_CHANGES = 64 };
+    return stored->n_changes < MOST_CHANGES && n <= stored->whole_bytes / SHORTER &&
+           stored->change_bytes + n <= stored->whole_bytes;
+}
+
+/* Appends what the round has changed of the state, or puts the whole. */
+static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
+                                   struct tally_error *err)
+{
+    struct stored_state *stored = &job->stored_state;
+    const struct tally_progress *progress = tally_job_progress(job->engine);
+    struct tally_buffer bytes = {0};
+    enum tally_status status = TALLY_OK;
+    if (stored->whole_bytes > 0) {
+        status = tally_job_save_change(job->engine, stored->iterate, &bytes, err);
+    }
+    const bool is_change = is_change_due(stored, bytes.size);
+    if (status == TALLY_OK && is_change) {
+        status = store->ops->state_append(store, job->row.key, progress->round, bytes.data,
+                                          bytes.size, err);
+    } else if (status == TALLY_OK) {
+        bytes.size = 0;
+        status = tally_job_save_state(job->engine, &bytes);
+        if (status == TALLY_OK) {
+            status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
+        }
+        *stored = (struct stored_state){.whole_bytes = bytes.size};
+    }
+    if (is_change) {
+        stored->change_bytes += bytes.size;
+        stored->n_changes++;
+    }
+    stored->iterate = progress->iterate;
+    tally_buffer_fini(&bytes);
+    return status;
+}
+
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err)
 {
-    struct tally_buffer state = {0};
     enum tally_status status = hosted_job_put_row(store, job, now_ms, err);
     for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
         status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
@@ -216,14 +257,7 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
         job->has_stored_updates = status != TALLY_OK;
     }
-    if (status == TALLY_OK) {
-        status = tally_job_save_state(job->engine, &state);
-    }
-    if (status == TALLY_OK) {
-        status = store->ops->state_put(store, job->row.key, state.data, state.size, err);
-    }
-    tally_buffer_fini(&state);
-    return status;
+    return status == TALLY_OK ? put_state(store, job, err) : status;
 }
 
 struct tally_json *job_detail(const struct tally_store_job *row,

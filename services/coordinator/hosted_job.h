@@ -41,6 +41,14 @@ struct job_marks {
     bool ended;           /* the rows of some of them say so */
 };
 
+/* What the store has of an engine's state: the whole at some round, and what changed since. */
+struct stored_state {
+    int64_t iterate;     /* with the changes */
+    size_t whole_bytes;  /* 0 = not known: the whole is due */
+    size_t change_bytes; /* of all changes */
+    int n_changes;
+};
+
 struct hosted_job {
     struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
     struct tally_store_job row; /* as last written */
@@ -56,6 +64,7 @@ struct hosted_job {
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
+    struct stored_state stored_state;
     bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
     bool needs_reload;        /* a commit failed: the engine is ahead of the store */
     bool deadline_noted;      /* the open round's deadline has passed, and did not end it */

@@ -10,7 +10,7 @@
 #include "services/job/lifecycle.h"
 
 enum { N_BROADCASTS = 16 }; /* kept for clients that are a little behind */
-enum { STATE_VERSION = 1 };
+enum { STATE_VERSION = 1, CHANGE_VERSION = 1 };
 
 /* Telemetry of one update. */
 static const uint64_t LOSS_BITS = 64;    /* a float64 */
@@ -723,18 +723,43 @@ const struct tally_message *tally_job_broadcast(const struct tally_job *job, int
     return kept ? &job->broadcasts[iterate % N_BROADCASTS] : NULL;
 }
 
-/* Saving. The bytes: version, dim, clients (3 x u32 and 4 bytes of zero), x, then per client round,
- * digest, formula and payload bits, last tally_checksum64 of all that; in the machine's
- * little-endian order. */
+/* Saving. The bytes of a state: version, dim, clients (3 x u32 and 4 bytes of zero), x, then per
+ * client round, digest, formula and payload bits, last tally_checksum64 of all that. Those of a
+ * change: a header, per broadcast its head and payload, the clients as above, last tally_checksum64
+ * of all that. In the machine's little-endian order. */
 
 enum { STATE_HEADER_BYTES = 16, STATE_CLIENT_BYTES = 32, STATE_CHECKSUM_BYTES = 8 };
 
 _Static_assert(sizeof(struct state_header) == STATE_HEADER_BYTES, "no padding");
 
+struct change_header {
+    uint32_t version, n_broadcasts; /* at most N_BROADCASTS */
+    int64_t round, iterate;         /* closed, and reached by the broadcasts */
+};
+
+struct broadcast_head {
+    double step;
+    uint64_t intervals, payload_bits, n_payload; /* the last in bytes */
+};
+
+_Static_assert(sizeof(struct change_header) == 24 && sizeof(struct broadcast_head) == 32,
+               "no padding");
+
+static void append_clients(const struct tally_job *job, struct tally_buffer *out)
+{
+    for (uint32_t m = 0; m < job->setting.clients; m++) {
+        const struct client *client = &job->clients[m];
+        const uint64_t words[4] = {(uint64_t)client->round, client->digest, client->formula_bits,
+                                   client->payload_bits};
+        tally_buffer_append(out, words, sizeof words);
+    }
+}
+
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out)
 {
     const struct state_header header = state_header(job);
     const size_t x_bytes = job->setting.dim * sizeof *job->x;
+    const size_t start = out->size;
     struct tally_checksum sum = job->saved;
     enum tally_status status = tally_buffer_reserve(
         out, sizeof header + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
@@ -744,15 +769,153 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     }
     tally_buffer_append(out, &header, sizeof header);
     tally_buffer_append(out, job->x, x_bytes);
-    for (uint32_t m = 0; m < job->setting.clients; m++) {
-        const struct client *client = &job->clients[m];
-        const uint64_t words[4] = {(uint64_t)client->round, client->digest, client->formula_bits,
-                                   client->payload_bits};
-        tally_checksum_add(&sum, words, sizeof words);
-        tally_buffer_append(out, words, sizeof words);
-    }
+    append_clients(job, out);
+    const uint8_t *clients = out->data + start + sizeof header + x_bytes;
+    tally_checksum_add(&sum, clients, (size_t)job->setting.clients * STATE_CLIENT_BYTES);
     const uint64_t checksum = tally_checksum_end(&sum);
     return tally_buffer_append(out, &checksum, sizeof checksum);
+}
+
+/* How long a change is: header, clients and checksum, and the broadcasts from iterate `since` on. */
+static size_t change_bytes(const struct tally_job *job, int64_t since)
+{
+    size_t n = sizeof(struct change_header) + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
+               STATE_CHECKSUM_BYTES;
+    for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
+        n += sizeof(struct broadcast_head) + tally_job_broadcast(job, k)->payload.size;
+    }
+    return n;
+}
+
+enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
+                                        struct tally_buffer *out, struct tally_error *err)
+{
+    const int64_t iterate = job->progress.iterate;
+    if (since > iterate || since + 1 < job->oldest_broadcast) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "the broadcasts from iterate %lld to %lld are not kept",
+                          (long long)since, (long long)iterate);
+    }
+    const size_t start = out->size;
+    const size_t n = change_bytes(job, since);
+    if (tally_buffer_reserve(out, n) != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
+    }
+    const struct change_header header = {CHANGE_VERSION, (uint32_t)(iterate - since),
+                                         job->progress.round, iterate};
+    tally_buffer_append(out, &header, sizeof header);
+    for (int64_t k = since + 1; k <= iterate; k++) {
+        const struct tally_message *broadcast = tally_job_broadcast(job, k);
+        const struct broadcast_head head = {broadcast->grid.step, broadcast->grid.intervals,
+                                            broadcast->bits.payload_bits, broadcast->payload.size};
+        tally_buffer_append(out, &head, sizeof head);
+        tally_buffer_append(out, broadcast->payload.data, broadcast->payload.size);
+    }
+    append_clients(job, out);
+    const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
+    return tally_buffer_append(out, &checksum, sizeof checksum);
+}
+
+static void load_clients(struct tally_job *job, const uint8_t *bytes)
+{
+    for (uint32_t m = 0; m < job->setting.clients; m++, bytes += STATE_CLIENT_BYTES) {
+        uint64_t words[4];
+        memcpy(words, bytes, sizeof words);
+        job->clients[m] = (struct client){.round = (int64_t)words[0],
+                                          .digest = words[1],
+                                          .formula_bits = words[2],
+                                          .payload_bits = words[3]};
+    }
+}
+
+static enum tally_status fail_change(struct tally_error *err, const char *what)
+{
+    return tally_fail(err, TALLY_DATA_LOSS, NULL, "a stored change of the state %s", what);
+}
+
+/* Moves the point by one stored broadcast, at *at, which is advanced; `end` is behind what may be
+ * read. */
+static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **at,
+                                        const uint8_t *end, struct tally_error *err)
+{
+    struct broadcast_head head;
+    if ((size_t)(end - *at) < sizeof head) {
+        return fail_change(err, "is cut short");
+    }
+    memcpy(&head, *at, sizeof head);
+    *at += sizeof head;
+    if (head.n_payload > (size_t)(end - *at) || head.intervals > UINT32_MAX) {
+        return fail_change(err, "is cut short");
+    }
+    const struct tally_message_view view = {.payload = *at,
+                                            .n_payload = head.n_payload,
+                                            .payload_bits = head.payload_bits,
+                                            .grid = {head.step, (uint32_t)head.intervals}};
+    *at += head.n_payload;
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status =
+        job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, &why);
+    if (status == TALLY_NO_MEMORY) {
+        return tally_fail(err, status, NULL, "%s", why.message);
+    }
+    return status == TALLY_OK ? status : fail_change(err, why.message);
+}
+
+/* Goes on by the change at *at, which is advanced, after the one that `last` heads; a round of 0 is
+ * none. */
+static enum tally_status load_change(struct tally_job *job, const uint8_t **at, const uint8_t *end,
+                                     struct change_header *last, struct tally_error *err)
+{
+    const uint8_t *const start = *at;
+    const size_t clients_bytes = (size_t)job->setting.clients * STATE_CLIENT_BYTES;
+    struct change_header header;
+    if ((size_t)(end - start) < sizeof header + clients_bytes + STATE_CHECKSUM_BYTES) {
+        return fail_change(err, "is cut short");
+    }
+    memcpy(&header, start, sizeof header);
+    if (header.version != CHANGE_VERSION || header.n_broadcasts > N_BROADCASTS ||
+        header.round <= last->round ||
+        (last->round > 0 && header.iterate != last->iterate + header.n_broadcasts)) {
+        return fail_change(err, "does not follow what is before it");
+    }
+    *at = start + sizeof header;
+    enum tally_status status = TALLY_OK;
+    for (uint32_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
+        status = load_broadcast(job, at, end, err);
+    }
+    if (status == TALLY_OK && (size_t)(end - *at) < clients_bytes + STATE_CHECKSUM_BYTES) {
+        status = fail_change(err, "is cut short");
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    load_clients(job, *at);
+    *at += clients_bytes;
+    uint64_t checksum;
+    memcpy(&checksum, *at, sizeof checksum);
+    if (checksum != tally_checksum64(start, (size_t)(*at - start))) {
+        return fail_change(err, "has another checksum");
+    }
+    *at += STATE_CHECKSUM_BYTES;
+    *last = header;
+    return TALLY_OK;
+}
+
+/* Goes on by all changes, which lead to the progress. */
+static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, size_t n,
+                                      struct tally_error *err)
+{
+    const uint8_t *const end = at + n;
+    struct change_header last = {0};
+    enum tally_status status = TALLY_OK;
+    while (at < end && status == TALLY_OK) {
+        status = load_change(job, &at, end, &last, err);
+    }
+    if (status == TALLY_OK && last.round > 0 &&
+        (last.round != job->progress.round || last.iterate != job->progress.iterate)) {
+        return fail_change(err, "does not lead to the progress");
+    }
+    return status;
 }
 
 static enum tally_status load_state(struct tally_job *job, const uint8_t *state, size_t n,
@@ -762,7 +925,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     const size_t body =
         STATE_HEADER_BYTES + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES;
     struct state_header header = {0};
-    if (n == body + STATE_CHECKSUM_BYTES) {
+    if (n >= body + STATE_CHECKSUM_BYTES) {
         memcpy(&header, state, sizeof header);
     }
     if (header.version != STATE_VERSION || header.dim != job->setting.dim ||
@@ -776,16 +939,9 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state has another checksum");
     }
     memcpy(job->x, state + STATE_HEADER_BYTES, x_bytes);
-    const uint8_t *at = state + STATE_HEADER_BYTES + x_bytes;
-    for (uint32_t m = 0; m < job->setting.clients; m++, at += STATE_CLIENT_BYTES) {
-        uint64_t words[4];
-        memcpy(words, at, sizeof words);
-        job->clients[m] = (struct client){.round = (int64_t)words[0],
-                                          .digest = words[1],
-                                          .formula_bits = words[2],
-                                          .payload_bits = words[3]};
-    }
-    return TALLY_OK;
+    load_clients(job, state + STATE_HEADER_BYTES + x_bytes);
+    const size_t whole = body + STATE_CHECKSUM_BYTES;
+    return load_changes(job, state + whole, n - whole, err);
 }
 
 /* Takes over the estimates of a stored progress, if its opening round has closed; false if they

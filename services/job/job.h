@@ -52,9 +52,14 @@ void tally_job_free(struct tally_job *job);
 /* What must be kept to go on after a crash: status and progress (plain data) and the state bytes.
  * The updates of the open round are kept one by one and received again after the restore. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
-/* A job as it was when saved. n = 0 if no round has closed yet; then only f(x*) is taken from
- * progress. Errors: DATA_LOSS (the bytes are damaged or do not fit the spec or progress),
- * NO_MEMORY. */
+/* What is to be appended to state bytes of an earlier round, whose iterate was `since`, to make
+ * them those of now: the broadcasts instead of the point. Far shorter where the point is long.
+ * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
+enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
+                                        struct tally_buffer *out, struct tally_error *err);
+/* A job as it was when saved: from a state, with the changes since, if any, behind it. n = 0 if no
+ * round has closed yet; then only f(x*) is taken from progress. Errors: DATA_LOSS (the bytes are
+ * damaged or do not fit the spec or progress), NO_MEMORY. */
 enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
                                     const struct tally_progress *progress, const uint8_t *state,
                                     size_t n, struct tally_job **ret_job, struct tally_error *err);
