@@ -449,8 +449,7 @@ static enum tally_status sqlite_state_get(struct tally_store *store, int64_t job
                                           struct tally_buffer *out, struct tally_error *err)
 {
     bool has_changes = false;
-    enum tally_status status =
-        append_bytes(store, TALLY_SQL_STATE_GET, "state", job_key, out, err);
+    enum tally_status status = append_bytes(store, TALLY_SQL_STATE_GET, "state", job_key, out, err);
     return status == TALLY_OK
                ? append_values(store, TALLY_SQL_CHANGES_GET, job_key, out, &has_changes, err)
                : status;

@@ -32,8 +32,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 #define STATE_IS_INTACT    "(row_checksum IS tally_checksum('job_states', job_key, state))"
 #define CHANGE_IS_INTACT                                                                           \
     "(row_checksum IS tally_checksum('job_state_changes', job_key, round, change))"
-#define UPDATE_IS_INTACT   "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
-#define ROUND_IS_INTACT    "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
+#define UPDATE_IS_INTACT "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
+#define ROUND_IS_INTACT  "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
 
 /* The table and key of a row, for messages. */
 #define JOB_PLACE      "format('jobs, job_key %d', job_key)"
@@ -112,10 +112,12 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(
                                        STATE_IS_INTACT,
                                        STATE_PLACE) " FROM job_states WHERE job_key = ?1"},
-    [TALLY_SQL_CHANGES_GET] = {NULL,
-                               "SELECT change" DAMAGE(CHANGE_IS_INTACT, CHANGE_PLACE)
-                               " FROM job_state_changes WHERE job_key = ?1 ORDER BY round",
-                               FIRST_WITH_CHANGES},
+    [TALLY_SQL_CHANGES_GET] =
+        {NULL,
+         "SELECT change" DAMAGE(
+             CHANGE_IS_INTACT,
+             CHANGE_PLACE) " FROM job_state_changes WHERE job_key = ?1 ORDER BY round",
+         FIRST_WITH_CHANGES},
     [TALLY_SQL_UPDATE_LIST] =
         {NULL, "SELECT round, client, body" DAMAGE(
                    UPDATE_IS_INTACT,
@@ -129,8 +131,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
                                     VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
     [TALLY_SQL_VERIFY_STATES] = {NULL, VERIFY("job_states", STATE_IS_INTACT, STATE_PLACE)},
-    [TALLY_SQL_VERIFY_CHANGES] = {NULL,
-                                  VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE),
+    [TALLY_SQL_VERIFY_CHANGES] = {NULL, VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE),
                                   FIRST_WITH_CHANGES},
     [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
     [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,

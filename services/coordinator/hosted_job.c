@@ -209,8 +209,8 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
 static bool is_change_due(const struct stored_state *stored, size_t n)
 {
     enum { SHORTER = 4, MOST_CHANGES = 64 };
-    return stored->n_changes < MOST_CHANGES && n <= stored->whole_bytes / SHORTER &&
-           stored->change_bytes + n <= stored->whole_bytes;
+    return stored->whole_bytes > 0 && stored->n_changes < MOST_CHANGES &&
+           n <= stored->whole_bytes / SHORTER && stored->change_bytes + n <= stored->whole_bytes;
 }
 
 /* Appends what the round has changed of the state, or puts the whole. */

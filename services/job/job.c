@@ -776,7 +776,8 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
-/* How long a change is: header, clients and checksum, and the broadcasts from iterate `since` on. */
+/* How long a change is: header, clients and checksum, and the broadcasts from iterate `since` on.
+ */
 static size_t change_bytes(const struct tally_job *job, int64_t since)
 {
     size_t n = sizeof(struct change_header) + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
@@ -793,8 +794,8 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
     const int64_t iterate = job->progress.iterate;
     if (since > iterate || since + 1 < job->oldest_broadcast) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                          "the broadcasts from iterate %lld to %lld are not kept",
-                          (long long)since, (long long)iterate);
+                          "the broadcasts from iterate %lld to %lld are not kept", (long long)since,
+                          (long long)iterate);
     }
     const size_t start = out->size;
     const size_t n = change_bytes(job, since);
