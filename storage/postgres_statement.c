@@ -112,8 +112,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_DOCUMENT_GET] = {"SELECT document FROM job_documents WHERE job_key = $1::int8", NULL,
                                0},
     [TALLY_PG_STATE_GET] =
-        {"SELECT state || coalesce((SELECT string_agg(change, ''::bytea ORDER BY round)"
-         " FROM job_state_changes WHERE job_key = $1::int8), ''::bytea) AS state"
+        {"SELECT state || (SELECT CASE WHEN count(change) = count(*)" /* no NULL is passed over */
+         " THEN coalesce(string_agg(change, ''::bytea ORDER BY round), ''::bytea) END"
+         " FROM job_state_changes WHERE job_key = $1::int8) AS state"
          " FROM job_states WHERE job_key = $1::int8",
          NULL, 0},
     [TALLY_PG_UPDATE_LIST] = {"SELECT round, client, body FROM updates WHERE job_key = $1::int8"

@@ -104,6 +104,8 @@
     X(test_store_sqlite_file__flipped_bit_is_found_or_harmless)                                    \
     X(test_store_sqlite_file__random_damage_is_an_error_or_harmless)                               \
     X(test_store_sqlite_file__unknown_status_is_data_loss)                                         \
+    X(test_store_sqlite_file__damaged_change_of_a_state_is_named)                                  \
+    X(test_store_sqlite_file__reader_appends_nothing)                                              \
     X(test_store_sqlite_file__directory_is_refused)                                                \
     X(test_store_sqlite_file__missing_folder_is_refused)                                           \
     X(test_store_sqlite_file__read_only_file_is_refused)                                           \
@@ -135,6 +137,8 @@
     X(test_store_postgres_server__deferred_failure_fails_the_commit)                               \
     X(test_store_postgres_server__concurrent_inserts_have_ascending_keys)                          \
     X(test_store_postgres_server__two_may_make_the_schema_at_once)                                 \
+    X(test_store_postgres_server__deleted_job_leaves_nothing)                                      \
+    X(test_store_postgres_server__migrated_state_is_whole)                                         \
     X(test_store_postgres_server__newer_schema_is_refused)                                         \
     X(test_store_postgres_server__impossible_schema_version_is_refused)                            \
     X(test_store_postgres_server__table_of_another_program_is_refused_untouched)                   \

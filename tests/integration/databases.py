@@ -7,7 +7,7 @@ from pathlib import Path
 from common import REPO, wait_until
 
 FIXTURES = REPO / "tests/contract/fixtures"
-NEWEST_VERSION = 4
+NEWEST_VERSION = 5
 # Of the three jobs in version 1, see its head.
 COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
 # Of the four in version 2: RUNNING_2 has unary updates of its open round, QSGD_2 has others.

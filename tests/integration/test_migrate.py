@@ -467,7 +467,7 @@ class OtherPrograms(MigrateTestCase):
         self.check(1, "the record of round 3 is missing")
         done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
-        self.assertIn("is sound: schema version 2, 3 jobs", done.stdout)
+        self.assertIn("is sound: schema version 3, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
         self.target.rows("INSERT INTO import_mark VALUES (1)")  # as if a migration were under way
         self.check(1, "only a part of another store", "tally migrate")
