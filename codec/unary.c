@@ -174,15 +174,18 @@ struct target {
     int64_t *sums;
 };
 
-/* The next block, n coordinates from `first` on, by the plain form. */
+/* The next block, n coordinates from `first` on. */
 static enum tally_status take_block(struct tally_bit_reader *reader, size_t first, size_t dim,
                                     uint32_t top, const struct target *target, uint64_t *nonzeros,
                                     struct tally_error *err)
 {
+    const struct tally_unary_kernel *kernel = tally_unary_kernel_for(tally_cpu_used());
     int32_t levels[BLOCK];
     const size_t n = smaller(BLOCK, dim - first);
-    enum tally_status status =
-        tally_unary_decode_block_ref(reader, first, n, dim, top, levels, nonzeros, err);
+    enum tally_status status = TALLY_OK;
+    if (kernel->decode_last == NULL || !kernel->decode_last(reader, n, top, levels, nonzeros)) {
+        status = tally_unary_decode_block_ref(reader, first, n, dim, top, levels, nonzeros, err);
+    }
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
         if (target->levels != NULL) {
             target->levels[first + i] = levels[i];

@@ -143,5 +143,6 @@ const struct tally_unary_kernel TALLY_UNARY_AVX2 = {
     .quantize_encode = quantize_encode_blocks,
     .decode = decode_blocks,
     .accumulate = accumulate_blocks,
+    .decode_last = decode_last,
     .count = count_levels,
 };

@@ -102,5 +102,6 @@ const struct tally_unary_kernel TALLY_UNARY_AVX512 = {
     .quantize_encode = quantize_encode_blocks,
     .decode = decode_blocks,
     .accumulate = accumulate_blocks,
+    .decode_last = decode_last,
     .count = count_levels,
 };

@@ -14,6 +14,7 @@
 #ifndef TALLY_CODEC_UNARY_KERNELS_H
 #define TALLY_CODEC_UNARY_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,10 @@ struct tally_unary_kernel {
     /* Adds the levels to sums[64 * n_blocks]. */
     size_t (*accumulate)(struct tally_bit_reader *reader, size_t n_blocks, uint32_t top,
                          int64_t *sums, uint64_t *nonzeros);
+    /* One block of n <= 64 coordinates, wherever it ends, into levels[64]; false leaves it to the
+     * plain form. For those that the two above leave: shorter ones, and the last few bytes. */
+    bool (*decode_last)(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
+                        uint64_t *nonzeros);
     /* Sum |level|, and the levels that are not 0, of any number of coordinates. */
     uint64_t (*count)(const int32_t *levels, size_t n, uint64_t *ret_nonzeros);
 };

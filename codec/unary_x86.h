@@ -30,6 +30,7 @@ enum {
     AHEAD = 32,       /* blocks that the input is asked for before it is needed: two pages */
     DECODE_ROOM = 41, /* bytes that reading the same touches */
     MORE_ROOM = 17,   /* bytes that one plane more and the signs touch, read or written */
+    LAST_ROOM = 96,   /* bytes of an ordinary last block: of levels up to 10, whatever they are */
 };
 
 static inline unsigned n_ones(uint64_t mask)
@@ -208,14 +209,15 @@ static inline bool decode_more(const struct source *source, uint64_t *position, 
     return true;
 }
 
-/* One block of which DECODE_ROOM bytes can be read. False: not ordinary, *position is undefined. */
-static inline bool decode_block(const struct source *source, uint64_t *position,
+/* One block of n coordinates, of which DECODE_ROOM bytes can be read. False: not ordinary,
+ * *position is undefined. */
+static inline bool decode_block(const struct source *source, unsigned n, uint64_t *position,
                                 struct bytes *ret_levels, unsigned *ret_nonzeros)
 {
     uint64_t at = *position;
-    const uint64_t m0 = window(source->data, at);
+    const uint64_t m0 = _bzhi_u64(window(source->data, at), n);
     const unsigned n0 = n_ones(m0);
-    at += 64;
+    at += n;
     /* Counting ones before they are expanded shortens the chain from position to position. */
     const uint64_t p1 = _bzhi_u64(window(source->data, at), n0);
     const unsigned n1 = n_ones(p1);
@@ -243,17 +245,22 @@ static inline bool decode_block(const struct source *source, uint64_t *position,
     return true;
 }
 
+static inline struct source source_of(const uint8_t *data, size_t n_bytes, uint32_t top)
+{
+    return (struct source){.data = data,
+                           .n_bytes = n_bytes,
+                           .top = top,
+                           .no_2 = top < 2 ? UINT64_MAX : 0,
+                           .no_3 = top < 3 ? UINT64_MAX : 0,
+                           .no_4 = top < 4 ? UINT64_MAX : 0};
+}
+
 static inline __attribute__((always_inline)) size_t read_blocks(struct tally_bit_reader *reader,
                                                                 size_t n_blocks, uint32_t top,
                                                                 uint64_t *nonzeros, int32_t *levels,
                                                                 int64_t *sums)
 {
-    const struct source source = {.data = reader->data,
-                                  .n_bytes = (size_t)((reader->n_bits + 7) / 8),
-                                  .top = top,
-                                  .no_2 = top < 2 ? UINT64_MAX : 0,
-                                  .no_3 = top < 3 ? UINT64_MAX : 0,
-                                  .no_4 = top < 4 ? UINT64_MAX : 0};
+    const struct source source = source_of(reader->data, (size_t)((reader->n_bits + 7) / 8), top);
     uint64_t position = reader->position, sum = 0;
     size_t block = 0;
     for (; block < n_blocks && has_room(&source, position, DECODE_ROOM); block++) {
@@ -261,7 +268,7 @@ static inline __attribute__((always_inline)) size_t read_blocks(struct tally_bit
         struct bytes v;
         unsigned n;
         /* Up to 7 of the bits that can be read are padding, and no message reaches into it. */
-        if (!decode_block(&source, &next, &v, &n) || next > reader->n_bits) {
+        if (!decode_block(&source, TALLY_UNARY_BLOCK, &next, &v, &n) || next > reader->n_bits) {
             break;
         }
         if (levels != NULL) {
@@ -287,6 +294,32 @@ static size_t accumulate_blocks(struct tally_bit_reader *reader, size_t n_blocks
                                 int64_t *sums, uint64_t *nonzeros)
 {
     return read_blocks(reader, n_blocks, top, nonzeros, NULL, sums);
+}
+
+/* Out of a copy with zeros behind it, since what is read at once may reach over the end. */
+static bool decode_last(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
+                        uint64_t *nonzeros)
+{
+    uint8_t copy[LAST_ROOM + MORE_ROOM] = {0};
+    const size_t first = (size_t)(reader->position / 8);
+    const size_t rest = (size_t)((reader->n_bits + 7) / 8) - first;
+    if (rest == 0) {
+        return false; /* there may be no data at all */
+    }
+    memcpy(copy, reader->data + first, rest < LAST_ROOM ? rest : LAST_ROOM);
+    const struct source source = source_of(copy, sizeof copy, top);
+    const uint64_t start = reader->position % 8;
+    uint64_t at = start;
+    struct bytes v;
+    unsigned n_nonzeros;
+    if (!decode_block(&source, (unsigned)n, &at, &v, &n_nonzeros) || at > LAST_ROOM * 8 ||
+        at - start > reader->n_bits - reader->position) {
+        return false;
+    }
+    bytes_store(v, levels);
+    reader->position += at - start;
+    *nonzeros += n_nonzeros;
+    return true;
 }
 
 /* Plain, for the compiler to make vectors of. */

@@ -213,35 +213,39 @@ static bool is_change_due(const struct stored_state *stored, size_t n)
            n <= stored->whole_bytes / SHORTER && stored->change_bytes + n <= stored->whole_bytes;
 }
 
+static enum tally_status put_whole(struct tally_store *store, struct hosted_job *job,
+                                   struct tally_error *err)
+{
+    struct tally_buffer bytes = {0};
+    enum tally_status status = tally_job_save_state(job->engine, &bytes);
+    if (status == TALLY_OK) {
+        status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
+    }
+    job->stored_state = (struct stored_state){.whole_bytes = bytes.size};
+    tally_buffer_fini(&bytes);
+    return status;
+}
+
 /* Appends what the round has changed of the state, or puts the whole. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    struct tally_error *err)
 {
     struct stored_state *stored = &job->stored_state;
-    const struct tally_progress *progress = tally_job_progress(job->engine);
-    struct tally_buffer bytes = {0};
+    struct tally_buffer change = {0};
     enum tally_status status = TALLY_OK;
     if (stored->whole_bytes > 0) {
-        status = tally_job_save_change(job->engine, stored->iterate, &bytes, err);
+        status = tally_job_save_change(job->engine, stored->iterate, &change, err);
     }
-    const bool is_change = is_change_due(stored, bytes.size);
-    if (status == TALLY_OK && is_change) {
-        status = store->ops->state_append(store, job->row.key, progress->round, bytes.data,
-                                          bytes.size, err);
-    } else if (status == TALLY_OK) {
-        bytes.size = 0;
-        status = tally_job_save_state(job->engine, &bytes);
-        if (status == TALLY_OK) {
-            status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
-        }
-        *stored = (struct stored_state){.whole_bytes = bytes.size};
-    }
-    if (is_change) {
-        stored->change_bytes += bytes.size;
+    if (status == TALLY_OK && is_change_due(stored, change.size)) {
+        status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
+                                          change.size, err);
+        stored->change_bytes += change.size;
         stored->n_changes++;
+    } else if (status == TALLY_OK) {
+        status = put_whole(store, job, err);
     }
-    stored->iterate = progress->iterate;
-    tally_buffer_fini(&bytes);
+    stored->iterate = job->row.progress.iterate;
+    tally_buffer_fini(&change);
     return status;
 }
 

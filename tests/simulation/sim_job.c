@@ -74,6 +74,9 @@ static void vary(struct tally_job_spec *spec)
     if (spec->seed / 100 % 10 < 2) {
         spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_NONE};
     }
+    if (is_ceal && spec->seed / 1000 % 10 < 3) { /* the store gets changes, not the point */
+        spec->objective.data.synthetic_linear.dim = 100 * spec->clients;
+    }
 }
 
 static void draw_spec(struct sim_job *job, int64_t max_clients)

@@ -174,6 +174,35 @@ static void test_codec_unary_kernels__full_blocks_at_the_end(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
+/* Any n levels of a last block up to 10 are ordinary to the vector forms, and come out as they
+ * were. */
+static void test_codec_unary_kernels__last_blocks_are_ordinary(void)
+{
+    for (int32_t top = 0; top <= 10; top++) {
+        for (size_t n = 1; n <= TALLY_UNARY_BLOCK; n++) {
+            int32_t levels[TALLY_UNARY_BLOCK], decoded[TALLY_UNARY_BLOCK];
+            for (size_t i = 0; i < n; i++) {
+                levels[i] = i % 3 == 0 ? top : -top;
+            }
+            struct message message;
+            encode_plainly(levels, n, &message);
+            for (enum tally_cpu cpu = TALLY_CPU_AVX2; cpu <= tally_cpu_used(); cpu++) {
+                struct tally_bit_reader reader;
+                uint64_t nonzeros = 0;
+                uint8_t *block;
+                tally_bit_reader_init(&reader, place(message.data, message.n, n % 3, &block),
+                                      message.bits);
+                CU_ASSERT_TRUE(tally_unary_kernel_for(cpu)->decode_last(
+                    &reader, n, top > 0 ? (uint32_t)top : 1, decoded, &nonzeros));
+                CU_ASSERT_EQUAL(tally_bit_reader_tell(&reader), message.bits);
+                CU_ASSERT_EQUAL(nonzeros, message.nonzeros);
+                CU_ASSERT_EQUAL(memcmp(decoded, levels, n * sizeof *levels), 0);
+                free(block);
+            }
+        }
+    }
+}
+
 /* A broken message: the status and text of the plain form, and sums as they were. */
 static bool same_refusal(const uint8_t *bytes, size_t n, uint64_t bits, size_t dim,
                          const struct tally_grid *grid)
@@ -421,6 +450,7 @@ static void test_codec_unary_kernels__quantize_encode_refuses(void)
 }
 
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_codec_unary_kernels__last_blocks_are_ordinary),
     TALLY_TEST(test_codec_unary_kernels__same_bytes_levels_and_sums),
     TALLY_TEST(test_codec_unary_kernels__full_blocks_at_the_end),
     TALLY_TEST(test_codec_unary_kernels__same_refusals_and_untouched_sums),

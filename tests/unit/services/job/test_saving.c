@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <string.h>
 
 #include "tests/unit/services/job/job_host.h"
@@ -307,6 +308,153 @@ static void test_job_saving__appends_to_the_buffer(void)
     fini_both();
 }
 
+/* Appends what has changed since iterate `since` to what is stored. */
+static void save_change(struct stored *stored, const struct tally_job *job, int64_t since)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    stored->status = tally_job_status(job);
+    stored->progress = *tally_job_progress(job);
+    TALLY_ASSERT_STATUS(tally_job_save_change(job, since, &stored->state, &err), TALLY_OK, &err);
+}
+
+static void expect_restored_like(const struct stored *stored, const struct tally_job *expected)
+{
+    struct tally_job *job = restore(tally_job_get_spec(expected), stored);
+    struct job_look a = job_look(job), b = job_look(expected);
+    CU_ASSERT_TRUE(job_looks_same(&a, &b));
+    job_look_fini(&a);
+    job_look_fini(&b);
+    tally_job_free(job);
+}
+
+/* The whole state at every `every`th round, in between what each `stride`th changed. */
+static void save_changes_of(const struct tally_job_spec *spec, int every, int stride)
+{
+    job_host_init(&HOST, spec);
+    struct stored stored = {0};
+    int64_t since = 0;
+    int n_changes = 0;
+    for (int n = 0; !tally_job_status_is_terminal(tally_job_status(HOST.job)); n++) {
+        job_host_round(&HOST);
+        if (n % every == 0) {
+            save(&stored, HOST.job);
+        } else if (n % stride == 0) {
+            save_change(&stored, HOST.job, since);
+            n_changes++;
+        } else {
+            continue;
+        }
+        since = tally_job_progress(HOST.job)->iterate;
+        expect_restored_like(&stored, HOST.job);
+    }
+    CU_ASSERT_TRUE(n_changes > 1);
+    tally_buffer_fini(&stored.state);
+    job_host_fini(&HOST);
+}
+
+static struct tally_job_spec baseline_spec(int algorithm)
+{
+    struct tally_job_spec spec = job_host_spec();
+    spec.algorithm = algorithm;
+    spec.params.baseline = (struct tally_baseline_params){
+        .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1};
+    return spec;
+}
+
+static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    save_changes_of(&spec, INT_MAX, 1);
+    save_changes_of(&spec, 4, 1);
+    save_changes_of(&spec, 8, 3); /* some changes have several broadcasts */
+    spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 3};
+    save_changes_of(&spec, INT_MAX, 1);
+    for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
+        if (TALLY_ALGORITHMS[a] != &TALLY_CEAL) {
+            spec = baseline_spec(a);
+            save_changes_of(&spec, INT_MAX, 2);
+        }
+    }
+}
+
+static void test_job_saving__damaged_changes_are_data_loss(void)
+{
+    init_both();
+    struct stored stored = {0};
+    size_t ends[8];
+    int64_t since = 0;
+    int n = 0;
+    for (; n < 8; n++) { /* the last two stages pass */
+        job_host_round(&HOST);
+        if (n == 0) {
+            save(&stored, HOST.job);
+        } else {
+            save_change(&stored, HOST.job, since);
+        }
+        since = tally_job_progress(HOST.job)->iterate;
+        ends[n] = stored.state.size;
+    }
+    expect_restored_like(&stored, HOST.job);
+    bool refused = true;
+    for (size_t bit = 8 * ends[0]; bit < 8 * stored.state.size; bit++) {
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        refused = refused && try_restore(&HOST.spec, &stored) == TALLY_DATA_LOSS;
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CU_ASSERT_TRUE(refused);
+    const size_t size = stored.state.size;
+    for (stored.state.size = ends[0]; stored.state.size < size; stored.state.size++) {
+        CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    }
+    /* The last one again, and the last two the other way round. */
+    struct tally_buffer good = stored.state;
+    stored.state = (struct tally_buffer){0};
+    tally_buffer_append(&stored.state, good.data, size);
+    tally_buffer_append(&stored.state, good.data + ends[6], size - ends[6]);
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    stored.state.size = ends[5];
+    tally_buffer_append(&stored.state, good.data + ends[6], size - ends[6]);
+    tally_buffer_append(&stored.state, good.data + ends[5], ends[6] - ends[5]);
+    CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+    /* One that passed is missing in the middle. */
+    for (int i = 1; i < 7; i++) {
+        if (HOST.records[i].passed) {
+            stored.state.size = ends[i - 1];
+            tally_buffer_append(&stored.state, good.data + ends[i], size - ends[i]);
+            CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
+        }
+    }
+    tally_buffer_fini(&good);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+}
+
+/* The engine keeps 16 broadcasts; a restored one has none yet. */
+static void test_job_saving__change_since_too_long_ago_is_refused(void)
+{
+    const struct tally_job_spec spec = baseline_spec(1);
+    job_host_init(&HOST, &spec);
+    while (tally_job_progress(HOST.job)->iterate < 20) { /* every round passes */
+        job_host_round(&HOST);
+    }
+    struct stored stored = {0};
+    save(&stored, HOST.job);
+    const size_t size = stored.state.size;
+    const int64_t refused[] = {0, 3, 21};
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, refused[i], &stored.state, NULL),
+                        TALLY_FAILED_PRECONDITION);
+    }
+    CU_ASSERT_EQUAL(stored.state.size, size);
+    struct tally_job *job = restore(&spec, &stored);
+    CU_ASSERT_EQUAL(tally_job_save_change(job, 19, &stored.state, NULL), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_save_change(job, 20, &stored.state, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, 4, &stored.state, NULL), TALLY_OK);
+    tally_job_free(job);
+    tally_buffer_fini(&stored.state);
+    job_host_fini(&HOST);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__restored_at_every_round_boundary_ends_the_same),
     TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_boundary),
@@ -317,5 +465,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__damaged_bytes_are_data_loss),
     TALLY_TEST(test_job_saving__progress_that_does_not_fit_is_data_loss),
     TALLY_TEST(test_job_saving__appends_to_the_buffer),
+    TALLY_TEST(test_job_saving__whole_and_changes_are_the_state_of_now),
+    TALLY_TEST(test_job_saving__damaged_changes_are_data_loss),
+    TALLY_TEST(test_job_saving__change_since_too_long_ago_is_refused),
 };
 TALLY_SUITE(job_saving_suite, "job_saving", TESTS);
