@@ -75,6 +75,17 @@ static enum tally_status postgres_state_put(struct tally_store *store, int64_t j
     return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
 }
 
+static enum tally_status postgres_state_append(struct tally_store *store, int64_t job_key,
+                                               int64_t round, const void *bytes, size_t n,
+                                               struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_STATE_APPEND);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, round);
+    tally_pg_bind_bytes(&call, bytes, n);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
 static enum tally_status postgres_update_insert(struct tally_store *store, int64_t job_key,
                                                 const struct tally_store_update *update,
                                                 struct tally_error *err)
@@ -136,6 +147,7 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .job_insert = postgres_job_insert,
     .job_update = postgres_job_update,
     .state_put = postgres_state_put,
+    .state_append = postgres_state_append,
     .update_insert = postgres_update_insert,
     .updates_delete = postgres_updates_delete,
     .round_insert = postgres_round_insert,

@@ -143,11 +143,22 @@ enum tally_status tally_pg_bracket_add(struct tally_postgres *pg, struct tally_p
     return append(pg, call, job_key, &write, err);
 }
 
+static const char *name_of_row(enum tally_pg_sql which)
+{
+    return which == TALLY_PG_STATE_APPEND   ? "change of its state"
+           : which == TALLY_PG_ROUND_INSERT ? "round"
+                                            : "update";
+}
+
 static enum tally_status fail_write(struct tally_postgres *pg, const struct tally_pg_write *write,
                                     enum tally_status status, struct tally_error *err)
 {
     if (status == TALLY_NOT_FOUND) {
-        return tally_fail(err, status, NULL, "no job with key %lld", (long long)write->job_key);
+        return tally_fail(err, status, NULL,
+                          write->call.which == TALLY_PG_STATE_APPEND
+                              ? "no state of a job with key %lld"
+                              : "no job with key %lld",
+                          (long long)write->job_key);
     }
     if (status == TALLY_FAILED_PRECONDITION) {
         return tally_fail(err, status, NULL, "job with key %lld is led by another replica",
@@ -158,8 +169,7 @@ static enum tally_status fail_write(struct tally_postgres *pg, const struct tall
                           "database \"%s\": id or idempotency key of a job is taken", pg->label);
     }
     return tally_fail(err, status, NULL, "database \"%s\": job with key %lld has this %s already",
-                      pg->label, (long long)write->job_key,
-                      write->call.which == TALLY_PG_ROUND_INSERT ? "round" : "update");
+                      pg->label, (long long)write->job_key, name_of_row(write->call.which));
 }
 
 /* One run of what is pending. */
@@ -204,13 +214,39 @@ static void note_failure(struct run *run, struct tally_pg_write *write, enum tal
     }
 }
 
+/* Whether an append, which is to a state and not only to a job, added its row; else why not. */
+static enum tally_status judge_append(struct run *run, const PGresult *result)
+{
+    bool is_new = false;
+    if (PQntuples(result) == 0) {
+        return TALLY_NOT_FOUND;
+    }
+    if (run->status == TALLY_OK) {
+        run->status = tally_pg_read_bool(run->pg, result, 0, 0, &is_new, NULL);
+    }
+    return is_new ? TALLY_OK : TALLY_ALREADY_EXISTS;
+}
+
+/* OK, or why the write, which is to no job of another, has changed nothing. */
+static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bool has_job,
+                                    const PGresult *result)
+{
+    if (which == TALLY_PG_STATE_APPEND) {
+        return judge_append(run, result);
+    }
+    if (which == TALLY_PG_UPDATES_DELETE ||
+        strtoll(PQcmdTuples((PGresult *)result), NULL, 10) > 0) {
+        return TALLY_OK;
+    }
+    return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
+}
+
 /* A write to a job of another is no write, whatever came of it: the bracket is not committed. */
 static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
 {
     const struct tally_pg_lease *lease =
         tally_pg_lease_find(&run->pg->bracket.fenced, write->job_key);
     bool is_insert = write->call.which == TALLY_PG_JOB_INSERT;
-    bool may_change_nothing = write->call.which == TALLY_PG_UPDATES_DELETE;
     write->state = TALLY_PG_WRITE_DONE;
     write->was_sent = true;
     if (is_insert && PQntuples(result) == 1 && run->status == TALLY_OK) {
@@ -223,10 +259,12 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
             run->failed = write;
             run->failure = TALLY_FAILED_PRECONDITION;
         }
-    } else if (!may_change_nothing && strtoll(PQcmdTuples((PGresult *)result), NULL, 10) == 0) {
+        return;
+    }
+    enum tally_status status = judge_rows(run, write->call.which, lease != NULL, result);
+    if (status != TALLY_OK) {
         write->state = TALLY_PG_WRITE_REFUSED;
-        note_failure(run, write,
-                     lease != NULL || is_insert ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND);
+        note_failure(run, write, status);
     }
 }
 

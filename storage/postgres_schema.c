@@ -101,8 +101,19 @@ static const char *const VERSION_2[] = {
     NULL,
 };
 
+/* What the rounds have changed of a state since it was put. */
+static const char *const VERSION_3[] = {
+    "CREATE TABLE job_state_changes ("
+    "job_key bigint NOT NULL REFERENCES job_states ON DELETE CASCADE,"
+    "round bigint NOT NULL, change bytea NOT NULL,"
+    "PRIMARY KEY (job_key, round))",
+    /* Packed bits: nothing is left to compress. */
+    "ALTER TABLE job_state_changes ALTER COLUMN change SET STORAGE EXTERNAL",
+    NULL,
+};
+
 /* Entry i takes the schema from version i to i + 1. */
-static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2};
+static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3};
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
 

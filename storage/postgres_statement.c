@@ -72,10 +72,18 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          &TALLY_JOB_COLUMNS, 6},
     [TALLY_PG_JOB_UPDATE] = {"UPDATE jobs SET {sets} WHERE job_key = $1::int8", &TALLY_JOB_COLUMNS,
                              2},
-    [TALLY_PG_STATE_PUT] = {"INSERT INTO job_states (job_key, state)"
-                            " SELECT $1::int8, $2::bytea" IF_THERE
-                            " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state",
-                            NULL, 0},
+    [TALLY_PG_STATE_PUT] =
+        {"WITH appended AS (DELETE FROM job_state_changes WHERE job_key = $1::int8)"
+         " INSERT INTO job_states (job_key, state) SELECT $1::int8, $2::bytea" IF_THERE
+         " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state",
+         NULL, 0},
+    /* No row: there is no state. Else whether this round was new. */
+    [TALLY_PG_STATE_APPEND] =
+        {"WITH appended AS (INSERT INTO job_state_changes (job_key, round, change)"
+         " SELECT job_key, $2::int8, $3::bytea FROM job_states WHERE job_key = $1::int8"
+         " ON CONFLICT DO NOTHING RETURNING job_key)"
+         " SELECT EXISTS (SELECT FROM appended) FROM job_states WHERE job_key = $1::int8",
+         NULL, 0},
     [TALLY_PG_UPDATE_INSERT] = {"INSERT INTO updates (job_key, round, client, body)"
                                 " SELECT $1::int8, $2::int8, $3::int8, $4::bytea" IF_THERE
                                 " ON CONFLICT DO NOTHING",
@@ -103,7 +111,12 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                                 &TALLY_JOB_COLUMNS, 0},
     [TALLY_PG_DOCUMENT_GET] = {"SELECT document FROM job_documents WHERE job_key = $1::int8", NULL,
                                0},
-    [TALLY_PG_STATE_GET] = {"SELECT state FROM job_states WHERE job_key = $1::int8", NULL, 0},
+    [TALLY_PG_STATE_GET] =
+        {"SELECT state || (SELECT CASE WHEN count(change) = count(*)" /* no NULL is passed over */
+         " THEN coalesce(string_agg(change, ''::bytea ORDER BY round), ''::bytea) END"
+         " FROM job_state_changes WHERE job_key = $1::int8) AS state"
+         " FROM job_states WHERE job_key = $1::int8",
+         NULL, 0},
     [TALLY_PG_UPDATE_LIST] = {"SELECT round, client, body FROM updates WHERE job_key = $1::int8"
                               " AND round = $2::int8 AND client > $3::int8"
                               " ORDER BY client LIMIT $4::int8",

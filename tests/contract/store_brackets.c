@@ -36,12 +36,14 @@ void test_store__bracket_sees_its_own_writes(void)
     job.progress.round = 5;
     f.ops->job_update(f.store, &job, NULL);
     f.ops->state_put(f.store, job.key, "state", 5, NULL);
+    f.ops->state_append(f.store, job.key, 1, "change", 6, NULL);
     f.ops->round_insert(f.store, job.key, &record, NULL);
     expect_update(&f, job.key, 1, 1, "x");
     struct tally_store_job actual;
     TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &actual, &f.err), TALLY_OK, &f.err);
     expect_same_job(&actual, &job);
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, job.key, &out, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT(out.size == 11 && memcmp(out.data, "statechange", 11) == 0);
     f.ops->update_list(f.store, job.key, 1, collect_update, &updates, NULL);
     f.ops->round_list(f.store, job.key, 0, 9, collect_record, &records, NULL);
     CU_ASSERT_EQUAL(updates.n, 1);
@@ -59,6 +61,7 @@ static int64_t populate(struct store_fixture *f)
     struct tally_round_record record = sample_record(1, 1);
     expect_begin(f);
     f->ops->state_put(f->store, a, "state", 5, NULL);
+    f->ops->state_append(f->store, a, 1, " 1", 2, NULL);
     f->ops->round_insert(f->store, a, &record, NULL);
     expect_update(f, a, 2, 1, "a2");
     expect_update(f, a, 3, 1, "a3");
@@ -78,6 +81,7 @@ static void write_everything(struct store_fixture *f, int64_t key)
     job.status = TALLY_JOB_FAILED;
     CU_ASSERT_EQUAL(f->ops->job_update(f->store, &job, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->state_put(f->store, key, "STATE", 5, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(f->ops->state_append(f->store, key, 2, " 2", 2, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->state_put(f->store, key + 1, "first", 5, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->updates_delete(f->store, key, 2, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->round_insert(f->store, key, &record, NULL), TALLY_OK);
@@ -186,6 +190,8 @@ void test_store__expected_errors_leave_the_bracket_usable(void)
                     TALLY_ALREADY_EXISTS);
     CU_ASSERT_EQUAL(flushed(&f, f.ops->job_update(f.store, &job, NULL)), TALLY_NOT_FOUND);
     CU_ASSERT_EQUAL(flushed(&f, f.ops->state_put(f.store, 99, "", 0, NULL)), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(flushed(&f, f.ops->state_append(f.store, key, 1, "x", 1, NULL)),
+                    TALLY_NOT_FOUND);
     CU_ASSERT_EQUAL(flushed(&f, f.ops->round_insert(f.store, 99, &record, NULL)), TALLY_NOT_FOUND);
     expect_update(&f, key, 1, 2, "z");
     expect_commit(&f);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "storage/migrate.h"
 #include "tests/contract/raw_postgres.h"
 #include "tests/contract/store_fixture.h"
 #include "tests/contract/store_tests.h"
@@ -12,6 +13,16 @@
 static int64_t n_rows(const struct store_fixture *f, const char *table)
 {
     return raw_ask(f->schema, "SELECT count(*) FROM %s", table);
+}
+
+static void expect_state(struct store_fixture *f, int64_t key, const char *text)
+{
+    struct tally_buffer state = {0};
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(f->ops->state_get(f->store, key, &state, &f->err), TALLY_OK, &f->err);
+    tally_buffer_append(&state, "", 1);
+    TALLY_ASSERT_TEXT((const char *)state.data, text);
+    tally_buffer_fini(&state);
 }
 
 /* Context of the follow_ functions: what must come next. */
@@ -195,7 +206,7 @@ static void add_trigger(const struct store_fixture *f, const char *when, int n, 
             at_commit ? "DEFERRABLE INITIALLY DEFERRED" : "");
 }
 
-/* Three updates and a state in one bracket. */
+/* Three updates, a state and a change of it in one bracket. */
 static enum tally_status write_bracket(struct store_fixture *f, int64_t key, int64_t round)
 {
     struct tally_store_update update = {round, 0, (const uint8_t *)"body", 4};
@@ -210,6 +221,9 @@ static enum tally_status write_bracket(struct store_fixture *f, int64_t key, int
     if (status == TALLY_OK) {
         status = f->ops->state_put(f->store, key, &round, sizeof round, &f->err);
     }
+    if (status == TALLY_OK) {
+        status = f->ops->state_append(f->store, key, round, "change", 6, &f->err);
+    }
     return status == TALLY_OK ? f->ops->commit(f->store, &f->err)
                               : (f->ops->rollback(f->store), status);
 }
@@ -223,6 +237,7 @@ static void expect_loss(const char *when)
     TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_STORE, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 0);
     CU_ASSERT_EQUAL(n_rows(&f, "job_states"), 0);
+    CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 0);
     expect_connection(&f);
     TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 3);
@@ -291,6 +306,7 @@ static void expect_retries(const char *when, const char *state)
     TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 3);
     CU_ASSERT_EQUAL(n_rows(&f, "job_states"), 1);
+    CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 1);
     CU_ASSERT_EQUAL(f.ops->counters(f.store).retried_conflicts, 3);
     CU_ASSERT_EQUAL(f.ops->counters(f.store).reconnects, 0);
     store_fixture_close(&f);
@@ -317,6 +333,8 @@ void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
     raw_ask(f.schema, "SELECT setval('calls', 100)"); /* not yet */
     expect_begin(&f);
     expect_update(&f, old, 1, 1, "first");
+    f.ops->state_put(f.store, old, "put", 3, NULL);
+    f.ops->state_append(f.store, old, 1, " 1", 2, NULL);
     expect_commit(&f);
     struct tally_store_job job = sample_job("b", 1);
     struct tally_store_update again = {1, 1, (const uint8_t *)"second", 6};
@@ -324,6 +342,14 @@ void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
     int64_t key = expect_job_insert(&f, &job);
     TALLY_ASSERT_STATUS(flushed(&f, f.ops->update_insert(f.store, old, &again, &f.err)),
                         TALLY_ALREADY_EXISTS, &f.err);
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->state_append(f.store, old, 1, " again", 6, &f.err)),
+                        TALLY_ALREADY_EXISTS, &f.err);
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->state_append(f.store, key, 1, " b", 2, &f.err)),
+                        TALLY_NOT_FOUND, &f.err);
+    f.ops->state_append(f.store, old, 2, " 2", 2, NULL);
+    f.ops->state_put(f.store, key, "b", 1, NULL); /* to what was refused, too late */
     expect_update(&f, key, 1, 1, "b1");
     raw_ask(f.schema, "SELECT setval('calls', 1, false)");
     int64_t other_key = 0;
@@ -345,6 +371,9 @@ void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
     CU_ASSERT_EQUAL(actual.key, other_key);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 2);
     CU_ASSERT_EQUAL(n_rows(&f, "updates WHERE body = 'first'"), 1);
+    CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 2);
+    expect_state(&f, old, "put 1 2");
+    expect_state(&f, key, "b");
     store_fixture_close(&f);
 }
 
@@ -529,21 +558,129 @@ static void expect_open(struct store_fixture *f, enum tally_status status, const
     CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, message));
 }
 
+/* Tables, indexes, their columns and constraints, as 64 bits. */
+static int64_t shape_of(const struct store_fixture *f)
+{
+    return raw_ask(
+        f->schema,
+        "SELECT hashtextextended(string_agg(line, ';' ORDER BY line COLLATE \"C\"), 0) FROM ("
+        "SELECT format('%%s %%s %%s %%s %%s %%s', c.relname, c.reloptions, a.attname,"
+        " format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attstorage) AS line"
+        " FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
+        " WHERE c.relnamespace = current_schema()::regnamespace"
+        " UNION ALL SELECT pg_get_constraintdef(oid) || conrelid::regclass FROM pg_constraint"
+        " WHERE connamespace = current_schema()::regnamespace) AS lines");
+}
+
+/* Takes the schema back to an older version, down to what the steps after it have made. */
+static void make_older(const struct store_fixture *f, int version)
+{
+    static const char *const UNDO[] = {
+        [1] = "DROP INDEX jobs_live",
+        [2] = "DROP TABLE job_state_changes",
+    };
+    for (int i = 2; i >= version; i--) {
+        raw_ask(f->schema, "%s; UPDATE tally_schema SET version = %d", UNDO[i], i);
+    }
+}
+
 void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
 {
+    for (int version = 1; version <= 2; version++) {
+        struct store_fixture f;
+        store_fixture_open(&f);
+        const int64_t newest = raw_ask(f.schema, "SELECT version FROM tally_schema");
+        const int64_t shape = shape_of(&f);
+        CU_ASSERT_EQUAL(newest, 3);
+        int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+        expect_begin(&f);
+        f.ops->state_put(f.store, key, "put", 3, NULL);
+        expect_commit(&f);
+        make_older(&f, version);
+        CU_ASSERT_NOT_EQUAL(shape_of(&f), shape);
+        store_fixture_reopen(&f);
+        CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT version FROM tally_schema"), newest);
+        CU_ASSERT_EQUAL(shape_of(&f), shape);
+        struct tally_store_job job;
+        TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_OK, &f.err);
+        CU_ASSERT_EQUAL(job.key, key);
+        expect_state(&f, key, "put");
+        expect_begin(&f);
+        f.ops->state_append(f.store, key, 1, " 1", 2, NULL);
+        expect_commit(&f);
+        expect_state(&f, key, "put 1");
+        store_fixture_close(&f);
+    }
+}
+
+/* Nothing of a job is left that an operator deletes. */
+void test_store_postgres_server__deleted_job_leaves_nothing(void)
+{
+    static const char *const TABLES[] = {
+        "jobs",    "job_documents", "job_states", "job_state_changes",
+        "updates", "rounds",        "job_leases"};
     struct store_fixture f;
     store_fixture_open(&f);
-    const int64_t newest = raw_ask(f.schema, "SELECT version FROM tally_schema");
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
-    raw_ask(f.schema, "DROP INDEX jobs_live; UPDATE tally_schema SET version = 1");
-    store_fixture_reopen(&f);
-    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT version FROM tally_schema"), newest);
-    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT (to_regclass('jobs_live') IS NOT NULL)::int::bigint"),
-                    1);
-    struct tally_store_job job;
-    TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_OK, &f.err);
-    CU_ASSERT_EQUAL(job.key, key);
+    struct tally_round_record record = sample_record(1, 1);
+    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    expect_begin(&f);
+    f.ops->round_insert(f.store, key, &record, NULL);
+    expect_commit(&f);
+    for (int deleted = 0; deleted < 2; deleted++) {
+        for (size_t i = 0; i < sizeof TABLES / sizeof TABLES[0]; i++) {
+            CU_ASSERT_EQUAL(n_rows(&f, TABLES[i]) > 0, deleted == 0);
+        }
+        raw_ask(f.schema, "DELETE FROM jobs");
+    }
     store_fixture_close(&f);
+}
+
+/* A SQLite store with a state that has been appended to, in a file of its own. */
+static void make_source(const char *uri)
+{
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_store_open(uri, NULL, &store, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(store);
+    struct tally_store_job job = sample_job("a", 1);
+    const struct tally_store_ops *ops = store->ops;
+    bool ok = ops->begin(store, &err) == TALLY_OK &&
+              ops->job_insert(store, &job, "{}", 2, NULL, 0, &job.key, &err) == TALLY_OK &&
+              ops->state_put(store, job.key, "put", 3, &err) == TALLY_OK &&
+              ops->state_append(store, job.key, 12, " 12", 3, &err) == TALLY_OK &&
+              ops->state_append(store, job.key, 9, " 9", 2, &err) == TALLY_OK &&
+              ops->commit(store, &err) == TALLY_OK;
+    TALLY_ASSERT_STATUS(ok ? TALLY_OK : err.status, TALLY_OK, &err);
+    ops->close(store);
+}
+
+/* A migration puts whole what was appended to, and what is said of both sides is the same. */
+void test_store_postgres_server__migrated_state_is_whole(void)
+{
+    char folder[] = "/tmp/tally-store-XXXXXX";
+    char path[64];
+    char uri[80];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tally.db", folder);
+    snprintf(uri, sizeof uri, "sqlite:%s", path);
+    make_source(uri);
+    struct store_fixture f;
+    struct tally_migrate_report report;
+    store_fixture_init(&f);
+    for (int again = 0; again < 2; again++) { /* the second time, only compared */
+        TALLY_ASSERT_STATUS(tally_store_migrate(uri, f.uri, NULL, &report, &f.err), TALLY_OK,
+                            &f.err);
+        CU_ASSERT_EQUAL(report.source[TALLY_TABLE_STATES].n_rows, 1);
+        CU_ASSERT_EQUAL(report.target[TALLY_TABLE_STATES].n_rows, 1);
+        CU_ASSERT_EQUAL(n_rows(&f, "job_states"), 1);
+        CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 0);
+    }
+    store_fixture_reopen(&f);
+    expect_state(&f, 1, "put 9 12");
+    store_fixture_close(&f);
+    CU_ASSERT_EQUAL(remove(path), 0);
+    CU_ASSERT_EQUAL(rmdir(folder), 0);
 }
 
 void test_store_postgres_server__newer_schema_is_refused(void)
@@ -581,9 +718,10 @@ void test_store_postgres_server__table_of_another_program_is_refused_untouched(v
 
 void test_store_postgres_server__missing_table_or_column_is_data_loss(void)
 {
-    static const char *const DAMAGE[] = {
-        "DROP TABLE updates", "ALTER TABLE rounds DROP COLUMN norm", "DROP TABLE job_leases"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const DAMAGE[] = {"DROP TABLE updates",
+                                         "ALTER TABLE rounds DROP COLUMN norm",
+                                         "DROP TABLE job_leases", "DROP TABLE job_state_changes"};
+    for (int i = 0; i < 4; i++) {
         struct store_fixture f;
         store_fixture_open(&f);
         raw_ask(f.schema, "%s", DAMAGE[i]);
@@ -620,6 +758,16 @@ void test_store_postgres_server__unexpected_values_are_data_loss(void)
     raw_ask(f.schema, "INSERT INTO updates VALUES (%lld, 1, 4294967296, '')", (long long)key);
     TALLY_ASSERT_STATUS(f.ops->update_list(f.store, key, 1, collect_update, &updates, &f.err),
                         TALLY_DATA_LOSS, &f.err);
+    struct tally_buffer state = {0};
+    raw_ask(f.schema,
+            "INSERT INTO job_states VALUES (%lld, 'put');"
+            "ALTER TABLE job_state_changes ALTER change DROP NOT NULL;"
+            "INSERT INTO job_state_changes VALUES (%lld, 1, ' 1'), (%lld, 2, NULL)",
+            (long long)key, (long long)key, (long long)key);
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(f.ops->state_get(f.store, key, &state, &f.err), TALLY_DATA_LOSS, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "column state holds no bytes"));
+    tally_buffer_fini(&state);
     store_fixture_close(&f);
 }
 
@@ -648,6 +796,7 @@ void test_store_postgres_server__reader_has_one_snapshot(void)
     CU_ASSERT_EQUAL(reader->ops->job_get(reader, "b", &job, NULL), TALLY_NOT_FOUND);
     CU_ASSERT_EQUAL(reader->ops->begin(reader, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(reader->ops->state_put(reader, key, "x", 1, NULL), TALLY_STORE);
+    CU_ASSERT_EQUAL(reader->ops->state_append(reader, key, 2, "x", 1, NULL), TALLY_STORE);
     CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(reader->ops->job_insert(reader, &job, "", 0, NULL, 0, &key, NULL), TALLY_STORE);
     CU_ASSERT_NOT_EQUAL(reader->ops->commit(reader, NULL), TALLY_OK);

@@ -1,4 +1,6 @@
 /* What a store still has when it is opened again. */
+#include <string.h>
+
 #include "tests/contract/store_fixture.h"
 #include "tests/contract/store_tests.h"
 
@@ -22,10 +24,13 @@ void test_store_reopening__keeps_everything(void)
     expect_begin(&f);
     f.ops->job_insert(f.store, &job, "{\"a\":1}", 7, "once", UINT64_MAX, &job.key, NULL);
     f.ops->state_put(f.store, job.key, "state", 5, NULL);
+    f.ops->state_append(f.store, job.key, 2, " second", 7, NULL);
+    f.ops->state_append(f.store, job.key, 1, " first", 6, NULL);
     f.ops->round_insert(f.store, job.key, &record, NULL);
     expect_update(&f, job.key, 2, 1, "body");
     expect_commit(&f);
     describe_store(&f, &before);
+    CU_ASSERT_PTR_NOT_NULL(strstr((char *)before.data, "state first second"));
     expect_same_after_reopening(&f, &before);
     struct tally_store_job actual;
     uint64_t digest = 0;
@@ -49,9 +54,15 @@ void test_store_reopening__leaves_out_what_was_not_committed(void)
     struct tally_store_job job = sample_job("b", 1);
     struct tally_buffer before = {0};
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    expect_begin(&f);
+    f.ops->state_put(f.store, key, "state", 5, NULL);
+    f.ops->state_append(f.store, key, 1, " first", 6, NULL);
+    expect_commit(&f);
     describe_store(&f, &before);
     expect_begin(&f);
     expect_update(&f, key, 1, 1, "body");
+    f.ops->state_put(f.store, key, "lost", 4, NULL); /* and what it drops */
+    f.ops->state_append(f.store, key, 2, " lost", 5, NULL);
     expect_job_insert(&f, &job);
     TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
     expect_same_after_reopening(&f, &before);

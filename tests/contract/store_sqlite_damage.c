@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "storage/maintenance.h"
 #include "tests/contract/child.h"
 #include "tests/contract/files.h"
 #include "tests/contract/store_fixture.h"
@@ -38,6 +39,8 @@ static void make_database(struct store_fixture *f)
     int64_t key = expect_job(f, "a", TALLY_JOB_PAUSED);
     expect_begin(f);
     f->ops->state_put(f->store, key, "state", 5, NULL);
+    f->ops->state_append(f->store, key, 1, "first change", 12, NULL);
+    f->ops->state_append(f->store, key, 2, "second change", 13, NULL);
     for (int i = 1; i <= 30; i++) {
         struct tally_round_record record = sample_record(i, i);
         f->ops->round_insert(f->store, key, &record, NULL);
@@ -55,7 +58,7 @@ void test_store_sqlite_file__header_says_whose_it_is(void)
     size_t n = 0;
     uint8_t *file = file_read(f.path, &n);
     CU_ASSERT_EQUAL(memcmp(file + HEADER_APPLICATION_ID, "Taly", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\4", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\5", 4), 0);
     free(file);
     store_fixture_close(&f);
 }
@@ -65,8 +68,8 @@ void test_store_sqlite_file__newer_schema_is_refused(void)
     struct store_fixture f;
     make_database(&f);
     file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\x63", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 4");
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\4", 4);
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 5");
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\5", 4);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
@@ -76,15 +79,15 @@ void test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator(void)
 {
     struct store_fixture f;
     make_database(&f);
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\3", 4);
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\4", 4);
     const struct tally_store_options options = {.read_only = true};
     struct tally_store *store = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_store_open(f.uri, &options, &store, &err), TALLY_FAILED_PRECONDITION,
                         &err);
     CU_ASSERT_PTR_NULL(store);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "has schema version 3, not 4"));
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\4", 4);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "has schema version 4, not 5"));
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\5", 4);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
@@ -94,9 +97,9 @@ void test_store_sqlite_file__impossible_schema_version_is_refused(void)
     struct store_fixture f;
     make_database(&f);
     file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\0", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 4]");
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 5]");
     file_patch(f.path, HEADER_USER_VERSION, "\xff\xff\xff\xff", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 4]");
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 5]");
     store_fixture_close(&f);
 }
 
@@ -350,6 +353,61 @@ void test_store_sqlite_file__unknown_status_is_data_loss(void)
     TALLY_ASSERT_STATUS(f.ops->job_list_live(f.store, collect_job, &walk, NULL), TALLY_DATA_LOSS,
                         NULL);
     CU_ASSERT_EQUAL(walk.n, 0);
+    store_fixture_close(&f);
+}
+
+/* What is said of a store in which something that was appended to a state is another. */
+void test_store_sqlite_file__damaged_change_of_a_state_is_named(void)
+{
+    static const char PLACE[] = "job_state_changes, job_key 1, round 2";
+    struct store_fixture f;
+    struct tally_store_report report;
+    struct tally_buffer state = {0};
+    make_database(&f);
+    TALLY_ASSERT_STATUS(tally_store_verify(f.uri, NULL, &report, &f.err), TALLY_OK, &f.err);
+    file_replace(f.path, "second change", "second chance");
+    TALLY_ASSERT_STATUS(tally_store_verify(f.uri, NULL, &report, &f.err), TALLY_DATA_LOSS, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, PLACE));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "damaged rows in all: 1"));
+    tally_error_clear(&f.err);
+    store_fixture_reopen(&f);
+    TALLY_ASSERT_STATUS(f.ops->state_get(f.store, 1, &state, &f.err), TALLY_DATA_LOSS, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, PLACE));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, f.path));
+    tally_error_clear(&f.err);
+    expect_begin(&f);
+    f.ops->state_put(f.store, 1, "whole", 5, NULL); /* which drops what is damaged */
+    expect_commit(&f);
+    state.size = 0;
+    TALLY_ASSERT_STATUS(f.ops->state_get(f.store, 1, &state, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT(state.size == 5 && memcmp(state.data, "whole", 5) == 0);
+    TALLY_ASSERT_STATUS(tally_store_verify(f.uri, NULL, &report, &f.err), TALLY_OK, &f.err);
+    tally_buffer_fini(&state);
+    store_fixture_close(&f);
+}
+
+/* A reader writes nothing, be it refused at once or in the write. */
+void test_store_sqlite_file__reader_appends_nothing(void)
+{
+    struct store_fixture f;
+    struct tally_store *reader = NULL;
+    struct tally_buffer before = {0};
+    struct tally_buffer after = {0};
+    const struct tally_store_options options = {.read_only = true};
+    make_database(&f);
+    store_fixture_reopen(&f);
+    describe_store(&f, &before);
+    TALLY_ASSERT_STATUS(tally_store_open(f.uri, &options, &reader, &f.err), TALLY_OK, &f.err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(reader);
+    bool has_written = reader->ops->begin(reader, NULL) == TALLY_OK &&
+                       reader->ops->state_append(reader, 1, 9, "x", 1, NULL) == TALLY_OK;
+    CU_ASSERT(!has_written);
+    reader->ops->rollback(reader);
+    reader->ops->close(reader);
+    describe_store(&f, &after);
+    TALLY_ASSERT_TEXT((char *)after.data, (char *)before.data);
+    tally_buffer_fini(&before);
+    tally_buffer_fini(&after);
     store_fixture_close(&f);
 }
 

@@ -37,6 +37,18 @@
     X(test_store__document_past_the_limit_of_the_buffer_is_too_large)                              \
     X(test_store__state_put_overwrites)                                                            \
     X(test_store__state_is_not_found_before_it_is_put)                                             \
+    X(test_store__appended_parts_follow_what_was_put)                                              \
+    X(test_store__appended_parts_are_in_the_order_of_their_rounds)                                 \
+    X(test_store__state_put_drops_what_was_appended)                                               \
+    X(test_store__append_without_a_state_is_not_found)                                             \
+    X(test_store__second_append_of_a_round_already_exists)                                         \
+    X(test_store__rollback_forgets_what_was_appended)                                              \
+    X(test_store__rollback_restores_what_a_put_has_dropped)                                        \
+    X(test_store__appended_parts_of_any_size_are_exact)                                            \
+    X(test_store__empty_state_can_be_appended_to)                                                  \
+    X(test_store__many_appended_parts_are_whole)                                                   \
+    X(test_store__state_past_the_limit_of_the_buffer_is_too_large)                                 \
+    X(test_store__digest_does_not_tell_how_a_state_was_written)                                    \
     X(test_store__job_list_is_newest_first)                                                        \
     X(test_store__job_list_gives_whole_rows)                                                       \
     X(test_store__job_list_stops_at_the_limit)                                                     \
@@ -92,6 +104,8 @@
     X(test_store_sqlite_file__flipped_bit_is_found_or_harmless)                                    \
     X(test_store_sqlite_file__random_damage_is_an_error_or_harmless)                               \
     X(test_store_sqlite_file__unknown_status_is_data_loss)                                         \
+    X(test_store_sqlite_file__damaged_change_of_a_state_is_named)                                  \
+    X(test_store_sqlite_file__reader_appends_nothing)                                              \
     X(test_store_sqlite_file__directory_is_refused)                                                \
     X(test_store_sqlite_file__missing_folder_is_refused)                                           \
     X(test_store_sqlite_file__read_only_file_is_refused)                                           \
@@ -123,6 +137,8 @@
     X(test_store_postgres_server__deferred_failure_fails_the_commit)                               \
     X(test_store_postgres_server__concurrent_inserts_have_ascending_keys)                          \
     X(test_store_postgres_server__two_may_make_the_schema_at_once)                                 \
+    X(test_store_postgres_server__deleted_job_leaves_nothing)                                      \
+    X(test_store_postgres_server__migrated_state_is_whole)                                         \
     X(test_store_postgres_server__newer_schema_is_refused)                                         \
     X(test_store_postgres_server__impossible_schema_version_is_refused)                            \
     X(test_store_postgres_server__table_of_another_program_is_refused_untouched)                   \

@@ -86,6 +86,9 @@ def edited_database(path):
              "job_documents": ("row_checksum",), "job_states": ("row_checksum",), "updates": ("row_checksum",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         yield database
+        if database.execute("SELECT count(*) FROM job_state_changes").fetchone() != (0,):
+            raise AssertionError("states of schema version 1 are whole")
+        database.execute("DROP TABLE job_state_changes")
         for table, columns in added.items():
             for column in columns:
                 database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")

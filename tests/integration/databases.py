@@ -1,17 +1,21 @@
 """Database files for the tests: those of older versions, and damage."""
 
 import json
+import signal
 import sqlite3
+import time
 from pathlib import Path
 
 from common import REPO, wait_until
 
 FIXTURES = REPO / "tests/contract/fixtures"
-NEWEST_VERSION = 4
+NEWEST_VERSION = 5
 # Of the three jobs in version 1, see its head.
 COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
 # Of the four in version 2: RUNNING_2 has unary updates of its open round, QSGD_2 has others.
 COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2 = "b2b911edfb3d", "82d204d64a5f", "58ea301bfa1f", "47e66b3a12a1"
+# Of the three in version 4: the state of RUNNING_4 is long enough to be stored by what rounds change of it.
+COMPLETED_4, RUNNING_4, QUEUED_4 = "674616a0d0d6", "24e267e07cfc", "c882b2040098"
 
 
 def make_version(version, path):
@@ -74,6 +78,29 @@ def answer_in_part(test, coordinator, path, job=RUNNING):
     worker = test.start_worker(coordinator, "two-of-three", clients=2, options=["--job", job])
     wait_until(lambda: query(path, "SELECT count(*) FROM updates") == [(2,)], "two updates")
     test.assert_ends_well(worker)
+
+
+def n_changes(path):
+    """What rounds have changed of states since those were stored whole, in rows."""
+    return query(path, "SELECT count(*) FROM job_state_changes")[0][0]
+
+
+def kill_amid_changes(test, coordinator, path, job=RUNNING_4):
+    """The job goes on for some rounds. Then the coordinator is killed (kill -9), and the store has a part of the
+    job's state as changes."""
+    worker = test.start_worker(coordinator, "three", clients=3, options=["--job", job])
+    while True:
+        wait_until(lambda: n_changes(path) > 2, "some changes", pause_s=0.002)
+        worker.popen.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)  # what it has sent is dealt with, or the kill comes amid it
+        if n_changes(path) > 1:
+            break
+        worker.popen.send_signal(signal.SIGCONT)
+    coordinator.kill()
+    worker.kill()
+    for process in (coordinator, worker):
+        test.processes.remove(process)
+    test.assertGreater(n_changes(path), 1)
 
 
 def flip_bit(data, bit):

@@ -18,7 +18,8 @@ from common import (
     uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, QUEUED, RUNNING, answer_in_part, document_of, flip_bit, make_version_1, query, remove_log,
+    COMPLETED, QUEUED, QUEUED_4, RUNNING, RUNNING_4, answer_in_part, document_of, flip_bit, kill_amid_changes,
+    make_version, make_version_1, query, remove_log,
 )
 
 N_FLIPS = 24
@@ -255,6 +256,59 @@ class DamagedRows(DamageTestCase):
         coordinator = self.start_coordinator()
         self.assertEqual(coordinator.client.get(f"/v1/jobs/{RUNNING}").status, 404)
         self.finish_others(coordinator, QUEUED)
+
+
+class DamagedChanges(DamageTestCase):
+    """Of what rounds have changed of a state since it was stored whole."""
+
+    def setUp(self):
+        super().setUp()
+        make_version(4, self.path)
+        kill_amid_changes(self, self.start_coordinator(), self.path)
+        self.rounds = [round for (round,) in query(self.path, "SELECT round FROM job_state_changes ORDER BY round")]
+
+    def check_job_ends(self, sql, reason):
+        """That job fails, the others go on."""
+        query(self.path, sql)
+        coordinator = self.start_coordinator()
+        detail = coordinator.client.job(RUNNING_4)
+        self.assertEqual(detail["status"], "failed")
+        self.assertIn(reason, detail["reason"])
+        worker = self.start_worker(coordinator, "w", clients=5)
+        detail = coordinator.client.wait_status(QUEUED_4, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document_of(self.path, QUEUED_4))))
+        self.assert_ends_well(worker, coordinator)
+
+    def check(self, word):
+        done = subprocess.run(
+            [BIN / "tally-coordinator", "--check", "--store", f"sqlite:{self.path}"], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=HANG_S, check=False,
+        )
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(word, done.stdout)
+
+    def test_changed(self):
+        place = f"job_state_changes, job_key 2, round {self.rounds[0]}"
+        self.check_job_ends("UPDATE job_state_changes SET change = CAST(substr(change, 1, length(change) - 1) || x'00'"
+                            f" AS BLOB) WHERE round = {self.rounds[0]}", place)
+        self.check(place)
+
+    def test_under_another_round(self):
+        """Its bytes are as they were."""
+        last = self.rounds[-1]
+        place = f"job_state_changes, job_key 2, round {last + 1}"
+        self.check_job_ends(f"UPDATE job_state_changes SET round = {last + 1} WHERE round = {last}", place)
+        self.check(place)
+
+    def test_missing(self):
+        """Nothing shows in the rows that are left; what they lead to is not what the job has."""
+        self.check_job_ends(f"DELETE FROM job_state_changes WHERE round = {self.rounds[0]}", "stored")
+
+    def test_last_one_missing(self):
+        self.check_job_ends(f"DELETE FROM job_state_changes WHERE round = {self.rounds[-1]}", "stored")
+
+    def test_all_missing(self):
+        self.check_job_ends("DELETE FROM job_state_changes", "stored")
 
 
 class Medium(DamageTestCase):

@@ -14,7 +14,10 @@ from pathlib import Path
 from common import (
     BIN, HANG_S, REPO, Process, TallyTestCase, essence, free_port, job_document, simulate, wait_until,
 )
-from databases import LONG, add_long_job, answer_in_part, make_version_1, query
+from databases import (
+    LONG, QUEUED_4, RUNNING_4, add_long_job, answer_in_part, document_of, kill_amid_changes, make_version,
+    make_version_1, query,
+)
 
 sys.path.insert(0, str(REPO / "tests/postgres"))
 
@@ -204,6 +207,28 @@ class Jobs(MigrateTestCase):
         self.assertEqual(running["status"], "running")
         self.assertEqual(self.target.rows("SELECT count(*) FROM updates"), [("2",)])
         self.assertEqual(running["bits"]["uplink"], simulate_uplink(coordinator.client.rounds(running["id"])))
+
+
+class Changes(MigrateTestCase):
+    """A state of which a part is stored as what rounds have changed."""
+
+    def test_job_goes_on(self):
+        make_version(4, self.path)
+        kill_amid_changes(self, self.start_coordinator(), self.path)
+        answer = self.migrate()
+        self.assert_same(answer, "migrated")
+        rows = {table["table"]: table["source"]["rows"] for table in answer["tables"]}
+        self.assertEqual(rows["job_states"], 2)
+        self.assertEqual(self.target.rows("SELECT count(*) FROM job_state_changes"), [("0",)])
+        self.assert_same(self.migrate(), "already there")
+        coordinator = self.start_on_target()
+        worker = self.start_worker(coordinator, "w", clients=8)
+        wait_until(lambda: self.target.rows("SELECT count(*) FROM job_state_changes") != [("0",)],
+                   "a change in the target", pause_s=0.002)
+        for job in (RUNNING_4, QUEUED_4):
+            detail = coordinator.client.wait_status(job, "completed")
+            self.assertEqual(essence(detail), essence(simulate(document_of(self.path, job))))
+        self.assert_ends_well(worker, coordinator)
 
 
 def simulate_uplink(records):
@@ -467,7 +492,7 @@ class OtherPrograms(MigrateTestCase):
         self.check(1, "the record of round 3 is missing")
         done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
-        self.assertIn("is sound: schema version 2, 3 jobs", done.stdout)
+        self.assertIn("is sound: schema version 3, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
         self.target.rows("INSERT INTO import_mark VALUES (1)")  # as if a migration were under way
         self.check(1, "only a part of another store", "tally migrate")

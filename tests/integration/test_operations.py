@@ -15,8 +15,9 @@ from common import (
     task_of, uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, COMPLETED_2, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, RUNNING, RUNNING_2,
-    add_long_job, answer_in_part, document_of, make_version, make_version_1, query, schema_version,
+    COMPLETED, COMPLETED_2, COMPLETED_4, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, QUEUED_4,
+    RUNNING, RUNNING_2, RUNNING_4, add_long_job, answer_in_part, document_of, kill_amid_changes,
+    make_version, make_version_1, query, schema_version,
 )
 from recording_proxy import RecordingProxy
 
@@ -247,6 +248,48 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.assertIn("(jobs, job_key 1)", refused.stderr)
         self.assertEqual(schema_version(self.path), NEWEST_VERSION)
         self.check(1, "jobs, job_key 1")
+
+
+class UpgradeOfWholeStates(OperationsTestCase):
+    """From version 4, which stores a state whole, and never what rounds change of it."""
+
+    def setUp(self):
+        super().setUp()
+        make_version(4, self.path)
+        self.documents = {job: document_of(self.path, job) for job in (COMPLETED_4, RUNNING_4, QUEUED_4)}
+
+    def check_result(self, detail):
+        self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
+
+    def test_upgrade(self):
+        """The running job goes on from its whole state, then, after a kill, from one with changes."""
+        coordinator = self.start_coordinator()
+        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
+        self.assertEqual(schema_version(f"{self.path}.v4.bak"), 4)
+        self.check(0, f"schema version {NEWEST_VERSION}",
+                   f"job {RUNNING_4} (running): round 11, 2 updates of the open one")
+        self.check_result(coordinator.client.job(COMPLETED_4))
+        kill_amid_changes(self, coordinator, self.path)
+        [(closed,)] = query(self.path, "SELECT round FROM jobs WHERE id = ?", RUNNING_4)
+        self.assertGreater(closed, 12)
+        self.check(0, f"schema version {NEWEST_VERSION}", f"job {RUNNING_4} (running): round {closed}")
+        coordinator = self.start_coordinator()
+        worker = self.start_worker(coordinator, "w", clients=8)
+        for job in (RUNNING_4, QUEUED_4):
+            self.check_result(coordinator.client.wait_status(job, "completed"))
+        self.assert_ends_well(worker, coordinator)
+        self.check(0, f"schema version {NEWEST_VERSION}", "3 jobs (0 live)")
+
+    def test_version_4_is_looked_through(self):
+        """And copied, though it lacks a table."""
+        before = self.path.read_bytes()
+        self.check(0, "schema version 4 (a start brings it up to date)", "3 jobs (2 live)")
+        self.tally("backup", "--store", self.uri, "copy.db")
+        self.assertEqual(schema_version(Path(self.folder, "copy.db")), 4)
+        self.assertEqual(self.path.read_bytes(), before)
+        query(self.path, "UPDATE job_states SET state = x'00' WHERE job_key = 2")
+        self.check(1, "job_states, job_key 2")
+        self.assertEqual(schema_version(self.path), 4)
 
 
 class Check(OperationsTestCase):

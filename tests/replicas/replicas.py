@@ -52,7 +52,7 @@ OVERSEER_SQL = """
         RETURN NULL;
     END $$;
     {triggers}"""
-OVERSEEN = ("jobs", "job_states", "updates", "rounds")
+OVERSEEN = ("jobs", "job_states", "job_state_changes", "updates", "rounds")
 
 
 class PatientClient(Client):

@@ -46,7 +46,7 @@ class Fence(ReplicasTestCase):
         return [
             self.query(f"SELECT * FROM {table} WHERE job_key = (SELECT job_key FROM jobs WHERE id = '{job_id}')"
                        " ORDER BY 1, 2")
-            for table in ("jobs", "job_states", "updates", "rounds")
+            for table in ("jobs", "job_states", "job_state_changes", "updates", "rounds")
         ]
 
     # The pause in the middle of a write.
