@@ -79,7 +79,7 @@ static const struct tally_option OPTIONS[] = {
      "seconds within which a request must be complete, or a TLS handshake; an answer must be taken "
      "at 4 KiB a second",
      "Limits"},
-    {"max-jobs", "N", "1000", "jobs queued, running or paused at once", "Limits"},
+    {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
     {"max-dim", "N", "100000000", "dimension of a job", "Limits"},
     {"max-sessions", "N", "100000", "workers at once", "Limits"},

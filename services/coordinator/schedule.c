@@ -322,6 +322,16 @@ static enum tally_status encode_answer(const struct session *session,
                : tally_poll_response_encode(response, body);
 }
 
+/* Its request, to be answered. Until now the worker was there: it may have waited for longer than
+ * it may be silent. */
+static struct tally_http_request *end_poll(struct session *session, int64_t now_ms)
+{
+    struct tally_http_request *request = session->poll.request;
+    session->poll.request = NULL;
+    session->last_contact_ms = now_ms;
+    return request;
+}
+
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
@@ -332,10 +342,8 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
             return; /* out of memory: the poll goes on waiting and is tried again */
         }
     }
-    struct tally_http_request *request = session->poll.request;
-    session->poll.request = NULL;
     const int64_t now_ns = tally_monotonic_ns();
-    session->last_contact_ms = now_ns / 1000000;
+    struct tally_http_request *request = end_poll(session, now_ns / 1000000);
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
@@ -623,7 +631,8 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     struct tally_buffer body = {0};
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
-    const char *told = told_request_id(session->poll.request);
+    struct tally_http_request *request = end_poll(session, tally_monotonic_ms());
+    const char *told = told_request_id(request);
     if (told == NULL) {
         draw_request_id(coordinator, drawn);
     }
@@ -637,8 +646,7 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
               tally_log_text("request_id", told != NULL ? told : drawn),
               tally_log_text("worker", session->name),
               tally_log_integer("status", response.status));
-    tally_http_respond(session->poll.request, &response);
-    session->poll.request = NULL;
+    tally_http_respond(request, &response);
     tally_buffer_fini(&body);
 }
 
@@ -646,12 +654,11 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
 static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
-    struct tally_http_request *request = session->poll.request;
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
     if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off by the end */
     }
-    session->poll.request = NULL;
+    struct tally_http_request *request = end_poll(session, tally_monotonic_ms());
     const uint64_t out = send_protobuf(request, &body, NULL);
     if (job != NULL) {
         job->wire_out_bytes += out;

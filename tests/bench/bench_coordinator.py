@@ -177,7 +177,7 @@ def many_jobs(arguments):
         stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         of_server, of_clients = (sorted(os.sched_getaffinity(0)) * 2)[:2]
         os.sched_setaffinity(0, {of_clients})
-        stack.enter_context(running(of_server, BIN / "tally-coordinator", "--listen", "127.0.0.1:0", "--max-jobs", 2000,
+        stack.enter_context(running(of_server, BIN / "tally-coordinator", "--listen", "127.0.0.1:0",
                                     "--store", f"sqlite:{folder}/tally.db", log=log))
         rest = Rest(port_of(log))
         long = [rest.submit(horizon=10 ** 9) for _ in range(N_RUNNING)]

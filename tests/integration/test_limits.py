@@ -37,6 +37,21 @@ class Limits(TallyTestCase):
         self.assertIn("--max-dim 30", problem["detail"])
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
 
+    def test_jobs(self):
+        """As it comes it takes a thousand that are queued beside fifty that run."""
+        self.start()
+        document = job_document(clients=1, quorum=1, reference={"type": "none"})
+        for _ in range(1050):
+            self.client.submit(document)
+        self.coordinator.kill()
+        self.start("--max-jobs", "2")
+        for _ in range(2):
+            job_id = self.client.submit(document)
+        problem = self.assert_problem(self.client.post_job(document), 429)
+        self.assertIn("the limit is 2", problem["detail"])
+        self.client.post(f"/v1/jobs/{job_id}/cancel")
+        self.client.submit(document)
+
     def test_sessions(self):
         self.start("--max-sessions", "2")
         first = ForeignWorker(self.client, name="first")

@@ -1,5 +1,6 @@
 """What an operator does: upgrade, check, back up, restore, stop."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -11,7 +12,7 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, Process, TallyTestCase, Worker, essence, job_document, messages, simulate,
+    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, Worker, essence, job_document, messages, simulate,
     task_of, uplink_of_workers, wait_until,
 )
 from databases import (
@@ -648,6 +649,35 @@ class Stop(OperationsTestCase):
         slow = self.start_worker(coordinator, "slow", launcher=("sh", "-c", 'sleep 0.2; exec "$@"', "-"))
         self.assert_ends_well(slow)
         self.start_worker(coordinator, "left to the end", launcher=("sh", "-c", 'sleep 0.2; exec "$@"', "-"))
+
+    def states(self, coordinator):
+        return [worker["state"] for worker in coordinator.client.get_json("/v1/workers")["workers"]]
+
+    def test_who_has_polled_for_long_is_not_silent_when_refused(self):
+        """A poll may wait for longer than a worker may be silent. What ends it is no silence, though
+        these workers do not come back while it drains."""
+        timeout_s = 5  # longer than it drains
+        coordinator = self.start_coordinator(options=("--session-timeout-ms", 1000 * timeout_s))
+        job_id = coordinator.client.submit(job_document(clients=2, quorum=2))
+        posting, other = (ForeignWorker(coordinator.client, name) for name in ("posting", "other"))
+        task, _ = posting.poll_task(), other.poll_task()
+        update = posting.update(task, task.clients[0])
+        update.poll.wait_ms = 30000
+        update.poll.cursors.add(job_id=job_id, iterate=task.iterate)
+        idle = ForeignWorker(coordinator.client, "idle")
+        with concurrent.futures.ThreadPoolExecutor() as threads, self.connect(coordinator) as half:
+            posted, polled = threads.submit(posting.post, update), threads.submit(idle.poll, 30000)
+            wait_until(lambda: self.states(coordinator).count("waiting") == 2, "both to wait")
+            enough_s = time.monotonic() + timeout_s + 0.2
+            while time.monotonic() < enough_s:
+                other.poll_task()  # it is there, and the round goes on waiting for it
+                time.sleep(0.1)
+            half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
+            self.stop(coordinator)  # not before it must: half a request is there
+            self.assertFalse(posted.result(HANG_S).HasField("next"))
+            self.assert_connect_error("unavailable", polled.result, HANG_S)
+        self.assertNotIn("silent", coordinator.log())
 
     def test_second_signal_ends_at_once(self):
         for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
