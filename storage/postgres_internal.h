@@ -134,8 +134,8 @@ struct tally_postgres {
     int64_t backoff_ms;
     struct tally_pg_bracket bracket;
     struct tally_pg_lease_set held;
-    int64_t number;  /* of this replica; 0 = has not joined */
-    int64_t session; /* tells apart the processes that join with one id, one after the other */
+    int64_t number;      /* of this replica; 0 = has not joined */
+    int64_t incarnation; /* tells apart the processes that join with one id, one after the other */
     int64_t lease_ms;
 };
 

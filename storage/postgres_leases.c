@@ -120,18 +120,18 @@ static enum tally_status tell_join(struct tally_postgres *pg, const PGresult *jo
                                    int64_t lease_ms, int64_t *ret_number, struct tally_error *err)
 {
     int64_t number = 0;
-    int64_t session = 0;
+    int64_t incarnation = 0;
     enum tally_status status =
         PQntuples(joined) == 1
             ? tally_pg_read_int64(pg, joined, 0, 0, &number, err)
             : tally_fail(err, TALLY_STORE, NULL, "database \"%s\": there are %d replicas already",
                          pg->label, (int)TALLY_MAX_REPLICA_NUMBER);
     if (status == TALLY_OK) {
-        status = tally_pg_read_int64(pg, joined, 0, 1, &session, err);
+        status = tally_pg_read_int64(pg, joined, 0, 1, &incarnation, err);
     }
     if (status == TALLY_OK) {
         pg->number = *ret_number = number;
-        pg->session = session;
+        pg->incarnation = incarnation;
         pg->lease_ms = lease_ms;
         pg->held.n = 0;
     }
@@ -262,7 +262,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     add_call(&renewal, TALLY_PG_TICK);
     struct tally_pg_call *call = add_call(&renewal, TALLY_PG_RENEW);
     tally_pg_bind_int64(call, pg->number);
-    tally_pg_bind_int64(call, pg->session);
+    tally_pg_bind_int64(call, pg->incarnation);
     bind_replica(call, self);
     call = add_call(&renewal, TALLY_PG_MY_LEASES);
     tally_pg_bind_int64(call, pg->number);
@@ -381,7 +381,7 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     struct tally_pg_call *call = add_call(&take, TALLY_PG_TAKE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
-    tally_pg_bind_int64(call, pg->session);
+    tally_pg_bind_int64(call, pg->incarnation);
     status = run_transaction(pg, &take, err);
     if (status == TALLY_OK) {
         status = hold(pg, take.results[TAKE], &taken, err);
@@ -493,11 +493,11 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
     for (int i = 0; i < 2; i++) {
         struct tally_pg_call *call = add_call(&leaving, STEPS[i]);
         tally_pg_bind_int64(call, pg->number);
-        tally_pg_bind_int64(call, pg->session);
+        tally_pg_bind_int64(call, pg->incarnation);
     }
     status = run_transaction(pg, &leaving, err);
     if (status == TALLY_OK) {
-        pg->number = pg->session = 0;
+        pg->number = pg->incarnation = 0;
         pg->held.n = 0;
     }
     transaction_fini(&leaving);
@@ -515,13 +515,13 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
     /* The server may not know that it is lost, and in the middle of a message nothing ends it. */
     struct tally_pg_call former = tally_pg_call(TALLY_PG_END_FORMER);
     tally_pg_bind_int64(&former, pg->number);
-    tally_pg_bind_int64(&former, pg->session);
+    tally_pg_bind_int64(&former, pg->incarnation);
     (void)tally_pg_run(pg, &former, NULL, NULL);
 
     struct transaction renewal = {.n_calls = 0};
     struct tally_pg_call *call = add_call(&renewal, TALLY_PG_REANNOUNCE);
     tally_pg_bind_int64(call, pg->number);
-    tally_pg_bind_int64(call, pg->session);
+    tally_pg_bind_int64(call, pg->incarnation);
     call = add_call(&renewal, TALLY_PG_RENEW_TOKENS);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);

@@ -101,8 +101,11 @@ static const char *const VERSION_2[] = {
     NULL,
 };
 
-/* What the rounds have changed of a state since it was put. */
+/* What the rounds have changed of a state since it was put. A coordinator of an older version,
+ * which would take for whole what is not, must not lead a job from now on: without the name of this
+ * column it can neither renew its lease nor take a job, and what it leads goes to others. */
 static const char *const VERSION_3[] = {
+    "ALTER TABLE replicas RENAME COLUMN session TO incarnation",
     "CREATE TABLE job_state_changes ("
     "job_key bigint NOT NULL REFERENCES job_states ON DELETE CASCADE,"
     "round bigint NOT NULL, change bytea NOT NULL,"

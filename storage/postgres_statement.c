@@ -138,7 +138,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
         {"UPDATE replicas SET expires_at = clock_timestamp() + lease, address = $3::text,"
          " jobs = $4::int8, slots = $5::int8, free_slots = $6::int8, wants_key = $7::int8,"
          " wants_slots = $8::int8"
-         " WHERE number = $1::int8 AND session = $2::int8 AND is_member",
+         " WHERE number = $1::int8 AND incarnation = $2::int8 AND is_member",
          NULL, 0},
     [TALLY_PG_MY_LEASES] = {"SELECT l.job_key, l.token, " IS_LIVE
                             " FROM job_leases l JOIN jobs j ON j.job_key = l.job_key"
@@ -160,7 +160,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          NULL, 0},
     [TALLY_PG_TAKE] = {"WITH free AS (SELECT l.job_key FROM " LEASES_AND_LEADERS
                        " WHERE " IS_TO_BE_TAKEN " AND EXISTS (SELECT FROM replicas"
-                       " WHERE number = $1::int8 AND session = $3::int8 AND is_member)"
+                       " WHERE number = $1::int8 AND incarnation = $3::int8 AND is_member)"
                        " ORDER BY l.job_key FOR NO KEY UPDATE OF l)"
                        " UPDATE job_leases l SET leader = $1::int8, token = l.token + 1 FROM free"
                        " WHERE l.job_key = free.job_key RETURNING l.job_key, l.token",
@@ -196,7 +196,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          NULL, 0},
     [TALLY_PG_JOIN] =
         {"INSERT INTO replicas AS r (number, id, address, jobs, slots, free_slots, wants_key,"
-         " wants_slots, lease, expires_at, is_member, session, backend_pid, backend_start)"
+         " wants_slots, lease, expires_at, is_member, incarnation, backend_pid, backend_start)"
          " SELECT free.number, $1::text, $2::text, $3::int8, $4::int8, $5::int8, $6::int8,"
          " $7::int8, $8::int8" MILLISECOND ", clock_timestamp() + $8::int8" MILLISECOND ", true, 1,"
          " pid, backend_start FROM pg_stat_get_activity(pg_backend_pid()),"
@@ -210,9 +210,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " slots = excluded.slots, free_slots = excluded.free_slots,"
          " wants_key = excluded.wants_key, wants_slots = excluded.wants_slots,"
          " lease = excluded.lease, expires_at = excluded.expires_at, is_member = true,"
-         " session = r.session + 1, backend_pid = excluded.backend_pid,"
+         " incarnation = r.incarnation + 1, backend_pid = excluded.backend_pid,"
          " backend_start = excluded.backend_start"
-         " RETURNING number, session",
+         " RETURNING number, incarnation",
          NULL, 0},
     /* Nobody holds the jobs of a replica any more; they stay its own. */
     [TALLY_PG_DISOWN] =
@@ -223,12 +223,12 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_END_FORMER] =
         {"SELECT count(pg_terminate_backend(a.pid)) FROM replicas r JOIN pg_stat_activity a"
          " ON a.pid = r.backend_pid AND a.backend_start = r.backend_start"
-         " WHERE r.number = $1::int8 AND r.session = $2::int8 AND a.pid <> pg_backend_pid()",
+         " WHERE r.number = $1::int8 AND r.incarnation = $2::int8 AND a.pid <> pg_backend_pid()",
          NULL, 0},
     [TALLY_PG_REANNOUNCE] =
         {"UPDATE replicas r SET backend_pid = a.pid, backend_start = a.backend_start"
          " FROM pg_stat_get_activity(pg_backend_pid()) a"
-         " WHERE r.number = $1::int8 AND r.session = $2::int8",
+         " WHERE r.number = $1::int8 AND r.incarnation = $2::int8",
          NULL, 0},
     [TALLY_PG_RENEW_TOKENS] =
         {"WITH mine AS (SELECT l.job_key FROM job_leases l"
@@ -240,13 +240,13 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          NULL, 0},
     [TALLY_PG_LEAVE_JOBS] =
         {"WITH mine AS (SELECT l.job_key FROM job_leases l JOIN replicas r ON r.number = l.leader"
-         " WHERE r.number = $1::int8 AND r.session = $2::int8"
+         " WHERE r.number = $1::int8 AND r.incarnation = $2::int8"
          " ORDER BY l.job_key FOR NO KEY UPDATE OF l)"
          " UPDATE job_leases l SET leader = NULL, token = l.token + 1 FROM mine"
          " WHERE l.job_key = mine.job_key",
          NULL, 0},
     [TALLY_PG_LEAVE] = {"UPDATE replicas SET is_member = false"
-                        " WHERE number = $1::int8 AND session = $2::int8",
+                        " WHERE number = $1::int8 AND incarnation = $2::int8",
                         NULL, 0},
 };
 

@@ -11,7 +11,6 @@
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;
-    int since; /* of the schema; before that, there is no such statement */
 };
 
 /* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
@@ -50,8 +49,6 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 /* All rows of a table, for a look through the whole database. */
 #define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
 
-enum { FIRST_WITH_CHANGES = 5 };
-
 static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the bracket. */
     [TALLY_SQL_BEGIN] = {NULL, "BEGIN IMMEDIATE"},
@@ -77,13 +74,10 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                       " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
     [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
                                       " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"},
-    [TALLY_SQL_STATE_APPEND] = {NULL,
-                                "INSERT INTO job_state_changes (job_key, round, change,"
-                                " row_checksum) VALUES (?1, ?2, ?3,"
-                                " tally_checksum('job_state_changes', ?1, ?2, ?3))",
-                                FIRST_WITH_CHANGES},
-    [TALLY_SQL_CHANGES_DELETE] = {NULL, "DELETE FROM job_state_changes WHERE job_key = ?1",
-                                  FIRST_WITH_CHANGES},
+    [TALLY_SQL_STATE_APPEND] = {NULL, "INSERT INTO job_state_changes (job_key, round, change,"
+                                      " row_checksum) VALUES (?1, ?2, ?3,"
+                                      " tally_checksum('job_state_changes', ?1, ?2, ?3))"},
+    [TALLY_SQL_CHANGES_DELETE] = {NULL, "DELETE FROM job_state_changes WHERE job_key = ?1"},
     [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
                                        " row_checksum) VALUES (?1, ?2, ?3, ?4,"
                                        " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
@@ -113,11 +107,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                        STATE_IS_INTACT,
                                        STATE_PLACE) " FROM job_states WHERE job_key = ?1"},
     [TALLY_SQL_CHANGES_GET] =
-        {NULL,
-         "SELECT change" DAMAGE(
-             CHANGE_IS_INTACT,
-             CHANGE_PLACE) " FROM job_state_changes WHERE job_key = ?1 ORDER BY round",
-         FIRST_WITH_CHANGES},
+        {NULL, "SELECT change" DAMAGE(
+                   CHANGE_IS_INTACT,
+                   CHANGE_PLACE) " FROM job_state_changes WHERE job_key = ?1 ORDER BY round"},
     [TALLY_SQL_UPDATE_LIST] =
         {NULL, "SELECT round, client, body" DAMAGE(
                    UPDATE_IS_INTACT,
@@ -131,11 +123,21 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
                                     VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
     [TALLY_SQL_VERIFY_STATES] = {NULL, VERIFY("job_states", STATE_IS_INTACT, STATE_PLACE)},
-    [TALLY_SQL_VERIFY_CHANGES] = {NULL, VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE),
-                                  FIRST_WITH_CHANGES},
+    [TALLY_SQL_VERIFY_CHANGES] = {NULL,
+                                  VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE)},
     [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
     [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,
                                  VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
+};
+
+enum { FIRST_WITH_CHANGES = 5 };
+
+/* Version of the schema before which a statement makes no sense. */
+static const int SINCE[TALLY_N_SQL] = {
+    [TALLY_SQL_STATE_APPEND] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_CHANGES_DELETE] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_CHANGES_GET] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_VERIFY_CHANGES] = FIRST_WITH_CHANGES,
 };
 
 enum list_form { LIST_NAMES, LIST_VALUES, LIST_SETS };
@@ -206,7 +208,7 @@ enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
     struct tally_buffer sql = {0};
     enum tally_status status = TALLY_OK;
     for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
-        if (STATEMENT_TEXT[i].since > version) {
+        if (SINCE[i] > version) {
             continue;
         }
         sql.size = 0;
