@@ -43,7 +43,8 @@ struct job_marks {
 
 /* What the store has of an engine's state: the whole at some round, and what changed since. */
 struct stored_state {
-    int64_t iterate;     /* with the changes */
+    int64_t round;       /* that closed last, with the changes */
+    int64_t iterate;     /* the same */
     size_t whole_bytes;  /* 0 = not known: the whole is due */
     size_t change_bytes; /* of all changes */
     int n_changes;

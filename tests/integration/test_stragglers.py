@@ -13,11 +13,13 @@ import struct
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from common import (
     BIN, HANG_S, ConnectError, ForeignWorker, Process, TallyTestCase, essence, job_document, messages, simulate,
     sum_of_rounds, wait_until,
 )
+from databases import query
 
 DIM = 30
 BROADCAST_BITS = 32 * DIM  # minibatch_sgd sends the point as float32
@@ -266,6 +268,32 @@ class Stragglers(TallyTestCase):
 
     def test_a_worker_that_leaves_fails_the_job(self):
         self.check_fails(lambda worker: self.assert_ends_well(worker))
+
+    def test_a_job_of_many_coordinates_fails_in_its_first_round(self):
+        # Its state, whole when it started, is long enough for changes of it, and no round has closed.
+        self.fail_with_long_state(0)
+
+    def test_a_job_of_many_coordinates_fails_after_rounds_that_stored_changes(self):
+        self.fail_with_long_state(3)
+
+    def fail_with_long_state(self, rounds, dim=1000):
+        coordinator, client = self.start()
+        job_id = client.submit(job_document(
+            "synthetic-ceal-long", clients=2, quorum=2, horizon=10**7, policy="fail", round_deadline_ms=2000,
+            objective__data__dim=dim))
+        hands = [ForeignWorker(client, f"h{i}") for i in range(2)]
+        for _ in range(rounds):
+            for hand in hands:
+                task = hand.poll_task()
+                hand.post(hand.update(task, task.clients[0], dim=dim))
+        self.assertEqual(query(Path(self.folder) / "tally.db", "SELECT count(*) FROM job_state_changes"), [(rounds,)])
+        task = hands[0].poll_task()
+        answer = hands[0].update(task, task.clients[0], dim=dim)
+        counted = hands[0].post(answer)
+        detail = client.wait_status(job_id, "failed")
+        self.assertIn(f"round {rounds + 1} has 1 of 2 answers after 2000 ms", detail["reason"])
+        self.assertEqual(hands[0].post(answer).payload_bits, counted.payload_bits)  # known as a repetition
+        self.assertNotIn("write failed", coordinator.log())
 
     # ---- the clock ----
 
