@@ -217,14 +217,15 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
     return status;
 }
 
-/* Appends what the round has changed of the state, or puts the whole. */
+/* Appends what the round has changed of the state, or puts the whole. Changes are told apart by
+ * their round, and a job may end without closing one: then the whole is due. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
-                                   struct tally_error *err)
+                                   bool has_closed_round, struct tally_error *err)
 {
     struct stored_state *stored = &job->stored_state;
     struct tally_buffer change = {0};
     enum tally_status status = TALLY_OK;
-    const bool may_change = stored_state_may_change(stored, job->row.progress.round);
+    const bool may_change = has_closed_round && stored->whole_bytes > 0;
     if (may_change) {
         status = tally_job_save_change(job->engine, stored->iterate, &change, err);
     }
@@ -236,7 +237,6 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     } else if (status == TALLY_OK) {
         status = put_whole(store, job, err);
     }
-    stored->round = job->row.progress.round;
     stored->iterate = job->row.progress.iterate;
     tally_buffer_fini(&change);
     return status;
@@ -254,7 +254,7 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
         job->has_stored_updates = status != TALLY_OK;
     }
-    return status == TALLY_OK ? put_state(store, job, err) : status;
+    return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
 }
 
 struct tally_json *job_detail(const struct tally_store_job *row,

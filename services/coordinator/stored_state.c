@@ -2,11 +2,6 @@
 
 enum { SHORTER = 4, MOST_CHANGES = 64, MOST_BYTES = 900 * 1000 * 1000 };
 
-bool stored_state_may_change(const struct stored_state *stored, int64_t round)
-{
-    return stored->whole_bytes > 0 && round > stored->round;
-}
-
 bool stored_state_takes(const struct stored_state *stored, size_t n)
 {
     const size_t changes = stored->change_bytes + n;

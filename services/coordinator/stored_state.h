@@ -9,21 +9,16 @@
 
 /* The whole at some round, and what changed since. */
 struct stored_state {
-    int64_t round;       /* that closed last, with the changes */
-    int64_t iterate;     /* the same */
+    int64_t iterate;     /* with the changes */
     size_t whole_bytes;  /* 0 = not known: the whole is due */
     size_t change_bytes; /* of all changes */
     int n_changes;
 };
 
-/* Whether there can be a change now that `round` is the last that closed. Changes are told apart by
- * their round, and a job may end without closing one: then the whole is due. */
-bool stored_state_may_change(const struct stored_state *stored, int64_t round);
-
-/* Whether one of n bytes is worth its own row: if it is much shorter than the whole; and the whole
- * is due once the changes weigh as much: they are read, and gone through, when the job is loaded.
- * Together they stay below what PostgreSQL (1 GiB) and SQLite (10^9 bytes) have as one value: as
- * one they are read and migrated. */
+/* Whether a change of n bytes is worth its own row: if it is much shorter than the whole; and the
+ * whole is due once the changes weigh as much: they are read, and gone through, when the job is
+ * loaded. Together they stay below what PostgreSQL (1 GiB) and SQLite (10^9 bytes) have as one
+ * value: as one they are read and migrated. */
 bool stored_state_takes(const struct stored_state *stored, size_t n);
 
 #endif
