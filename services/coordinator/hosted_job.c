@@ -204,27 +204,6 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     return status;
 }
 
-/* Changes are told apart by their round, and a job may end without closing one: then the whole is
- * due. */
-static bool may_change(const struct hosted_job *job)
-{
-    const struct stored_state *stored = &job->stored_state;
-    return stored->whole_bytes > 0 && job->row.progress.round > stored->round;
-}
-
-/* A change is worth its own row if it is much shorter than the whole; and the whole is due once the
- * changes weigh as much: they are read, and gone through, when the job is loaded. */
-static bool is_change_due(const struct stored_state *stored, size_t n)
-{
-    enum { SHORTER = 4, MOST_CHANGES = 64 };
-    /* A state and its changes are read as one value, and migrated as one. PostgreSQL has none above
-     * 1 GiB, SQLite none above 10^9 bytes. */
-    static const size_t MOST_BYTES = 900 * 1000 * 1000;
-    const size_t changes = stored->change_bytes + n;
-    return stored->n_changes < MOST_CHANGES && n <= stored->whole_bytes / SHORTER &&
-           changes <= stored->whole_bytes && stored->whole_bytes + changes <= MOST_BYTES;
-}
-
 static enum tally_status put_whole(struct tally_store *store, struct hosted_job *job,
                                    struct tally_error *err)
 {
@@ -238,18 +217,19 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
     return status;
 }
 
-/* Appends what the round has changed of the state, or puts the whole. */
+/* Appends what the round has changed of the state, or puts the whole. Changes are told apart by
+ * their round, and a job may end without closing one: then the whole is due. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
-                                   struct tally_error *err)
+                                   bool has_closed_round, struct tally_error *err)
 {
     struct stored_state *stored = &job->stored_state;
     struct tally_buffer change = {0};
     enum tally_status status = TALLY_OK;
-    const bool has_change = may_change(job);
-    if (has_change) {
+    const bool may_change = has_closed_round && stored->whole_bytes > 0;
+    if (may_change) {
         status = tally_job_save_change(job->engine, stored->iterate, &change, err);
     }
-    if (status == TALLY_OK && has_change && is_change_due(stored, change.size)) {
+    if (status == TALLY_OK && may_change && stored_state_takes(stored, change.size)) {
         status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
                                           change.size, err);
         stored->change_bytes += change.size;
@@ -257,7 +237,6 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     } else if (status == TALLY_OK) {
         status = put_whole(store, job, err);
     }
-    stored->round = job->row.progress.round;
     stored->iterate = job->row.progress.iterate;
     tally_buffer_fini(&change);
     return status;
@@ -275,7 +254,7 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
         job->has_stored_updates = status != TALLY_OK;
     }
-    return status == TALLY_OK ? put_state(store, job, err) : status;
+    return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
 }
 
 struct tally_json *job_detail(const struct tally_store_job *row,

@@ -10,6 +10,7 @@
 #include "api/worker_messages.h"
 #include "codec/base/buffer.h"
 #include "codec/base/shared_bytes.h"
+#include "services/coordinator/stored_state.h"
 #include "services/coordinator/token_set.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
@@ -39,15 +40,6 @@ struct job_marks {
     uint64_t transaction; /* number of the one that is open, or of the next; from 1 */
     bool absence_changed; /* of some of them */
     bool ended;           /* the rows of some of them say so */
-};
-
-/* What the store has of an engine's state: the whole at some round, and what changed since. */
-struct stored_state {
-    int64_t round;       /* that closed last, with the changes */
-    int64_t iterate;     /* the same */
-    size_t whole_bytes;  /* 0 = not known: the whole is due */
-    size_t change_bytes; /* of all changes */
-    int n_changes;
 };
 
 struct hosted_job {

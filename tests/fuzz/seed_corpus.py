@@ -130,6 +130,7 @@ def seeds():
         yield "qsgd", struct.pack("<H", s - 1) + head(dim, 1, bits) + struct.pack("<f", 2.5) + \
             value.to_bytes((bits - 32 + 7) // 8, "little")
     yield from message_seeds()
+    yield from restore_seeds()
     for job in sorted(JOBS.glob("*.json")):
         yield "document", json.dumps(json.loads(job.read_text()), separators=(",", ":")).encode()
     for descr, values in [("|i1", [1, -2]), ("<i4", [70000]), ("<f4", [0.5] * 3), ("<f8", [])]:
@@ -180,6 +181,25 @@ def message_seeds():
             (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=6)),
             (6, messages.LeaveRequest(session=77))]:
         yield "messages", bytes([kind]) + message.SerializeToString()
+
+
+def restore_seeds(dim=40):
+    """Broadcasts of zeros, which leave the point where it was: the progress has its checksum."""
+
+    def broadcast(step, intervals, payload, bits):
+        return struct.pack("<dQQQ", step, intervals, bits, len(payload)) + payload
+
+    def change(kind, clients, round, *broadcasts):
+        head = bytes([kind, 128 + dim - 1, clients - 1, round, len(broadcasts)])
+        return (head + struct.pack("<IIqq", 1, len(broadcasts), round, 1 + len(broadcasts)) + b"".join(broadcasts)
+                + bytes(32 * clients))
+
+    unary, entropy = [broadcast(0.5, 4, *encode(encoding, [0] * dim, 4)) for encoding in ("unary", "entropy")]
+    yield "restore", change(0, 2, 3)
+    yield "restore", change(0, 2, 3, unary)
+    yield "restore", change(0, 1, 9, unary, unary)
+    yield "restore", change(1, 1, 9, entropy, entropy)
+    yield "restore", change(2, 1, 3, broadcast(0.5, 4, bytes(4 * dim), 32 * dim))
 
 
 def main():
