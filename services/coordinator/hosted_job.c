@@ -218,14 +218,16 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
 }
 
 /* Appends what the round has changed of the state, or puts the whole. Changes are told apart by
- * their round, and a job may end without closing one: then the whole is due. */
+ * their round, and a job may end without closing one; besides, one that has ended is kept for long
+ * and gone on from by nobody: then the whole is due, alone. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    bool has_closed_round, struct tally_error *err)
 {
     struct stored_state *stored = &job->stored_state;
     struct tally_buffer change = {0};
     enum tally_status status = TALLY_OK;
-    const bool may_change = has_closed_round && stored->whole_bytes > 0;
+    const bool may_change = has_closed_round && stored->whole_bytes > 0 &&
+                            !tally_job_status_is_terminal(job->row.status);
     if (may_change) {
         status = tally_job_save_change(job->engine, stored->iterate, &change, err);
     }

@@ -280,6 +280,7 @@ class UpgradeOfWholeStates(OperationsTestCase):
             self.check_result(coordinator.client.wait_status(job, "completed"))
         self.assert_ends_well(worker, coordinator)
         self.check(0, f"schema version {NEWEST_VERSION}", "3 jobs (0 live)")
+        self.assertEqual(query(self.path, "SELECT count(*) FROM job_state_changes"), [(0,)])  # all have ended
 
     def test_version_4_is_looked_through(self):
         """And copied, though it lacks a table."""

@@ -2,6 +2,7 @@
 
 const struct tally_suite *const TALLY_SUITES[] = {
     &coordinator_exposition_suite,
+    &coordinator_hosted_job_suite,
     &coordinator_listen_scope_suite,
     &coordinator_placement_suite,
     &coordinator_series_suite,

@@ -5,6 +5,7 @@
 #include "tests/harness.h"
 
 extern const struct tally_suite coordinator_exposition_suite;
+extern const struct tally_suite coordinator_hosted_job_suite;
 extern const struct tally_suite coordinator_listen_scope_suite;
 extern const struct tally_suite coordinator_placement_suite;
 extern const struct tally_suite coordinator_series_suite;
