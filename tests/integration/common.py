@@ -27,6 +27,9 @@ REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
+# A runner that was started in the background ignores it, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 HANG_S = 300  # far above what anything here takes, sanitizers included
 
 
