@@ -473,12 +473,13 @@ static int check_certificate(const struct tally_http_server_config *server)
     return EXIT_SUCCESS;
 }
 
-/* What a round frees, the next one needs again: states and bodies of 8 MB and more altogether,
- * which the C library would give to the system and get back page by page. Whoever frees much for
- * good trims (drop_job(), http_server.c). */
+/* What a round frees, the next one needs again: bodies and broadcasts, many MB altogether, which
+ * the C library would give to the system and get back page by page. Longer blocks, whole states
+ * above all, are rare and would leave holes. Whoever frees much for good trims (drop_job(),
+ * http_server.c). */
 static void keep_freed_memory(void)
 {
-    enum { LARGEST_KEPT_BYTES = 32 << 20, KEPT_BYTES = 64 << 20 };
+    enum { LARGEST_KEPT_BYTES = 5 << 20, KEPT_BYTES = 64 << 20 };
     mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES);
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 }
