@@ -212,8 +212,26 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
     if (status == TALLY_OK) {
         status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
     }
-    job->stored_state = (struct stored_state){.whole_bytes = bytes.size};
+    job->stored_state =
+        (struct stored_state){.iterate = job->row.progress.iterate, .whole_bytes = bytes.size};
     tally_buffer_fini(&bytes);
+    return status;
+}
+
+static enum tally_status append_change(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_error *err)
+{
+    struct stored_state *stored = &job->stored_state;
+    struct tally_buffer change = {0};
+    enum tally_status status = tally_job_save_change(job->engine, stored->iterate, &change, err);
+    if (status == TALLY_OK) {
+        status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
+                                          change.size, err);
+    }
+    stored->iterate = job->row.progress.iterate;
+    stored->change_bytes += change.size;
+    stored->n_changes++;
+    tally_buffer_fini(&change);
     return status;
 }
 
@@ -223,25 +241,11 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    bool has_closed_round, struct tally_error *err)
 {
-    struct stored_state *stored = &job->stored_state;
-    struct tally_buffer change = {0};
-    enum tally_status status = TALLY_OK;
-    const bool may_change = has_closed_round && stored->whole_bytes > 0 &&
-                            !tally_job_status_is_terminal(job->row.status);
-    if (may_change) {
-        status = tally_job_save_change(job->engine, stored->iterate, &change, err);
-    }
-    if (status == TALLY_OK && may_change && stored_state_takes(stored, change.size)) {
-        status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
-                                          change.size, err);
-        stored->change_bytes += change.size;
-        stored->n_changes++;
-    } else if (status == TALLY_OK) {
-        status = put_whole(store, job, err);
-    }
-    stored->iterate = job->row.progress.iterate;
-    tally_buffer_fini(&change);
-    return status;
+    const struct stored_state *stored = &job->stored_state;
+    const bool takes_change =
+        has_closed_round && !tally_job_status_is_terminal(job->row.status) &&
+        stored_state_takes(stored, tally_job_change_bytes(job->engine, stored->iterate));
+    return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
 }
 
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,

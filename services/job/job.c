@@ -793,10 +793,11 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
-/* How long a change is: header, clients and checksum, and the broadcasts from iterate `since` on.
- */
-static size_t change_bytes(const struct tally_job *job, int64_t since)
+size_t tally_job_change_bytes(const struct tally_job *job, int64_t since)
 {
+    if (since > job->progress.iterate || since + 1 < job->oldest_broadcast) {
+        return SIZE_MAX;
+    }
     size_t n = sizeof(struct change_header) + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
                STATE_CHECKSUM_BYTES;
     for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
@@ -809,13 +810,13 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
                                         struct tally_buffer *out, struct tally_error *err)
 {
     const int64_t iterate = job->progress.iterate;
-    if (since > iterate || since + 1 < job->oldest_broadcast) {
+    const size_t n = tally_job_change_bytes(job, since);
+    if (n == SIZE_MAX) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                           "the broadcasts from iterate %lld to %lld are not kept", (long long)since,
                           (long long)iterate);
     }
     const size_t start = out->size;
-    const size_t n = change_bytes(job, since);
     if (tally_buffer_reserve(out, n) != TALLY_OK) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
     }

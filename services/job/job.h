@@ -57,6 +57,8 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
  * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
 enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
                                         struct tally_buffer *out, struct tally_error *err);
+/* How many bytes that appends; SIZE_MAX if it is refused. */
+size_t tally_job_change_bytes(const struct tally_job *job, int64_t since);
 /* A job as it was when saved: from a state, with the changes since, if any, behind it. n = 0 if no
  * round has closed yet; then only f(x*) is taken from progress. Errors: DATA_LOSS (the bytes are
  * damaged or do not fit the spec or progress), NO_MEMORY. */

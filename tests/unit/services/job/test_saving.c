@@ -446,10 +446,14 @@ static void test_job_saving__change_since_too_long_ago_is_refused(void)
                         TALLY_FAILED_PRECONDITION);
     }
     CU_ASSERT_EQUAL(stored.state.size, size);
+    CU_ASSERT_EQUAL(tally_job_change_bytes(HOST.job, 3), SIZE_MAX);
+    const size_t announced = tally_job_change_bytes(HOST.job, 4);
     struct tally_job *job = restore(&spec, &stored);
     CU_ASSERT_EQUAL(tally_job_save_change(job, 19, &stored.state, NULL), TALLY_FAILED_PRECONDITION);
     CU_ASSERT_EQUAL(tally_job_save_change(job, 20, &stored.state, NULL), TALLY_OK);
+    stored.state.size = 0;
     CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, 4, &stored.state, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(stored.state.size, announced);
     tally_job_free(job);
     tally_buffer_fini(&stored.state);
     job_host_fini(&HOST);
