@@ -32,6 +32,9 @@ enum {
     ACCEPT_AT_ONCE = 64, /* then those who are here already have their turn */
     ACCEPT_PAUSE_MS = 100,
     KERNEL_UNSENT_BYTES = 64 * 1024,
+    /* What the kernel offers by itself, and the most that is asked for. */
+    KERNEL_WINDOW_BYTES = 64 * 1024,
+    MAX_WINDOW_BYTES = 1024 * 1024,
     LINGER_BLOCK_BYTES = 1024 * 1024,
     /* Of a body that was refused; a client that reads while it sends has stopped long before. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024,
@@ -403,6 +406,21 @@ static void bound_kernel(const struct tally_http_server *server, int fd)
     const unsigned timeout_ms = server->config.request_timeout_s * 1000U;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+}
+
+void http_peer_expect(struct http_peer *peer, size_t bytes)
+{
+    /* Twice, since packets take more room than their bytes. */
+    const int room = bytes < MAX_WINDOW_BYTES / 2 ? 2 * (int)bytes : MAX_WINDOW_BYTES;
+    if (bytes <= KERNEL_WINDOW_BYTES || room <= peer->window_bytes) {
+        return;
+    }
+    peer->window_bytes = room;
+    /* A low-water mark makes the buffer large enough to reach it and leaves its growth to the
+     * kernel, which SO_RCVBUF would end. Refusals do no harm. */
+    const int none = 1;
+    (void)setsockopt(peer->base.fd, SOL_SOCKET, SO_RCVLOWAT, &room, sizeof room);
+    (void)setsockopt(peer->base.fd, SOL_SOCKET, SO_RCVLOWAT, &none, sizeof none);
 }
 
 /* One connection too many: said in one piece, as there is no place where it could wait. */

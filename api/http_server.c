@@ -934,9 +934,10 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
 }
 
 /* Pages that nothing comes for are not touched. Without memory the body grows as far as it can. */
-static void reserve_upload(struct tally_http_request *request)
+static void expect_upload(struct tally_http_request *request)
 {
     (void)tally_buffer_reserve(&request->body, request->upload.n_bytes);
+    http_peer_expect(request->peer, request->upload.n_bytes);
 }
 
 /* Whether the body may be read now; else the connection is suspended until it may. */
@@ -949,7 +950,7 @@ static bool begin_upload(struct tally_http_request *request)
     }
     if (http_uploads_begin(&server->uploads, &request->upload, request->n_announced,
                            server->now_ms)) {
-        reserve_upload(request);
+        expect_upload(request);
         return true;
     }
     suspend(request);
@@ -962,7 +963,7 @@ static void resume_uploads(struct tally_http_server *server, int64_t now_ms)
     struct http_upload *upload;
     while ((upload = http_uploads_next(&server->uploads, now_ms)) != NULL) {
         struct tally_http_request *request = (struct tally_http_request *)upload;
-        reserve_upload(request);
+        expect_upload(request);
         resume(request);
         http_peer_enter(request->peer, HTTP_RECEIVING);
     }

@@ -20,6 +20,7 @@ struct http_peer {
     struct tls_identity *identity;                 /* that its handshake used */
     struct http_peer *previous_awake, *next_awake; /* in server->awake */
     size_t n_lingered_bytes;
+    int window_bytes; /* asked for; 0 = never */
     int n_wakes;
     bool is_shaking; /* its TLS handshake is not over */
     bool is_parked;  /* suspended until more of the handshake has come */
@@ -126,6 +127,10 @@ void http_peer_drop_late(struct tally_http_server *server);
  * was itself. */
 bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
 void http_peer_enter(struct http_peer *peer, enum http_phase phase);
+/* A body of so many bytes is about to be read. A window that is smaller is filled and opened in
+ * turn, and each time the peer's sending is done in our processor time: a seventh of all that an
+ * update of 300 KB costs. */
+void http_peer_expect(struct http_peer *peer, size_t bytes);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);

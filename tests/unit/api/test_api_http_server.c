@@ -1551,6 +1551,46 @@ static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
     fixture_close(&f);
 }
 
+static int socket_option(int fd, int option)
+{
+    int value = -1;
+    socklen_t n = sizeof value;
+    CU_ASSERT_EQUAL(getsockopt(fd, SOL_SOCKET, option, &value, &n), 0);
+    return value;
+}
+
+/* And the connection serves short requests as before. */
+static void test_api_http_server__a_large_body_fits_its_window(void)
+{
+    enum { BODY = 300 * 1000 };
+    char head[96];
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = BODY});
+    char *body = calloc(1, BODY);
+    const int n = snprintf(head, sizeof head,
+                           "POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
+    const int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, head, (size_t)n));
+    CU_ASSERT_TRUE(send_all(&f, fd, body, BODY));
+    await_requests(&f, 1);
+    const int peer_fd = f.waiting[0]->peer->base.fd;
+    CU_ASSERT_TRUE(socket_option(peer_fd, SO_RCVBUF) >= 2 * BODY);
+    CU_ASSERT_EQUAL(socket_option(peer_fd, SO_RCVLOWAT), 1);
+    answer_text(&f, f.waiting[0], 200, "taken");
+    (void)await_response(&f, fd, &in, true);
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    in.size = 0;
+    static const char brief[] = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, fd, brief, sizeof brief - 1));
+    (void)await_response(&f, fd, &in, true);
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    close(fd);
+    tally_buffer_fini(&in);
+    free(body);
+    fixture_close(&f);
+}
+
 /* ---- Awkward clients ---- */
 
 static void test_api_http_server__pipelined_requests_are_answered_in_order(void)
@@ -1891,6 +1931,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__answers_share_a_tail),
     TALLY_TEST(test_api_http_server__large_bodies_take_turns),
     TALLY_TEST(test_api_http_server__a_large_body_that_is_over_makes_room),
+    TALLY_TEST(test_api_http_server__a_large_body_fits_its_window),
     TALLY_TEST(test_api_http_server__announced_bytes_stop_nobody),
     TALLY_TEST(test_api_http_server__length_of_a_chunked_body_stops_nobody),
     TALLY_TEST(test_api_http_server__half_closed_upload_is_answered),
