@@ -16,8 +16,8 @@ struct stored_state {
 };
 
 /* Whether a change of n bytes is worth its own row: if it is much shorter than the whole; and the
- * whole is due once the changes weigh as much: they are read, and gone through, when the job is
- * loaded. Together they stay below what PostgreSQL (1 GiB) and SQLite (10^9 bytes) have as one
+ * whole is due once the changes weigh twice as much: they are read, and gone through, when the job
+ * is loaded. Together they stay below what PostgreSQL (1 GiB) and SQLite (10^9 bytes) have as one
  * value: as one they are read and migrated. */
 bool stored_state_takes(const struct stored_state *stored, size_t n);
 

@@ -19,8 +19,8 @@ static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void
 {
     CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* nothing is known of it */
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4 + 1), 0);
-    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 4);
-    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 10);
+    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
+    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);
     CU_ASSERT_EQUAL(count_taken(WHOLE, 1), 64);
 }
 
