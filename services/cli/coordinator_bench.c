@@ -50,6 +50,7 @@ struct contender {
     double rates[TALLY_BENCH_MAX_RUNS];
     struct tally_play total;
     double cpu_s, commit_s;
+    double accumulate_s; /* of one message, summed over the runs */
     uint64_t n_commits, messages;
 };
 
@@ -243,6 +244,7 @@ static enum tally_status run_contender(struct contender *self,
 {
     double commit_s[2] = {0};
     uint64_t n_commits[2] = {0};
+    double accumulate_s = 0;
     const double cpu_s = tally_bench_cpu_s(&self->server);
     enum tally_status status = read_commits(self, &commit_s[0], &n_commits[0], err);
     if (status == TALLY_OK) {
@@ -257,7 +259,10 @@ static enum tally_status run_contender(struct contender *self,
         self->n_commits += n_commits[1] - n_commits[0];
         self->rates[run] = (double)scratch->updates / scratch->seconds;
         add_play(&self->total, scratch);
-    } else {
+        status = tally_players_accumulate_s(self->players, &accumulate_s, err);
+        self->accumulate_s += accumulate_s;
+    }
+    if (status != TALLY_OK) {
         tally_error_wrap(err, "coordinator with %s", self->store);
     }
     return status;
@@ -375,15 +380,13 @@ static struct tally_bench_spread spread_of(const double *values, int n)
     };
 }
 
-static enum tally_status make_row(const struct contender *self, const struct echo *echo,
-                                  const struct tally_coordinator_bench *bench,
-                                  struct tally_bench_row *row, struct tally_error *err)
+static void make_row(const struct contender *self, const struct echo *echo,
+                     const struct tally_coordinator_bench *bench, struct tally_bench_row *row)
 {
     const struct tally_play *total = &self->total;
     const struct tally_bench_memory memory = tally_bench_memory(&self->server);
     const double n = (double)total->updates;
-    double ratios[TALLY_BENCH_MAX_RUNS], accumulate_s = 0;
-    enum tally_status status = tally_players_accumulate_s(self->players, &accumulate_s, err);
+    double ratios[TALLY_BENCH_MAX_RUNS];
     for (int i = 0; i < bench->n_runs; i++) {
         ratios[i] = self->rates[i] / echo->rates[i];
     }
@@ -400,7 +403,7 @@ static enum tally_status make_row(const struct contender *self, const struct ech
         .echo_ms_p50 = tally_latencies_quantile_ms(&echo->latencies, 0.5),
         .commit_ms = self->n_commits > 0 ? 1e3 * self->commit_s / (double)self->n_commits : 0,
         .cpu_us_per_update = 1e6 * self->cpu_s / n,
-        .accumulate_us = 1e6 * accumulate_s,
+        .accumulate_us = 1e6 * self->accumulate_s / bench->n_runs,
         .rss_bytes = memory.peak,
         .idle_bytes = ((double)memory.now - (double)self->empty_bytes) /
                       ((double)bench->clients + (double)self->n_idle),
@@ -412,7 +415,6 @@ static enum tally_status make_row(const struct contender *self, const struct ech
         .messages = self->messages,
     };
     row->rounds_per_s = row->updates_per_s.median / bench->clients;
-    return status;
 }
 
 /* As many connections as are wanted, or as the system allows. */
@@ -485,7 +487,7 @@ enum tally_status tally_coordinator_bench_run(const struct tally_coordinator_ben
         status = run_all(bench, contenders, n, echo, play, err);
     }
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        status = make_row(&contenders[i], echo, bench, &ret_rows[i], err);
+        make_row(&contenders[i], echo, bench, &ret_rows[i]);
     }
     *ret_n_rows = n;
     stop_echo(echo);

@@ -53,8 +53,8 @@ enum tally_status tally_players_settle(struct tally_players *players, int quiet_
  * stays until the players go or play. Precondition: they have played. Errors: NO_MEMORY. */
 enum tally_status tally_players_sample(struct tally_players *players, const char **ret_path,
                                        struct tally_load_body *ret_body, struct tally_error *err);
-/* Seconds of processor time that decoding one of their messages and adding it up takes here, the
- * best of several. Precondition: they have played. Errors: NO_MEMORY. */
+/* Seconds of processor time that decoding one of their messages and adding it up takes here and
+ * now, the mean of several times all. Precondition: they have played. Errors: NO_MEMORY. */
 enum tally_status tally_players_accumulate_s(const struct tally_players *players, double *ret_s,
                                              struct tally_error *err);
 
