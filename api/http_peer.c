@@ -35,6 +35,7 @@ enum {
     /* What the kernel offers by itself, and the most that is asked for. */
     KERNEL_WINDOW_BYTES = 64 * 1024,
     MAX_WINDOW_BYTES = 1024 * 1024,
+    MAX_WINDOWS_BYTES = 64 * 1024 * 1024, /* of all connections that are open */
     LINGER_BLOCK_BYTES = 1024 * 1024,
     /* Of a body that was refused; a client that reads while it sends has stopped long before. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024,
@@ -264,6 +265,7 @@ static void refuse_plain_http(const struct http_peer *peer)
 static void peer_free(struct http_peer *peer)
 {
     http_connections_remove(&peer->server->connections, &peer->base);
+    peer->server->windows_bytes -= (size_t)peer->window_bytes;
     tls_identity_release(peer->identity);
     free(peer);
 }
@@ -412,10 +414,13 @@ void http_peer_expect(struct http_peer *peer, size_t bytes)
 {
     /* Twice, since packets take more room than their bytes. */
     const int room = bytes < MAX_WINDOW_BYTES / 2 ? 2 * (int)bytes : MAX_WINDOW_BYTES;
-    if (bytes <= KERNEL_WINDOW_BYTES || room <= peer->window_bytes) {
+    const int more = room - peer->window_bytes;
+    if (bytes <= KERNEL_WINDOW_BYTES || more <= 0 ||
+        (size_t)more > MAX_WINDOWS_BYTES - peer->server->windows_bytes) {
         return;
     }
     peer->window_bytes = room;
+    peer->server->windows_bytes += (size_t)more;
     /* A low-water mark makes the buffer large enough to reach it and leaves its growth to the
      * kernel, which SO_RCVBUF would end. Refusals do no harm. */
     const int none = 1;

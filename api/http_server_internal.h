@@ -41,6 +41,7 @@ struct tally_http_server {
     unsigned idle_timeout_s;
     struct http_connections connections;
     struct http_uploads uploads;
+    size_t windows_bytes;                 /* that connections have asked the kernel for */
     unsigned most_connections;            /* since memory was given back to the system */
     struct http_peer *accepting;          /* MHD is taking this one over */
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
@@ -127,9 +128,10 @@ void http_peer_drop_late(struct tally_http_server *server);
  * was itself. */
 bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
 void http_peer_enter(struct http_peer *peer, enum http_phase phase);
-/* A body of so many bytes is about to be read. A window that is smaller is filled and opened in
- * turn, and each time the peer's sending is done in our processor time: a seventh of all that an
- * update of 300 KB costs. */
+/* A body of so many bytes is about to be read: asks for a window that holds it, if it is large and
+ * all windows together are not. One that is smaller is filled and opened in turn, and over loopback
+ * the peer's sending is done in our processor time then: an eighth and more of all that an update
+ * of 300 KB costs. */
 void http_peer_expect(struct http_peer *peer, size_t bytes);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,

@@ -1585,7 +1585,23 @@ static void test_api_http_server__a_large_body_fits_its_window(void)
     CU_ASSERT_TRUE(send_all(&f, fd, brief, sizeof brief - 1));
     (void)await_response(&f, fd, &in, true);
     CU_ASSERT_EQUAL(status_of(&in), 200);
+    CU_ASSERT_EQUAL(f.server->windows_bytes, 2 * BODY);
     close(fd);
+    for (long end = now_ms() + PATIENCE_MS; f.server->windows_bytes > 0 && now_ms() < end;) {
+        step(&f, 5);
+    }
+    CU_ASSERT_EQUAL(f.server->windows_bytes, 0);
+    /* All that there may be is given away. */
+    f.server->windows_bytes = (size_t)64 << 20;
+    in.size = 0;
+    const int late_fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, late_fd, head, (size_t)n));
+    CU_ASSERT_TRUE(send_all(&f, late_fd, body, BODY));
+    await_requests(&f, 3);
+    CU_ASSERT_EQUAL(f.waiting[1]->peer->window_bytes, 0);
+    answer_text(&f, f.waiting[1], 200, "taken");
+    (void)await_response(&f, late_fd, &in, true);
+    close(late_fd);
     tally_buffer_fini(&in);
     free(body);
     fixture_close(&f);
