@@ -101,6 +101,10 @@ def small(**changes):
     return job_document(**{"clients": 3, "quorum": 3, "horizon": 300, **changes})
 
 
+def is_stopped(pid):
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "T"
+
+
 class Jobs(MigrateTestCase):
     """A coordinator is killed in the middle of a round, with a job in every status."""
 
@@ -137,6 +141,8 @@ class Jobs(MigrateTestCase):
         submit("queued")
         wait_until(lambda: client.job(running)["round"] > 5, "some rounds", pause_s=0.001)
         last.popen.send_signal(signal.SIGSTOP)
+        wait_until(lambda: is_stopped(last.pid), "the worker to stand still")
+        client.job(running)  # in a turn that also takes what the worker had sent before
         wait_until(lambda: query(self.path, "SELECT count(*) FROM updates JOIN jobs USING (job_key)"
                                             " WHERE id = ?", running) == [(2,)], "two of three updates")
         coordinator.kill()
