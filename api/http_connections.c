@@ -162,6 +162,12 @@ enum http_admission http_connections_add(struct http_connections *table,
     return HTTP_ADMITTED;
 }
 
+bool http_connections_has_room(const struct http_connections *table,
+                               const struct http_connection *connection)
+{
+    return table->n < table->max && connection->address->n < table->max_per_address;
+}
+
 void http_connections_remove(struct http_connections *table, struct http_connection *connection)
 {
     http_connections_hold(table, connection, 0);

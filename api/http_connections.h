@@ -89,6 +89,9 @@ enum http_admission http_connections_add(struct http_connections *table,
                                          struct http_connection *connection, int fd,
                                          const struct sockaddr *peer, enum http_phase phase,
                                          int64_t now_ms);
+/* Whether the peer could connect once more. */
+bool http_connections_has_room(const struct http_connections *table,
+                               const struct http_connection *connection);
 void http_connections_remove(struct http_connections *table, struct http_connection *connection);
 
 /* Enters a phase and sets its clock, also if it is the present one. */

@@ -9,6 +9,8 @@
  *              whenever one of them goes on
  *   clocks     http_connections.h says who is late. Dropping is shutdown(): MHD sees a broken
  *              connection, in whatever state it is, and tidies up
+ *   first look once there are large bodies, a connection waits here for its first bytes: whether
+ *              they announce one decides how much memory MHD gets for it
  *   linger     MHD closes a socket whose input was not read, and the kernel then sends a reset
  *              that may overtake the answer. A copy of the descriptor keeps it open, and what still
  *              comes is thrown away */
@@ -36,6 +38,10 @@ enum {
     KERNEL_WINDOW_BYTES = 64 * 1024,
     MAX_WINDOW_BYTES = 1024 * 1024,
     MAX_WINDOWS_BYTES = 64 * 1024 * 1024, /* of all connections that are open */
+    MAX_WIDE = 256,                       /* with 64 KiB each */
+    /* In a row, on a wide connection: its large job is over. */
+    MANY_SMALL_BODIES = 64,
+    PEEKED_BYTES = 2048, /* a header section and more */
     LINGER_BLOCK_BYTES = 1024 * 1024,
     /* Of a body that was refused; a client that reads while it sends has stopped long before. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024,
@@ -266,6 +272,7 @@ static void peer_free(struct http_peer *peer)
 {
     http_connections_remove(&peer->server->connections, &peer->base);
     peer->server->windows_bytes -= (size_t)peer->window_bytes;
+    peer->server->n_wide -= peer->is_wide ? 1 : 0;
     tls_identity_release(peer->identity);
     free(peer);
 }
@@ -348,7 +355,8 @@ void http_peer_drop_late(struct tally_http_server *server)
     struct http_connection *late;
     while ((late = http_connections_late(&server->connections, now_ms)) != NULL) {
         struct http_peer *peer = (struct http_peer *)late;
-        if (late->phase == HTTP_LINGERING) {
+        const bool is_silent = peer->mhd == NULL && server->identity == NULL;
+        if (late->phase == HTTP_LINGERING || is_silent) {
             close_own(peer);
         } else {
             drop(peer, late->phase == HTTP_SENDING ? TALLY_HTTP_REFUSED_SLOW_READER
@@ -428,6 +436,33 @@ void http_peer_expect(struct http_peer *peer, size_t bytes)
     (void)setsockopt(peer->base.fd, SOL_SOCKET, SO_RCVLOWAT, &none, sizeof none);
 }
 
+bool http_peer_should_move(struct http_peer *peer, size_t bytes)
+{
+    struct tally_http_server *server = peer->server;
+    const bool is_large = bytes > KERNEL_WINDOW_BYTES;
+    peer->n_small_bodies = is_large ? 0 : peer->n_small_bodies + 1;
+    if (peer->is_wide ? peer->n_small_bodies < MANY_SMALL_BODIES
+                      : !is_large || server->n_wide >= MAX_WIDE) {
+        return false;
+    }
+    server->looks_at_first = server->wide_daemon != NULL;
+    const bool may_return = server->listen_fd >= 0 && server->accept_again_ms == 0 &&
+                            http_connections_has_room(&server->connections, &peer->base);
+    return server->wide_daemon != NULL && may_return;
+}
+
+/* By the length in the headers that are here. Should they come in pieces, or the text stand in a
+ * body, nothing but speed or memory is lost. */
+static bool announces_large_body(const struct http_peer *peer)
+{
+    static const char LENGTH[] = "\r\nContent-Length:";
+    char head[PEEKED_BYTES + 1];
+    const ssize_t n = recv(peer->base.fd, head, PEEKED_BYTES, MSG_PEEK | MSG_DONTWAIT);
+    head[n > 0 ? n : 0] = '\0';
+    const char *length = strcasestr(head, LENGTH);
+    return length != NULL && strtoull(length + sizeof LENGTH - 1, NULL, 10) > KERNEL_WINDOW_BYTES;
+}
+
 /* One connection too many: said in one piece, as there is no place where it could wait. */
 static void turn_away(struct tally_http_server *server, int fd, enum http_admission admission)
 {
@@ -457,8 +492,11 @@ static void hand_over(struct http_peer *peer, const struct sockaddr *address, so
 {
     struct tally_http_server *server = peer->server;
     server->accepting = peer;
-    const bool is_taken =
-        MHD_add_connection(server->daemon, peer->base.fd, address, n_address) == MHD_YES;
+    peer->is_wide =
+        server->looks_at_first && server->n_wide < MAX_WIDE && announces_large_body(peer);
+    server->n_wide += peer->is_wide ? 1 : 0;
+    const bool is_taken = MHD_add_connection(peer->is_wide ? server->wide_daemon : server->daemon,
+                                             peer->base.fd, address, n_address) == MHD_YES;
     if (!is_taken && server->accepting != NULL) {
         peer_free(peer); /* MHD has closed the descriptor */
     }
@@ -477,9 +515,10 @@ static void take_in(struct tally_http_server *server, int fd, const struct socka
         return;
     }
     peer->base.read_bytes = server->identity != NULL ? HTTP_READ_UNKNOWN : 0;
+    const bool looks_at_first = server->identity != NULL || server->looks_at_first;
     const enum http_admission admission =
         http_connections_add(&server->connections, &peer->base, fd, address,
-                             server->identity != NULL ? HTTP_RECEIVING : HTTP_IDLE, server->now_ms);
+                             looks_at_first ? HTTP_RECEIVING : HTTP_IDLE, server->now_ms);
     if (admission != HTTP_ADMITTED) {
         free(peer);
         turn_away(server, fd, admission);
@@ -490,24 +529,25 @@ static void take_in(struct tally_http_server *server, int fd, const struct socka
     }
     bound_kernel(server, fd);
     peer->server = server;
-    if (server->identity != NULL) {
+    if (looks_at_first) {
         watch(peer, EPOLLIN | EPOLLRDHUP | EPOLLET);
     } else {
         hand_over(peer, address, n_address);
     }
 }
 
-/* The peer of a TLS connection says something for the first time. */
+/* The peer says something for the first time, or leaves. */
 static void take_first_bytes(struct http_peer *peer, uint32_t events)
 {
     struct sockaddr_storage address;
     socklen_t n_address = sizeof address;
     const bool is_gone = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-    if (is_plain_http(peer)) {
+    const bool has_tls = peer->server->identity != NULL;
+    if (has_tls && is_plain_http(peer)) {
         refuse_plain_http(peer);
         unwatch(peer);
         begin_lingering(peer, peer->base.fd);
-    } else if (!has_first_message(peer)) {
+    } else if (has_tls && !has_first_message(peer)) {
         if (is_gone) {
             close_own(peer);
         }
@@ -515,6 +555,9 @@ static void take_first_bytes(struct http_peer *peer, uint32_t events)
         close_own(peer);
     } else {
         unwatch(peer);
+        if (!has_tls) {
+            http_peer_enter(peer, HTTP_RECEIVING); /* from now */
+        }
         hand_over(peer, (struct sockaddr *)&address, n_address);
     }
 }

@@ -4,10 +4,12 @@
  *   body comes       handle() collects it
  *   all is in        handle() calls on_request. Answered: the response is queued. Not answered: the
  *                    request waits. MHD does not read, and calls handle() again whenever it runs
- *   it waits long    the connection is suspended: MHD lets it alone and does not count its idle
- * time respond()        keeps the response, and resumes the connection if it was suspended; MHD
- * calls handle() again, which queues it all is sent, or  completed() frees the request: the only
- * place that does the peer is gone
+ *   it waits long    the connection is suspended: MHD lets it alone, and its idle time is not
+ *                    counted
+ *   respond()        keeps the response, and resumes the connection if it was suspended; MHD calls
+ *                    handle() again, which queues the response
+ *   all is sent, or the peer is gone
+ *                    completed() frees the request: the only place that does
  *
  * A stream is a response whose body MHD asks for piece by piece, with read_stream(). When there is
  * nothing to give, the connection is suspended there, and resumed by the next write.
@@ -23,6 +25,12 @@
  * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. With TLS
  * it is the same: what goes in and comes out of the encryption. What the handler never sees (400,
  * 413, 431 and 501 that are answered here or by MHD) is not counted.
+ *
+ * MHD reads a body in pieces of half the memory of a connection, and that memory is the same for
+ * all connections of a daemon. 6 KiB suit thousands of idle ones and make 50 pieces of 300 KB. So
+ * there are two daemons: whoever has sent a large body is told to connect again ("Connection:
+ * close"), and a connection that begins with a large body gets the large memory, until it has sent
+ * nothing but small ones for a while.
  *
  * Connections, their clocks and TLS handshakes are in http_peer.c. */
 #include "api/http_server.h"
@@ -60,6 +68,8 @@ enum {
      * and room for a section that is a little too long, so that it is answered here and not by MHD.
      * Only what is used costs memory. */
     CONNECTION_MEMORY_BYTES = 4 * 1024,
+    /* The same for those that send large bodies. Twice as much gains nothing. */
+    WIDE_MEMORY_BYTES = 64 * 1024,
     LINGER_MS = 10 * 1000,
     /* Requests that are over are used again, and the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
@@ -666,12 +676,19 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     request->is_answered = true;
     request->status = response->status;
     size_t n_body = response->body != NULL ? response->body->size : 0;
-    uint64_t bytes = take_answer(request, response);
+    const bool moves = response->status < 300 &&
+                       connection_line_bytes(request) == 0 && /* it is to stay open */
+                       http_peer_should_move(request->peer, request->n_body_bytes);
+    uint64_t bytes = moves ? 0 : take_answer(request, response);
     if (bytes == 0) {
         request->response = make_response(response, &n_body);
         if (request->response != NULL) {
             bytes = add_headers(request->server, request->response, response);
         }
+    }
+    if (moves && request->response != NULL) { /* to the same effect as if it had been asked for */
+        request->asks_close =
+            MHD_add_response_header(request->response, "Connection", "close") == MHD_YES;
     }
     request->n_held_answer = n_own_bytes(response, n_body);
     drop_body(request);
@@ -1209,11 +1226,12 @@ static bool watch_fd(const struct tally_http_server *server, int fd, void *which
     return epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static enum tally_status start_daemon(struct tally_http_server *server, struct tally_error *err)
+/* With so much memory per connection. NULL when it does not start. */
+static struct MHD_Daemon *start_daemon(struct tally_http_server *server, size_t memory_bytes)
 {
     const struct tally_http_server_config *config = &server->config;
     const bool has_tls = server->identity != NULL;
-    server->daemon = MHD_start_daemon(
+    struct MHD_Daemon *daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG |
             MHD_USE_SUPPRESS_DATE_NO_CLOCK | (has_tls ? (unsigned)MHD_USE_TLS : 0U),
         0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
@@ -1221,21 +1239,34 @@ static enum tally_status start_daemon(struct tally_http_server *server, struct t
         http_peer_notify, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, server,
         /* Never met: http_peer.c counts, and includes those that MHD has let go. */
         MHD_OPTION_CONNECTION_LIMIT, config->max_connections + 1, MHD_OPTION_CONNECTION_TIMEOUT,
-        config->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        config->max_header_bytes + (size_t)CONNECTION_MEMORY_BYTES,
+        config->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory_bytes,
         has_tls ? MHD_OPTION_HTTPS_PRIORITIES : MHD_OPTION_END /* of the list */, TLS_PRIORITIES,
         MHD_OPTION_HTTPS_CERT_CALLBACK2, http_peer_retrieve_identity, MHD_OPTION_END);
-    if (server->daemon == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "libmicrohttpd does not start");
+    if (daemon != NULL) {
+        const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD);
+        if (!watch_fd(server, info->epoll_fd, NULL)) {
+            MHD_stop_daemon(daemon);
+            daemon = NULL;
+        }
     }
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    return daemon;
+}
+
+static enum tally_status start(struct tally_http_server *server, struct tally_error *err)
+{
+    const size_t memory_bytes = server->config.max_header_bytes + (size_t)CONNECTION_MEMORY_BYTES;
     server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (server->watch_fd < 0 || !watch_fd(server, info->epoll_fd, server->daemon) ||
-        !watch_fd(server, server->listen_fd, server)) {
+    if (server->watch_fd < 0 || !watch_fd(server, server->listen_fd, server)) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "epoll: %s", strerror(errno));
     }
-    return TALLY_OK;
+    server->daemon = start_daemon(server, memory_bytes);
+    /* A TLS record is 16 KiB at most, and what is to be gained is little beside its decryption. */
+    if (server->identity == NULL && memory_bytes < WIDE_MEMORY_BYTES) {
+        server->wide_daemon = start_daemon(server, WIDE_MEMORY_BYTES);
+    }
+    return server->daemon != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "libmicrohttpd does not start");
 }
 
 enum tally_status tally_http_server_new(const struct tally_http_server_config *config,
@@ -1269,7 +1300,7 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
         status = listen_on(server, config->listen, err);
     }
     if (status == TALLY_OK) {
-        status = start_daemon(server, err);
+        status = start(server, err);
     }
     if (status != TALLY_OK) {
         tally_http_server_free(server);
@@ -1289,8 +1320,12 @@ void tally_http_server_free(struct tally_http_server *server)
         resume(server->suspended); /* MHD does not stop with suspended connections */
     }
     http_peer_give_up(server);
+    /* completed() reports what was not answered */
     if (server->daemon != NULL) {
-        MHD_stop_daemon(server->daemon); /* completed() reports what was not answered */
+        MHD_stop_daemon(server->daemon);
+    }
+    if (server->wide_daemon != NULL) {
+        MHD_stop_daemon(server->wide_daemon);
     }
     while (server->free_requests != NULL) {
         struct tally_http_request *request = server->free_requests;
@@ -1324,7 +1359,7 @@ static void serve_events(struct tally_http_server *server)
         void *which = events[i].data.ptr;
         if (which == server) {
             has_new = true;
-        } else if (which != server->daemon) {
+        } else if (which != NULL) { /* else a set of MHD's */
             http_peer_on_event(which, events[i].events);
         }
     }
@@ -1362,16 +1397,26 @@ static bool may_go_on(const struct tally_http_server *server)
            (server->has_moved && server->n_requests > n_at_rest);
 }
 
-static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
+static int daemon_timeout(const struct tally_http_server *server, struct MHD_Daemon *daemon,
+                          int timeout_ms)
 {
     MHD_UNSIGNED_LONG_LONG wanted_ms;
+    if (MHD_get_timeout(daemon, &wanted_ms) == MHD_NO) {
+        return timeout_ms;
+    }
+    const int64_t least_ms = may_go_on(server) ? 0 : UNSURE_MS;
+    const int64_t most_ms = wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX;
+    return sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
+}
+
+static int shorter_timeout(const struct tally_http_server *server, int timeout_ms)
+{
     if (server->has_resumed) {
         return 0;
     }
-    if (MHD_get_timeout(server->daemon, &wanted_ms) == MHD_YES) {
-        const int64_t least_ms = may_go_on(server) ? 0 : UNSURE_MS;
-        const int64_t most_ms = wanted_ms < INT_MAX ? (int64_t)wanted_ms : INT_MAX;
-        timeout_ms = sooner(timeout_ms, most_ms < least_ms ? least_ms : most_ms);
+    timeout_ms = daemon_timeout(server, server->daemon, timeout_ms);
+    if (server->n_wide > 0) {
+        timeout_ms = daemon_timeout(server, server->wide_daemon, timeout_ms);
     }
     const int64_t now_ms = http_now_ms();
     const int64_t upload_ms = http_uploads_wait_ms(&server->uploads, now_ms);
@@ -1411,7 +1456,8 @@ enum tally_status tally_http_server_step(struct tally_http_server *server, int t
     server->has_resumed = false;
     server->has_moved = false;
     server->has_completed = false;
-    if (MHD_run(server->daemon) == MHD_NO) {
+    if (MHD_run(server->daemon) == MHD_NO ||
+        (server->n_wide > 0 && MHD_run(server->wide_daemon) == MHD_NO)) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "libmicrohttpd does not run");
     }
     http_peer_park_awake(server);

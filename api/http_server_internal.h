@@ -22,8 +22,10 @@ struct http_peer {
     size_t n_lingered_bytes;
     int window_bytes; /* asked for; 0 = never */
     int n_wakes;
-    bool is_shaking; /* its TLS handshake is not over */
-    bool is_parked;  /* suspended until more of the handshake has come */
+    unsigned n_small_bodies; /* since the last large one */
+    bool is_shaking;         /* its TLS handshake is not over */
+    bool is_parked;          /* suspended until more of the handshake has come */
+    bool is_wide;            /* MHD has much memory for it */
     bool finished_in, finished_out;
     bool has_nul; /* path or query of the request hold a %00 */
     bool lingers; /* it was answered before it had been read to the end */
@@ -35,8 +37,9 @@ enum { HTTP_SPARE_BODIES = 32, HTTP_DATE_CAPACITY = 32, HTTP_KEPT_HEADERS = 16 }
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
     struct MHD_Daemon *daemon;
-    int listen_fd; /* -1 = none any more */
-    int watch_fd; /* epoll: MHD's own set, the listening socket, and connections MHD leaves alone */
+    struct MHD_Daemon *wide_daemon; /* for large bodies; NULL = none, as with TLS */
+    int listen_fd;                  /* -1 = none any more */
+    int watch_fd; /* epoll: MHD's own sets, the listening socket, connections MHD leaves alone */
     uint16_t port;
     unsigned idle_timeout_s;
     struct http_connections connections;
@@ -49,6 +52,7 @@ struct tally_http_server {
     struct tally_http_request *suspended; /* doubly linked */
     struct tally_http_request *first_waiting, *last_waiting; /* by the time since when they wait */
     unsigned n_waiting, n_suspended;
+    unsigned n_wide;                          /* connections of wide_daemon */
     struct tally_http_request *free_requests; /* by next */
     unsigned n_free_requests;
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
@@ -59,10 +63,11 @@ struct tally_http_server {
     unsigned n_requests;           /* that exist: begun, and not yet answered to the last byte */
     int64_t now_ms;                /* http_now_ms() of this step */
     int64_t accept_again_ms;       /* no descriptor was left: not before then; 0 = any time */
-    bool has_resumed;   /* since MHD ran last; MHD_get_timeout() does not count that as work */
-    bool has_moved;     /* in MHD's last turn a request was read from or answered */
-    bool has_completed; /* likewise, one came to its end: the next may be in the socket already */
-    bool is_ending;     /* tally_http_server_free() runs: nothing may be suspended any more */
+    bool has_resumed;    /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_moved;      /* in MHD's last turn a request was read from or answered */
+    bool has_completed;  /* likewise, one came to its end: the next may be in the socket already */
+    bool looks_at_first; /* there are large bodies: new connections wait for their first bytes */
+    bool is_ending;      /* tally_http_server_free() runs: nothing may be suspended any more */
 };
 
 struct http_header {
@@ -133,6 +138,10 @@ void http_peer_enter(struct http_peer *peer, enum http_phase phase);
  * the peer's sending is done in our processor time then: an eighth and more of all that an update
  * of 300 KB costs. */
 void http_peer_expect(struct http_peer *peer, size_t bytes);
+/* Whether the peer, which has sent a body of so many bytes (0 = none), should connect again: for a
+ * buffer that takes such bodies in larger pieces, or since it has needed its large one no longer.
+ */
+bool http_peer_should_move(struct http_peer *peer, size_t bytes);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);

@@ -44,6 +44,7 @@ struct connection {
     struct tally_buffer in;
     size_t n_head, n_body; /* of the answer; n_head = 0 while it is not known */
     int status;
+    bool is_over; /* the server closes it after this answer */
 };
 
 struct tally_load {
@@ -52,7 +53,8 @@ struct tally_load {
     tally_load_answer_fn *on_answer;
     void *context;
     struct tally_load_bytes bytes;
-    uint32_t n, n_open;
+    uint32_t n;
+    uint16_t port;
     struct connection connections[];
 };
 
@@ -63,22 +65,21 @@ static enum tally_status broken(const char *what, struct tally_error *err)
 
 /* Connections. */
 
-static enum tally_status connect_one(struct tally_load *load, uint16_t port,
+static enum tally_status connect_one(struct tally_load *load, uint32_t index,
                                      struct tally_error *err)
 {
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons(load->port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = load->n_open};
-    if (fd >= 0) {
-        load->connections[load->n_open++].fd = fd;
-    }
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = index};
+    load->connections[index].fd = fd;
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
         epoll_ctl(load->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "connection %u to port %u: %s",
-                          load->n_open, (unsigned)port, strerror(errno));
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "connection %u to port %u: %s", index + 1,
+                          (unsigned)load->port, strerror(errno));
     }
     return TALLY_OK;
 }
@@ -94,13 +95,17 @@ enum tally_status tally_load_new(uint16_t port, uint32_t n, tally_load_answer_fn
     load->on_answer = on_answer;
     load->context = context;
     load->n = n;
+    load->port = port;
+    for (uint32_t i = 0; i < n; i++) {
+        load->connections[i].fd = -1;
+    }
     snprintf(load->host, sizeof load->host, " HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n", (unsigned)port);
     load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     enum tally_status status = load->epoll_fd >= 0 ? TALLY_OK
                                                    : tally_fail(err, TALLY_UNAVAILABLE, NULL,
                                                                 "no epoll: %s", strerror(errno));
-    while (status == TALLY_OK && load->n_open < n) {
-        status = connect_one(load, port, err);
+    for (uint32_t i = 0; i < n && status == TALLY_OK; i++) {
+        status = connect_one(load, i, err);
     }
     if (status != TALLY_OK) {
         tally_load_free(load);
@@ -115,8 +120,10 @@ void tally_load_free(struct tally_load *load)
     if (load == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < load->n_open; i++) {
-        close(load->connections[i].fd);
+    for (uint32_t i = 0; i < load->n; i++) {
+        if (load->connections[i].fd >= 0) {
+            close(load->connections[i].fd);
+        }
         tally_buffer_fini(&load->connections[i].out);
         tally_buffer_fini(&load->connections[i].in);
     }
@@ -195,7 +202,7 @@ enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, 
 /* Reads status and length once the headers are there. */
 static enum tally_status read_head(struct connection *connection, struct tally_error *err)
 {
-    static const char LENGTH[] = "\r\nContent-Length:";
+    static const char LENGTH[] = "\r\nContent-Length:", CLOSE[] = "\r\nConnection: close\r\n";
     const char *data = (const char *)connection->in.data;
     const char *end = memmem(data, connection->in.size, "\r\n\r\n", 4);
     if (end == NULL) {
@@ -206,6 +213,7 @@ static enum tally_status read_head(struct connection *connection, struct tally_e
         return broken("the answer is no HTTP", err);
     }
     connection->status = atoi(data + 9);
+    connection->is_over = memmem(data, n_head, CLOSE, sizeof CLOSE - 1) != NULL;
     const char *at = memchr(data, '\r', n_head);
     while (at < end && strncasecmp(at, LENGTH, sizeof LENGTH - 1) != 0) {
         at = memchr(at + 1, '\r', n_head - (size_t)(at + 1 - data));
@@ -265,7 +273,14 @@ static enum tally_status deliver(struct tally_load *load, uint32_t index, struct
     load->bytes.bodies += connection->n_out_body + connection->n_body;
     connection->in = (struct tally_buffer){0};
     connection->is_waiting = false;
-    enum tally_status status = load->on_answer(load->context, index, &answer, err);
+    enum tally_status status = TALLY_OK;
+    if (connection->is_over) {
+        close(connection->fd);
+        status = connect_one(load, index, err);
+    }
+    if (status == TALLY_OK) {
+        status = load->on_answer(load->context, index, &answer, err);
+    }
     if (in.capacity > KEPT_BYTES) {
         tally_buffer_fini(&in);
     }
