@@ -123,6 +123,32 @@ class Messages(TallyTestCase):
         polls = [exchange for exchange in proxy.exchanges if exchange.method == "PollTask"]
         self.assertLess(len(polls), detail["round"] / 4)
 
+    def test_large_messages_come_over_connections_of_their_own(self):
+        """A worker connects again once, when it has sent the first one; results and counters are what they were."""
+        coordinator = self.start_coordinator()
+        proxy = RecordingProxy(coordinator.port)
+        self.addCleanup(proxy.close)
+        url, coordinator.url = coordinator.url, proxy.url
+        workers = [self.start_worker(coordinator, f"w{i}", clients=1) for i in range(3)]
+        coordinator.url = url
+        document = job_document("synthetic-minibatch-sgd", clients=3, quorum=3, horizon=200, objective__data__dim=60000,
+                                objective__data__points=9, algorithm__step_size=0.001, reference={"type": "none"})
+        job_id = coordinator.client.submit(document)
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.assert_ends_well(*workers, coordinator)
+
+        updates = [exchange for exchange in proxy.exchanges if exchange.method == "PostUpdate"]
+        self.assertGreater(min(len(exchange.request_body) for exchange in updates[:-3]), 64 << 10)
+        last = [exchange for exchange in proxy.exchanges if b"\r\nConnection: close\r\n" in exchange.response]
+        self.assertEqual(last, updates[:3])
+        carrying = updates + [
+            exchange for exchange in proxy.exchanges if exchange.method == "PollTask" and task_of(exchange) is not None
+        ]
+        wire = detail["bits"]["wire_bytes"]
+        self.assertEqual(wire["in"], sum(len(exchange.request) for exchange in carrying))
+        self.assertEqual(wire["out"], sum(len(exchange.response) for exchange in carrying))
+
 
 class UpdateThatPolls(TallyTestCase):
     def setUp(self):
