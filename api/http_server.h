@@ -67,7 +67,8 @@ struct tally_http_server_config {
     unsigned max_connections;             /* 0 = 20,000, or what the file descriptor limit allows */
     unsigned max_connections_per_address; /* of them; 0 = no limit of its own */
     unsigned idle_timeout_s;    /* a connection that is silent so long, or takes nothing of what is
-                                 * to be sent, is closed; 0 = 60 */
+                                 * to be sent, is closed; 0 = 60. Before its first byte it is
+                                 * request_timeout_s with TLS, and once there are large bodies */
     unsigned request_timeout_s; /* a request, begun, must be complete within it, a TLS handshake as
                                  * well; a reader must take 4 KiB a second on average. 0 = 60 */
     size_t max_held_bytes;      /* of bodies that are not complete and answers that are not taken;
