@@ -12,6 +12,7 @@
 #include "tests/simulation/sim_fiber.h"
 #include "tests/simulation/sim_job.h"
 #include "tests/simulation/sim_network.h"
+#include "tests/simulation/sim_prepare.h"
 #include "tests/simulation/sim_random.h"
 #include "tests/simulation/sim_vfs.h"
 #include "tests/simulation/sim_worker.h"
@@ -279,6 +280,7 @@ static void end(void)
     sim_workers_end();
     sim_admins_end();
     sim_coordinator_end();
+    sim_prepare_end();
     sim_network_end();
     invariants_end();
     sim_clock_end();
