@@ -13,10 +13,11 @@
 #include "tests/simulation/sim_clock.h"
 #include "tests/simulation/sim_coordinator.h"
 #include "tests/simulation/sim_disk.h"
+#include "tests/simulation/sim_replay.h"
 
 /* A job as the store has shown it so far. Digests of messages stand in [max_rounds][clients], 0 =
- * none. The fault-free run is what is expected up to the first round that closed without somebody;
- * of what comes after, the first that is seen must stay true. */
+ * none. The fault-free run is what is expected up to the first round that closed without some
+ * client; from there on it is the replay. What neither tells yet must stay as it was seen first. */
 struct watch {
     const struct sim_job *job;
     bool is_known; /* has been seen in the store */
@@ -28,6 +29,8 @@ struct watch {
     uint64_t *acknowledged;     /* updates, once they are */
     uint64_t *sent;             /* updates, as expected or first seen */
     uint64_t *checksums;        /* of the point of iterate k, likewise */
+    uint64_t *failing;          /* not 0: the client cannot go on in that round */
+    struct sim_replay *replay;  /* NULL before that round */
     uint64_t *stored;           /* in the open round, [clients] */
     int64_t moved_us;           /* when a round last closed or the coordinator last failed */
     bool has_two_histories;     /* a power cut took rounds back that had closed without somebody */
@@ -60,6 +63,9 @@ static void forget(struct watch *watch)
     watch->dropped_in_round = INT64_MAX;
     watch->dropped_at_iterate = INT64_MAX;
     memset(watch->acknowledged, 0, n_updates(watch) * sizeof(uint64_t));
+    memset(watch->failing, 0, n_updates(watch) * sizeof(uint64_t));
+    sim_replay_free(watch->replay);
+    watch->replay = NULL;
     memset(watch->sent, 0, n_updates(watch) * sizeof(uint64_t));
     memcpy(watch->sent, job->updates, n * sizeof(uint64_t));
     memset(watch->checksums, 0, ((size_t)watch->max_rounds + 2) * sizeof(uint64_t));
@@ -76,6 +82,7 @@ void invariants_begin(const struct sim_job *jobs, int n_jobs)
         watch->max_rounds = jobs[i].spec.horizon + SIM_MAX_ROUNDS; /* a round takes a step */
         watch->acknowledged = sim_new(n_updates(watch) * sizeof(uint64_t));
         watch->sent = sim_new(n_updates(watch) * sizeof(uint64_t));
+        watch->failing = sim_new(n_updates(watch) * sizeof(uint64_t));
         watch->checksums = sim_new(((size_t)watch->max_rounds + 2) * sizeof(uint64_t));
         watch->stored = sim_new((size_t)jobs[i].spec.clients * sizeof(uint64_t));
         forget(watch);
@@ -87,6 +94,8 @@ void invariants_end(void)
     for (int i = 0; i < all.n; i++) {
         free(all.watches[i].acknowledged);
         free(all.watches[i].sent);
+        free(all.watches[i].failing);
+        sim_replay_free(all.watches[i].replay);
         free(all.watches[i].checksums);
         free(all.watches[i].stored);
     }
@@ -199,20 +208,6 @@ static int64_t count_listed(const char *text)
     return n;
 }
 
-static bool is_listed(const char *text, int64_t client)
-{
-    char *at = (char *)text;
-    while (*at != '\0') {
-        const long first = strtol(at, &at, 10);
-        const long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
-        if (client >= first && client <= last) {
-            return true;
-        }
-        at += *at == ' ';
-    }
-    return false;
-}
-
 static uint64_t *at_update(const struct watch *watch, uint64_t *digests, int64_t round,
                            int64_t client)
 {
@@ -241,7 +236,7 @@ static void check_missing(struct watch *watch, const struct tally_round_record *
     }
     for (int64_t m = 0; m < job->spec.clients; m++) {
         if (*at_update(watch, watch->acknowledged, record->round, m) != 0 &&
-            is_listed(record->missing, m)) {
+            sim_is_listed(record->missing, m)) {
             sim_violation("%s: client %" PRId64 " is missing in round %" PRId64
                           ", which acknowledged its update",
                           job->name, m, record->round);
@@ -277,6 +272,60 @@ static void check_as_expected(const struct watch *watch, const struct tally_roun
     }
 }
 
+/* What is expected from now on; what was seen of it already must be that. */
+static void expect(const struct watch *watch, uint64_t *at, uint64_t expected, const char *what,
+                   int64_t number)
+{
+    if (*at != 0 && *at != expected && !watch->has_two_histories) {
+        sim_violation("%s: %s of %" PRId64 " is not that of the replay", watch->job->name, what,
+                      number);
+    }
+    *at = expected;
+}
+
+/* The replay says what the open round asks and what each client answers. */
+static void expect_open_round(struct watch *watch)
+{
+    int64_t iterate;
+    const uint64_t checksum = sim_replay_checksum(watch->replay, &iterate);
+    expect(watch, &watch->checksums[iterate], checksum, "the point of iterate", iterate);
+    const int64_t round = sim_replay_open_round(watch->replay);
+    for (uint32_t m = 0; round > 0 && m < watch->job->spec.clients; m++) {
+        expect(watch, at_update(watch, watch->sent, round, m), sim_replay_update(watch->replay, m),
+               "an update in round", round);
+        if (sim_replay_diverges(watch->replay, m)) {
+            *at_update(watch, watch->failing, round, m) = 1;
+            sim_note("replay", "%s: client %u cannot go on in round %" PRId64, watch->job->name, m,
+                     round);
+        }
+    }
+}
+
+/* A round that some client was missing in, or one after it. */
+static void check_as_replayed(struct watch *watch, const struct tally_round_record *record)
+{
+    const struct sim_job *job = watch->job;
+    if (watch->replay == NULL) {
+        watch->replay = sim_replay_new(job);
+        for (int64_t i = 0; i < record->round - 1; i++) {
+            (void)sim_replay_round(watch->replay, &job->records[i]);
+        }
+    }
+    const struct tally_round_record *expected = sim_replay_round(watch->replay, record);
+    if (expected == NULL) {
+        sim_violation("%s: round %" PRId64
+                      " closed without \"%s\", which the engine alone does not",
+                      job->name, record->round, record->missing);
+        return;
+    }
+    const struct tally_column *column = find_difference(&TALLY_ROUND_COLUMNS, record, expected);
+    if (column != NULL) {
+        sim_violation("%s: round %" PRId64 ": %s is not that of the replay", job->name,
+                      record->round, column->name);
+    }
+    expect_open_round(watch);
+}
+
 static enum tally_status check_record(void *context, const struct tally_round_record *record,
                                       struct tally_error *err)
 {
@@ -293,6 +342,8 @@ static enum tally_status check_record(void *context, const struct tally_round_re
     check_missing(watch, record);
     if (record->round < watch->dropped_in_round) {
         check_as_expected(watch, record);
+    } else if (sim_violated() == NULL) {
+        check_as_replayed(watch, record);
     }
     return TALLY_OK;
 }
@@ -380,9 +431,10 @@ static void check_progress(const struct watch *watch)
     }
 }
 
-static bool may_fail(const struct sim_job *job)
+static bool may_fail(const struct watch *watch)
 {
-    return job->spec.policy == TALLY_POLICY_FAIL || job->spec.job_deadline_ms > 0;
+    return watch->job->spec.policy == TALLY_POLICY_FAIL || watch->job->spec.job_deadline_ms > 0 ||
+           watch->has_two_histories || (watch->replay != NULL && sim_replay_fails(watch->replay));
 }
 
 static void check_job(struct watch *watch, struct tally_store *store,
@@ -418,7 +470,7 @@ static void check_job(struct watch *watch, struct tally_store *store,
     if (is_open(row->status)) {
         check_acknowledged(watch, store);
     }
-    if (row->status == TALLY_JOB_FAILED && !may_fail(job)) {
+    if (row->status == TALLY_JOB_FAILED && !may_fail(watch)) {
         sim_violation("%s: failed: %s", job->name, row->reason);
     }
     if (row->status == TALLY_JOB_CANCELLED && !watch->may_be_cancelled) {
@@ -666,6 +718,17 @@ void invariants_see_answer(const struct sim_peer *peer, const struct sim_message
     }
 }
 
+/* A client cannot go on where the replay cannot, and nowhere else. */
+static void check_failure(const struct watch *watch, const char *worker,
+                          const struct tally_update *update)
+{
+    const uint64_t *failing = at_update(watch, watch->failing, update->round, update->client);
+    if ((failing == NULL || *failing == 0) && !all.is_stale && !all.has_gone_back) {
+        sim_violation("%s: %s says that client %u cannot go on in round %u: %s", watch->job->name,
+                      worker, update->client, update->round, update->failure);
+    }
+}
+
 void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body)
 {
     struct tally_update update;
@@ -679,6 +742,9 @@ void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body)
     if (watch != NULL && !is_message(watch, &update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",
                       watch->job->name, worker, update.round, update.client, update.failure);
+    }
+    if (watch != NULL && update.failure[0] != '\0') {
+        check_failure(watch, worker, &update);
     }
 }
 
@@ -696,8 +762,7 @@ void invariants_see_refusal(const char *worker, const char *method, const uint8_
 
 void invariants_see_worker_log(const char *worker, const char *event, const char *text)
 {
-    static const char *const NEVER[] = {"point lost, fetching it again", "client cannot go on",
-                                        "job refused"};
+    static const char *const NEVER[] = {"point lost, fetching it again", "job refused"};
     for (size_t i = 0; i < sizeof NEVER / sizeof NEVER[0]; i++) {
         if (strcmp(event, NEVER[i]) == 0 && !all.has_gone_back) {
             sim_violation("%s: %s", worker, text);

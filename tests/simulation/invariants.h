@@ -11,9 +11,11 @@
  *   - the checksum in every task is that of the fault-free run's point;
  *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
  *   - no worker has to throw its point away, and none is told that its update differs.
- * Where the policy of a job lets a round close without somebody, the fault-free run is no measure
- * from there on. Then the record says who is missing, nobody whose update was acknowledged is,
- * there is a quorum, and all that is seen of a point or a message must stay as it was seen first.
+ * Where the policy of a job lets a round close without some client, the fault-free run is no
+ * measure from there on. Then the record names the missing clients, none of them had an update
+ * acknowledged, and there is a quorum. The measure is a replay by the engine alone, without the
+ * same clients (sim_replay.h): records, points and messages equal it bit for bit. A job fails where
+ * the replay fails, because the steps of a client diverge, and nowhere else.
  *
  * A power cut without power_loss_safe may take the last commits back; after it the job begins again
  * where the store says, and all of the above holds from there. */

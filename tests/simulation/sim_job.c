@@ -143,6 +143,27 @@ uint64_t sim_update_digest(const struct tally_update *update)
                      update->has_loss ? &update->loss : NULL);
 }
 
+uint64_t sim_job_update_digest(const struct tally_job_update *update)
+{
+    const struct tally_bytes payload = {update->payload, update->n_payload};
+    return digest_of(&payload, update->payload_bits, update->clipped,
+                     update->has_loss ? &update->loss : NULL);
+}
+
+bool sim_is_listed(const char *text, int64_t client)
+{
+    char *at = (char *)text;
+    while (*at != '\0') {
+        const long first = strtol(at, &at, 10);
+        const long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
+        if (client >= first && client <= last) {
+            return true;
+        }
+        at += *at == ' ';
+    }
+    return false;
+}
+
 /* One round where nothing fails; as services/job/local.c, which does not show every message. */
 static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_replica *replica)
 {
@@ -165,9 +186,7 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
             tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
             return false;
         }
-        const struct tally_bytes payload = {update.payload, update.n_payload};
-        job->updates[(round.round - 1) * job->spec.clients + m] = digest_of(
-            &payload, update.payload_bits, update.clipped, update.has_loss ? &update.loss : NULL);
+        job->updates[(round.round - 1) * job->spec.clients + m] = sim_job_update_digest(&update);
         for (int i = 0; i < outcome.n_records; i++) {
             job->records[job->n_rounds++] = outcome.records[i];
         }
@@ -181,14 +200,13 @@ static bool run_alone(struct sim_job *job)
     struct tally_objective *objective = NULL;
     struct tally_replica *replica = NULL;
     struct tally_job *engine = NULL;
-    double f_star = 0;
     bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
                                   tally_job_spec_setting(&job->spec).key, NULL, &objective,
                                   NULL) == TALLY_OK &&
-              tally_local_reference(&job->spec, objective, &f_star, NULL) == TALLY_OK &&
+              tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK &&
               tally_replica_new(&job->spec, objective, &replica, NULL) == TALLY_OK &&
               tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
-              tally_job_start(engine, f_star, NULL) == TALLY_OK;
+              tally_job_start(engine, job->f_star, NULL) == TALLY_OK;
     while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
         ok = run_round(job, engine, replica);
     }

@@ -19,6 +19,7 @@ struct sim_job {
     int64_t n_rounds;
     struct tally_round_record records[SIM_MAX_ROUNDS];
     uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
+    double f_star;
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
     struct tally_progress progress; /* at the end */
 };
@@ -30,5 +31,10 @@ void sim_job_fini(struct sim_job *job);
 struct tally_update;
 /* Of what a client sends: the same digest, the same message. Never 0. */
 uint64_t sim_update_digest(const struct tally_update *update);
+struct tally_job_update;
+uint64_t sim_job_update_digest(const struct tally_job_update *update);
+
+/* Whether "3 17 20-25", as tally_round_record.missing, names the client. */
+bool sim_is_listed(const char *text, int64_t client);
 
 #endif
