@@ -211,9 +211,9 @@ static enum tally_status write_real(struct writer *writer, double value)
     return tally_buffer_append_text(writer->out, digits);
 }
 
-static enum tally_status write_escaped(struct writer *writer, char c)
+static enum tally_status write_escaped(struct writer *writer, uint32_t point)
 {
-    switch (c) {
+    switch (point) {
     case '"':
         return tally_buffer_append_text(writer->out, "\\\"");
     case '\\':
@@ -224,32 +224,26 @@ static enum tally_status write_escaped(struct writer *writer, char c)
         return tally_buffer_append_text(writer->out, "\\r");
     case '\t':
         return tally_buffer_append_text(writer->out, "\\t");
-    default: {
-        char code[8];
-        snprintf(code, sizeof code, "\\u%04x", (unsigned)(unsigned char)c);
-        return tally_buffer_append_text(writer->out, code);
-    }
+    default:
+        return tally_buffer_printf(writer->out, "\\u%04x", (unsigned)point);
     }
 }
 
-static bool needs_escape(char c)
-{
-    return (unsigned char)c < 0x20 || c == '"' || c == '\\' || c == 0x7F;
-}
-
-static enum tally_status write_text(struct writer *writer, const char *text, size_t n)
+/* JSON goes to terminals too, so what would control one is escaped. */
+static enum tally_status write_text(struct writer *writer, const char *text)
 {
     enum tally_status status = tally_buffer_append(writer->out, "\"", 1);
-    size_t start = 0;
-    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        if (needs_escape(text[i])) {
-            status = tally_buffer_append(writer->out, text + start, i - start);
-            status = status == TALLY_OK ? write_escaped(writer, text[i]) : status;
-            start = i + 1;
+    const char *start = text;
+    uint32_t point;
+    for (size_t n; status == TALLY_OK && (n = tally_utf8_next(text, &point)) > 0; text += n) {
+        if (point == '"' || point == '\\' || tally_utf8_is_control(point)) {
+            status = tally_buffer_append(writer->out, start, (size_t)(text - start));
+            status = status == TALLY_OK ? write_escaped(writer, point) : status;
+            start = text + n;
         }
     }
     if (status == TALLY_OK) {
-        status = tally_buffer_append(writer->out, text + start, n - start);
+        status = tally_buffer_append(writer->out, start, (size_t)(text - start));
     }
     return status == TALLY_OK ? tally_buffer_append(writer->out, "\"", 1) : status;
 }
@@ -290,7 +284,7 @@ static enum tally_status write_object(struct writer *writer, json_t *object, int
         const char *key = json_object_iter_key(at);
         status = write_separator(writer, first, depth + 1);
         if (status == TALLY_OK) {
-            status = write_text(writer, key, strlen(key));
+            status = write_text(writer, key);
         }
         if (status == TALLY_OK) {
             status = tally_buffer_append(writer->out, ": ", 2);
@@ -330,7 +324,7 @@ static enum tally_status write_value(struct writer *writer, json_t *value, int d
     case JSON_ARRAY:
         return write_array(writer, value, depth);
     case JSON_STRING:
-        return write_text(writer, json_string_value(value), json_string_length(value));
+        return write_text(writer, json_string_value(value));
     case JSON_INTEGER:
         return tally_buffer_printf(writer->out, "%lld", (long long)json_integer_value(value));
     case JSON_REAL:

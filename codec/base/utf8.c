@@ -40,20 +40,6 @@ size_t tally_utf8_valid_prefix(const char *text, size_t n)
     return n;
 }
 
-void tally_utf8_sanitize_line(char *text)
-{
-    size_t n = strlen(text);
-    for (size_t at = tally_utf8_valid_prefix(text, n); at < n;
-         at += tally_utf8_valid_prefix(text + at, n - at)) {
-        text[at] = '?';
-    }
-    for (size_t i = 0; i < n; i++) {
-        if ((uint8_t)text[i] < 0x20 || text[i] == 0x7F) {
-            text[i] = ' ';
-        }
-    }
-}
-
 size_t tally_utf8_next(const char *text, uint32_t *ret_code_point)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -70,4 +56,34 @@ size_t tally_utf8_next(const char *text, uint32_t *ret_code_point)
     }
     *ret_code_point = point;
     return size;
+}
+
+bool tally_utf8_is_control(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7F && point < 0xA0) ||
+           (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+}
+
+size_t tally_utf8_find_control(const char *text)
+{
+    const char *at = text;
+    uint32_t point;
+    for (size_t n; (n = tally_utf8_next(at, &point)) > 0; at += n) {
+        if (tally_utf8_is_control(point)) {
+            break;
+        }
+    }
+    return (size_t)(at - text);
+}
+
+void tally_utf8_sanitize_line(char *text)
+{
+    uint32_t point;
+    for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
+        if (tally_utf8_is_control(point)) {
+            memset(text, ' ', n);
+        } else if (n == 1 && point == TALLY_UTF8_INVALID) {
+            *text = '?';
+        }
+    }
 }

@@ -5,6 +5,7 @@
 #ifndef TALLY_CODEC_BASE_UTF8_H
 #define TALLY_CODEC_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,8 +13,17 @@
  * valid. NUL is a valid character here. */
 size_t tally_utf8_valid_prefix(const char *text, size_t n);
 
+/* Whether a terminal, a log reader or a browser acts on the code point instead of showing it: the
+ * C0 and C1 controls and DEL, the line and paragraph separators U+2028 and U+2029, and the
+ * bidirectional embeddings, overrides and isolates (U+202A to U+202E, U+2066 to U+2069), which make
+ * a text read differently from what it is. */
+bool tally_utf8_is_control(uint32_t point);
+
+/* Offset of the first such character in the NUL-terminated `text`; strlen(text) if it has none. */
+size_t tally_utf8_find_control(const char *text);
+
 /* Makes the NUL-terminated `text` one valid, printable line, in place and without changing its
- * length: invalid bytes become '?', ASCII control characters spaces. */
+ * length: invalid bytes become '?', every byte of a control character a space. */
 void tally_utf8_sanitize_line(char *text);
 
 enum { TALLY_UTF8_INVALID = 0xFFFD };

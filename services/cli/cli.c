@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/problem.h"
+#include "codec/base/utf8.h"
 #include "services/program/client_token.h"
 #include "services/program/signals.h"
 
@@ -92,9 +93,18 @@ enum tally_status tally_cli_get_json(struct tally_cli *cli, const char *path,
     return tally_cli_call_json(cli, &exchange, ret_value, err);
 }
 
+/* Messages quote documents and data files, which may come from strangers. */
+static void print_line(const char *begin, const char *message)
+{
+    char line[sizeof(struct tally_error)];
+    snprintf(line, sizeof line, "%s: %s", begin, message);
+    tally_utf8_sanitize_line(line);
+    fprintf(stderr, "%s\n", line);
+}
+
 static void print_error(const struct tally_error *err)
 {
-    fprintf(stderr, "%s: %s\n", err->field[0] != '\0' ? err->field : "tally", err->message);
+    print_line(err->field[0] != '\0' ? err->field : "tally", err->message);
 }
 
 int tally_cli_report(const struct tally_error *err)
@@ -109,7 +119,7 @@ int tally_cli_report(const struct tally_error *err)
 
 int tally_cli_report_usage(const struct tally_error *err)
 {
-    fprintf(stderr, "tally: %s\n", err->message);
+    print_line("tally", err->message);
     return TALLY_EXIT_USAGE;
 }
 

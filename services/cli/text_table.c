@@ -24,8 +24,7 @@ static void make_printable(char *text)
 {
     uint32_t point;
     for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
-        bool control = point < 0x20 || (point >= 0x7F && point < 0xA0);
-        if (control || (n == 1 && point == TALLY_UTF8_INVALID)) {
+        if (tally_utf8_is_control(point) || (n == 1 && point == TALLY_UTF8_INVALID)) {
             memset(text, '?', n);
         }
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "codec/base/utf8.h"
 #include "codec/checksum.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas.h"
@@ -87,6 +88,16 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     }
     *ret_key = key;
     return TALLY_OK;
+}
+
+/* A name is shown in tables and logs. Only new jobs are checked: the documents of stored ones must
+ * stay readable. */
+static enum tally_status check_name(const char *name, struct tally_error *err)
+{
+    const size_t control = tally_utf8_find_control(name);
+    return name[control] == '\0' ? TALLY_OK
+                                 : tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                                              "name has a control character at byte %zu", control);
 }
 
 /* Stores a new job and takes it among the live ones. */
@@ -180,6 +191,9 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     }
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)body, n_body, &spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_name(spec.name, err);
     }
     if (status == TALLY_OK) {
         status = check_limits(&coordinator->config, &spec, err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/base/utf8.h"
 #include "codec/encoding.h"
 #include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
@@ -100,12 +101,10 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
     if (join->name[0] == '\0') {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "name", "the worker's name is empty");
     }
-    for (const char *c = join->name; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
-                              "the worker's name has a control character at byte %td",
-                              c - join->name);
-        }
+    const size_t control = tally_utf8_find_control(join->name);
+    if (join->name[control] != '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                          "the worker's name has a control character at byte %zu", control);
     }
     if (coordinator->sessions.n_sessions >= coordinator->config.max_sessions &&
         session_by_name(&coordinator->sessions, join->name) == NULL) {

@@ -59,11 +59,9 @@ static void put_reserved(struct line *line, const char *text)
     line->size += n;
 }
 
-/* U+0085, U+2028 and U+2029 end lines for some readers; U+0080 to U+009F control terminals. */
 static bool is_escaped(uint32_t point)
 {
-    return point < 0x20 || point == '"' || point == '\\' || (point >= 0x7F && point < 0xA0) ||
-           point == 0x2028 || point == 0x2029;
+    return point == '"' || point == '\\' || tally_utf8_is_control(point);
 }
 
 /* Writes a code point as it stands in quotes; both formats escape as JSON does. */

@@ -39,8 +39,7 @@ static void put_text(struct line *line, const char *text)
 {
     uint32_t point;
     for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
-        bool control = point < 0x20 || (point >= 0x7F && point < 0xA0);
-        bool plain = !control && point != TALLY_UTF8_INVALID;
+        bool plain = !tally_utf8_is_control(point) && point != TALLY_UTF8_INVALID;
         if (!put(line, plain ? text : "?", plain ? n : 1)) {
             return;
         }

@@ -34,6 +34,9 @@ WRONG_DOCUMENTS = [
     ("a lone surrogate", text_with("name", '"\\ud800"'), None),
     ("NUL in a string", text_with("name", '"a\\u0000b"'), None),
     ("a control character", text_with("name", '"a\\u0007b"'), "name"),
+    ("a C1 control character", text_with("name", '"a\\u009bb"'), "name"),
+    ("a line separator", text_with("name", '"a\\u2028b"'), "name"),
+    ("a bidirectional override", text_with("name", '"a\\u202eb"'), "name"),
     ("duplicate key", json.dumps(GOOD)[:-1] + ', "clients": 3}', None),
     ("deep nesting", text_with("name", "[" * 100000 + "]" * 100000), None),
     ("NaN", text_with("algorithm.sigma", "NaN"), None),
@@ -425,6 +428,11 @@ class BadWorkerCalls(TallyTestCase):
             self.join(name="", slots=1),
             self.join(name="x" * 100000, slots=1),
             self.join(name="tab\there", slots=1),
+            self.join(name="first C1 control \x80", slots=1),
+            self.join(name="red \x9b31m", slots=1),
+            self.join(name="\x9f", slots=1),
+            self.join(name="two\u2028lines", slots=1),
+            self.join(name="reads backwards \u202e", slots=1),
             self.join(name="w", slots=1, job_id="x" * 1000),
         ):
             with self.subTest(str(request)[:100]):

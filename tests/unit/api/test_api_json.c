@@ -53,6 +53,7 @@ static void test_api_json__text_is_escaped(void)
     struct tally_json *object = tally_json_object();
     CU_ASSERT_TRUE(tally_json_set_text(object, "t", "a\"b\\c\n\r\t\x01\x7F\xC3\xA9/"));
     assert_dump(object, 0, "{\"t\": \"a\\\"b\\\\c\\n\\r\\t\\u0001\\u007f\xC3\xA9/\"}");
+    assert_dump(parsed("\"\\u009b\\u2028\\u202e\\u00a0\""), 0, "\"\\u009b\\u2028\\u202e\xC2\xA0\"");
     assert_dump(parsed("\"\\u00e9\\u0041\\ud83d\\ude00\""), 0,
                 "\"\xC3\xA9"
                 "A\xF0\x9F\x98\x80\"");

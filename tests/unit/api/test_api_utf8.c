@@ -51,9 +51,43 @@ static void test_api_utf8__sanitize_keeps_length_and_valid_text(void)
     TALLY_ASSERT_TEXT(empty, "");
 }
 
+static void test_api_utf8__controls_are_found_and_blanked(void)
+{
+    static const struct {
+        const char *text;
+        size_t at; /* of the control character */
+    } cases[] = {
+        {"a\x1F", 1},
+        {"a\x7F", 1},
+        {"\xC2\x80", 0},
+        {"ab\xC2\x9F", 2},
+        {"a\xE2\x80\xA8", 1},
+        {"a\xE2\x80\xAE", 1},
+        {"\xE2\x81\xA6", 0},
+        {"\xE2\x81\xA9", 0},
+        /* Beside the limits, and no character at all. */
+        {"~ ", 2},
+        {"\xC2\xA0", 2},
+        {"\xE2\x80\xA7", 3},
+        {"\xE2\x80\xAF", 3},
+        {"\xE2\x81\xA5", 3},
+        {"\xE2\x81\xAA", 3},
+        {"\x80\x9F", 2},
+        {"", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CU_ASSERT_EQUAL(tally_utf8_find_control(cases[i].text), cases[i].at);
+    }
+    char text[] = "a\xC2\x9B"
+                  "31m\xE2\x80\xAE\xC2\xA0z";
+    tally_utf8_sanitize_line(text);
+    TALLY_ASSERT_TEXT(text, "a  31m   \xC2\xA0z");
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_utf8__every_length_is_accepted),
     TALLY_TEST(test_api_utf8__invalid_forms_end_the_prefix),
     TALLY_TEST(test_api_utf8__sanitize_keeps_length_and_valid_text),
+    TALLY_TEST(test_api_utf8__controls_are_found_and_blanked),
 };
 TALLY_SUITE(TALLY_SUITE_API_UTF8, "api_utf8", TESTS);
