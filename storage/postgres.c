@@ -10,7 +10,7 @@ static void postgres_close(struct tally_store *store)
         struct tally_postgres *pg = postgres_of(store);
         tally_pg_bracket_end(pg);
         tally_pg_fini(pg);
-        tally_pg_lease_set_fini(&pg->held);
+        tally_lease_set_fini(&pg->held);
         free(pg);
     }
 }

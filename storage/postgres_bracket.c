@@ -35,8 +35,8 @@ static void empty(struct tally_pg_bracket *bracket)
         tally_pg_call_fini(&bracket->writes[i].call);
     }
     free(bracket->writes);
-    tally_pg_lease_set_fini(&bracket->fenced);
-    tally_pg_lease_set_fini(&bracket->inserted);
+    tally_lease_set_fini(&bracket->fenced);
+    tally_lease_set_fini(&bracket->inserted);
     *bracket = (struct tally_pg_bracket){0};
 }
 
@@ -97,11 +97,11 @@ static enum tally_status require_bracket(struct tally_postgres *pg, struct tally
 /* What the fence must find for a write that is collected now. */
 static int64_t token_now(const struct tally_postgres *pg, int64_t job_key)
 {
-    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->bracket.inserted, job_key);
+    const struct tally_lease *lease = tally_lease_find(&pg->bracket.inserted, job_key);
     if (lease == NULL) {
-        lease = tally_pg_lease_find(&pg->held, job_key);
+        lease = tally_lease_find(&pg->held, job_key);
     }
-    return lease != NULL ? lease->token : TALLY_PG_NO_LEADER;
+    return lease != NULL ? lease->token : TALLY_NO_TOKEN;
 }
 
 /* Takes the call over. */
@@ -200,8 +200,8 @@ static void take_fence(struct run *run, const PGresult *result)
         }
         if (run->status == TALLY_OK) {
             run->status =
-                tally_pg_lease_put(&pg->bracket.fenced, key,
-                                   has_no_leader && pg->number == 0 ? TALLY_PG_NO_LEADER : token);
+                tally_lease_put(&pg->bracket.fenced, key,
+                                has_no_leader && pg->number == 0 ? TALLY_NO_TOKEN : token);
         }
     }
 }
@@ -244,8 +244,7 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
 /* A write to a job of another is no write, whatever came of it: the bracket is not committed. */
 static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
 {
-    const struct tally_pg_lease *lease =
-        tally_pg_lease_find(&run->pg->bracket.fenced, write->job_key);
+    const struct tally_lease *lease = tally_lease_find(&run->pg->bracket.fenced, write->job_key);
     bool is_insert = write->call.which == TALLY_PG_JOB_INSERT;
     write->state = TALLY_PG_WRITE_DONE;
     write->was_sent = true;
@@ -254,7 +253,7 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
     }
     if (!is_insert && lease != NULL && lease->token != write->token) {
         run->pg->counters.fenced_writes++;
-        tally_pg_lease_drop(&run->pg->held, write->job_key);
+        tally_lease_drop(&run->pg->held, write->job_key);
         if (run->failure != TALLY_FAILED_PRECONDITION) {
             run->failed = write;
             run->failure = TALLY_FAILED_PRECONDITION;
@@ -305,13 +304,13 @@ static bool has_work(const struct run *run)
 static enum tally_status queue_fence(struct run *run)
 {
     struct tally_postgres *pg = run->pg;
-    struct tally_pg_lease_set wanted = {0};
+    struct tally_lease_set wanted = {0};
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < pg->bracket.n_writes && status == TALLY_OK; i++) {
         const struct tally_pg_write *write = &pg->bracket.writes[i];
         if (is_to_run(run, i) && write->call.which != TALLY_PG_JOB_INSERT &&
-            tally_pg_lease_find(&pg->bracket.fenced, write->job_key) == NULL) {
-            status = tally_pg_lease_put(&wanted, write->job_key, 0);
+            tally_lease_find(&pg->bracket.fenced, write->job_key) == NULL) {
+            status = tally_lease_put(&wanted, write->job_key, 0);
         }
     }
     if (status == TALLY_OK && wanted.n > 0) {
@@ -324,7 +323,7 @@ static enum tally_status queue_fence(struct run *run)
         }
         tally_pg_call_fini(&call);
     }
-    tally_pg_lease_set_fini(&wanted);
+    tally_lease_set_fini(&wanted);
     return status;
 }
 
@@ -478,8 +477,8 @@ enum tally_status tally_pg_bracket_insert_job(struct tally_postgres *pg, struct 
     }
     status = fix_key(write);
     if (status == TALLY_OK) {
-        status = tally_pg_lease_put(&bracket->inserted, write->job_key,
-                                    pg->number == 0 ? TALLY_PG_NO_LEADER : 1);
+        status = tally_lease_put(&bracket->inserted, write->job_key,
+                                 pg->number == 0 ? TALLY_NO_TOKEN : 1);
     }
     if (status != TALLY_OK) {
         bracket->is_broken = true;
@@ -539,8 +538,8 @@ enum tally_status tally_pg_bracket_commit(struct tally_postgres *pg, struct tall
     }
     for (size_t i = 0; status == TALLY_OK && pg->number != 0 && i < pg->bracket.inserted.n; i++) {
         /* Without memory for it, the next take() gives the job. */
-        (void)tally_pg_lease_put(&pg->held, pg->bracket.inserted.leases[i].job_key,
-                                 pg->bracket.inserted.leases[i].token);
+        (void)tally_lease_put(&pg->held, pg->bracket.inserted.leases[i].job_key,
+                              pg->bracket.inserted.leases[i].token);
     }
     tally_pg_bracket_end(pg);
     return status;

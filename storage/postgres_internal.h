@@ -6,6 +6,7 @@
 
 #include "storage/columns.h"
 #include "storage/import.h"
+#include "storage/lease_set.h"
 #include "storage/leases.h"
 #include "storage/store.h"
 
@@ -66,19 +67,6 @@ struct tally_pg_call {
     enum tally_status status; /* of building it */
 };
 
-/* A job that this store object may write to. */
-struct tally_pg_lease {
-    int64_t job_key;
-    int64_t token;
-    bool has_ended; /* the job: it is not renewed any more */
-};
-
-/* By key, ascending. */
-struct tally_pg_lease_set {
-    struct tally_pg_lease *leases;
-    size_t n, capacity;
-};
-
 enum tally_pg_write_state {
     TALLY_PG_WRITE_PENDING, /* to be sent */
     TALLY_PG_WRITE_DONE,    /* in the server's transaction */
@@ -88,15 +76,11 @@ enum tally_pg_write_state {
 struct tally_pg_write {
     struct tally_pg_call call;
     int64_t job_key;
-    int64_t token; /* that the job had when the write was collected; TALLY_PG_NO_LEADER */
+    int64_t token; /* that the job had when the write was collected; TALLY_NO_TOKEN */
     enum tally_pg_write_state state;
     bool was_sent;
     bool is_told; /* the caller knows that it succeeded */
 };
-
-/* Token of a job that nobody leads, which a store object that is no replica may write to. Tokens
- * in the database are >= 1. */
-enum { TALLY_PG_NO_LEADER = 0 };
 
 struct tally_pg_bracket {
     bool is_open;   /* between begin() and its end */
@@ -105,8 +89,8 @@ struct tally_pg_bracket {
     bool is_fenced; /* likewise, as a job of it is led by another replica */
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
-    struct tally_pg_lease_set fenced;   /* proven in the server's transaction */
-    struct tally_pg_lease_set inserted; /* jobs of this bracket; leases once it is committed */
+    struct tally_lease_set fenced;   /* proven in the server's transaction */
+    struct tally_lease_set inserted; /* jobs of this bracket; leases once it is committed */
 };
 
 /* Lists that a conninfo may have: names, addresses and ports of hosts. */
@@ -133,7 +117,7 @@ struct tally_postgres {
     int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
     int64_t backoff_ms;
     struct tally_pg_bracket bracket;
-    struct tally_pg_lease_set held;
+    struct tally_lease_set held;
     int64_t number;      /* of this replica; 0 = has not joined */
     int64_t incarnation; /* tells apart the processes that join with one id, one after the other */
     int64_t lease_ms;
@@ -225,8 +209,8 @@ void tally_pg_bind_null(struct tally_pg_call *call);
 void tally_pg_bind_text(struct tally_pg_call *call, const char *text);
 void tally_pg_bind_bytes(struct tally_pg_call *call, const void *bytes, size_t n);
 /* The keys, or the tokens, of those that have not ended, as bigint[]. */
-void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_pg_lease_set *leases);
-void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_pg_lease_set *leases);
+void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_lease_set *leases);
+void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_set *leases);
 /* All columns of a row, or those that are not fixed. */
 void tally_pg_bind_row(struct tally_pg_call *call, const struct tally_columns *columns,
                        const void *row, bool moving_only);
@@ -257,18 +241,6 @@ enum tally_status tally_pg_read_job(struct tally_postgres *pg, const PGresult *r
 enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *text);
 /* Turns the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
 bool tally_pg_text_decode(const char *stored, size_t n, char *ret_text, size_t capacity);
-
-/* Leases held (postgres_lease_set.c). */
-
-void tally_pg_lease_set_fini(struct tally_pg_lease_set *set);
-/* NULL = it is not in there. Borrowed until the next change. */
-struct tally_pg_lease *tally_pg_lease_find(const struct tally_pg_lease_set *set, int64_t job_key);
-/* Adds a lease or gives it another token. Errors: NO_MEMORY. */
-enum tally_status tally_pg_lease_put(struct tally_pg_lease_set *set, int64_t job_key,
-                                     int64_t token);
-/* Of those that have not ended. */
-size_t tally_pg_lease_count(const struct tally_pg_lease_set *set);
-void tally_pg_lease_drop(struct tally_pg_lease_set *set, int64_t job_key);
 
 /* Brackets (postgres_bracket.c). */
 

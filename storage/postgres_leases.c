@@ -182,7 +182,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
 static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresult *leases,
                                         struct tally_error *err)
 {
-    struct tally_pg_lease_set confirmed = {0};
+    struct tally_lease_set confirmed = {0};
     enum tally_status status = TALLY_OK;
     for (int row = 0; row < PQntuples(leases) && status == TALLY_OK; row++) {
         int64_t key = 0;
@@ -195,28 +195,28 @@ static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresul
         if (status == TALLY_OK) {
             status = tally_pg_read_bool(pg, leases, row, 2, &is_live, err);
         }
-        const struct tally_pg_lease *held = tally_pg_lease_find(&pg->held, key);
+        const struct tally_lease *held = tally_lease_find(&pg->held, key);
         if (status == TALLY_OK && held != NULL && held->token == token) {
-            status = tally_pg_lease_put(&confirmed, key, token);
+            status = tally_lease_put(&confirmed, key, token);
             if (status == TALLY_OK) {
-                tally_pg_lease_find(&confirmed, key)->has_ended = !is_live;
+                tally_lease_find(&confirmed, key)->has_ended = !is_live;
             }
         }
     }
     for (size_t i = 0; i < pg->held.n && status == TALLY_OK; i++) {
         if (pg->held.leases[i].has_ended) { /* was not asked for */
-            status = tally_pg_lease_put(&confirmed, pg->held.leases[i].job_key,
-                                        pg->held.leases[i].token);
+            status =
+                tally_lease_put(&confirmed, pg->held.leases[i].job_key, pg->held.leases[i].token);
             if (status == TALLY_OK) {
-                tally_pg_lease_find(&confirmed, pg->held.leases[i].job_key)->has_ended = true;
+                tally_lease_find(&confirmed, pg->held.leases[i].job_key)->has_ended = true;
             }
         }
     }
     if (status != TALLY_OK) {
-        tally_pg_lease_set_fini(&confirmed);
+        tally_lease_set_fini(&confirmed);
         return tally_fail(err, status, NULL, "no memory for leases");
     }
-    tally_pg_lease_set_fini(&pg->held);
+    tally_lease_set_fini(&pg->held);
     pg->held = confirmed;
     return TALLY_OK;
 }
@@ -291,7 +291,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
 
 /* Adds the leases of an answer to what is held, and to *ret_taken. */
 static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
-                              struct tally_pg_lease_set *ret_taken, struct tally_error *err)
+                              struct tally_lease_set *ret_taken, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     for (int row = 0; row < PQntuples(leases) && status == TALLY_OK; row++) {
@@ -302,10 +302,10 @@ static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
             status = tally_pg_read_int64(pg, leases, row, 1, &token, err);
         }
         if (status == TALLY_OK) {
-            status = tally_pg_lease_put(&pg->held, key, token);
+            status = tally_lease_put(&pg->held, key, token);
         }
         if (status == TALLY_OK && ret_taken != NULL) {
-            status = tally_pg_lease_put(ret_taken, key, token);
+            status = tally_lease_put(ret_taken, key, token);
         }
     }
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "cannot keep a lease");
@@ -336,8 +336,7 @@ static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_an
 
 /* Walks the rows of the jobs that were taken. Those that the caller has not seen, because it
  * stopped the walk, are not held: the next take() gives them again. */
-static enum tally_status walk_taken(struct tally_postgres *pg,
-                                    const struct tally_pg_lease_set *taken,
+static enum tally_status walk_taken(struct tally_postgres *pg, const struct tally_lease_set *taken,
                                     tally_store_job_fn *each, void *context,
                                     struct tally_error *err)
 {
@@ -356,7 +355,7 @@ static enum tally_status walk_taken(struct tally_postgres *pg,
     }
     for (size_t i = 0; status != TALLY_OK && i < taken->n; i++) {
         if (taken->leases[i].job_key > seen_key) {
-            tally_pg_lease_drop(&pg->held, taken->leases[i].job_key);
+            tally_lease_drop(&pg->held, taken->leases[i].job_key);
         }
     }
     PQclear(jobs);
@@ -377,7 +376,7 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
         return status;
     }
     struct transaction take = {.n_calls = 0};
-    struct tally_pg_lease_set taken = {0};
+    struct tally_lease_set taken = {0};
     struct tally_pg_call *call = add_call(&take, TALLY_PG_TAKE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
@@ -389,7 +388,7 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     if (status == TALLY_OK && taken.n > 0) {
         status = walk_taken(pg, &taken, each, context, err);
     }
-    tally_pg_lease_set_fini(&taken);
+    tally_lease_set_fini(&taken);
     transaction_fini(&take);
     return status;
 }
@@ -402,11 +401,11 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
     if (status != TALLY_OK) {
         return status;
     }
-    const struct tally_pg_lease *lease = tally_pg_lease_find(&pg->held, job_key);
+    const struct tally_lease *lease = tally_lease_find(&pg->held, job_key);
     PGresult *result = NULL;
     struct tally_pg_call call = tally_pg_call(TALLY_PG_GIVE);
     tally_pg_bind_int64(&call, job_key);
-    tally_pg_bind_int64(&call, lease != NULL ? lease->token : TALLY_PG_NO_LEADER);
+    tally_pg_bind_int64(&call, lease != NULL ? lease->token : TALLY_NO_TOKEN);
     tally_pg_bind_int64(&call, replica_number);
     status = tally_pg_run(pg, &call, &result, err);
     if (status == TALLY_OK && changed_nothing(result)) {
@@ -416,7 +415,7 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                             (long long)job_key, (long long)replica_number);
     }
     if (status == TALLY_OK) {
-        tally_pg_lease_drop(&pg->held, job_key);
+        tally_lease_drop(&pg->held, job_key);
     }
     PQclear(result);
     return status;
@@ -425,7 +424,7 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
 static bool postgres_holds(const struct tally_store *store, int64_t job_key)
 {
     const struct tally_postgres *pg = (const struct tally_postgres *)store;
-    return tally_pg_lease_find(&pg->held, job_key) != NULL;
+    return tally_lease_find(&pg->held, job_key) != NULL;
 }
 
 static enum tally_status read_leader(struct tally_postgres *pg, const PGresult *result,

@@ -407,11 +407,11 @@ void tally_pg_bind_bytes(struct tally_pg_call *call, const void *bytes, size_t n
 }
 
 /* An array of one dimension, counted from 1, without NULL. */
-static void bind_array(struct tally_pg_call *call, const struct tally_pg_lease_set *leases,
+static void bind_array(struct tally_pg_call *call, const struct tally_lease_set *leases,
                        bool tokens)
 {
     struct tally_buffer array = {0};
-    size_t n = tally_pg_lease_count(leases);
+    size_t n = tally_lease_count(leases);
     const uint32_t head[5] = {htonl(n > 0 ? 1 : 0), 0, htonl(OID_INT8), htonl((uint32_t)n),
                               htonl(1)};
     enum tally_status status =
@@ -435,12 +435,12 @@ static void bind_array(struct tally_pg_call *call, const struct tally_pg_lease_s
     tally_buffer_fini(&array);
 }
 
-void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_pg_lease_set *leases)
+void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_lease_set *leases)
 {
     bind_array(call, leases, false);
 }
 
-void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_pg_lease_set *leases)
+void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_set *leases)
 {
     bind_array(call, leases, true);
 }

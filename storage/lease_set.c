@@ -1,16 +1,16 @@
+#include "storage/lease_set.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/postgres_internal.h"
-
-void tally_pg_lease_set_fini(struct tally_pg_lease_set *set)
+void tally_lease_set_fini(struct tally_lease_set *set)
 {
     free(set->leases);
-    *set = (struct tally_pg_lease_set){0};
+    *set = (struct tally_lease_set){0};
 }
 
 /* Where the first lease is whose key is not below `job_key`. */
-static size_t place_of(const struct tally_pg_lease_set *set, int64_t job_key)
+static size_t place_of(const struct tally_lease_set *set, int64_t job_key)
 {
     size_t low = 0;
     size_t high = set->n;
@@ -25,22 +25,22 @@ static size_t place_of(const struct tally_pg_lease_set *set, int64_t job_key)
     return low;
 }
 
-struct tally_pg_lease *tally_pg_lease_find(const struct tally_pg_lease_set *set, int64_t job_key)
+struct tally_lease *tally_lease_find(const struct tally_lease_set *set, int64_t job_key)
 {
     size_t at = place_of(set, job_key);
     return at < set->n && set->leases[at].job_key == job_key ? &set->leases[at] : NULL;
 }
 
-enum tally_status tally_pg_lease_put(struct tally_pg_lease_set *set, int64_t job_key, int64_t token)
+enum tally_status tally_lease_put(struct tally_lease_set *set, int64_t job_key, int64_t token)
 {
     size_t at = place_of(set, job_key);
     if (at < set->n && set->leases[at].job_key == job_key) {
-        set->leases[at] = (struct tally_pg_lease){.job_key = job_key, .token = token};
+        set->leases[at] = (struct tally_lease){.job_key = job_key, .token = token};
         return TALLY_OK;
     }
     if (set->n == set->capacity) {
         size_t capacity = set->capacity > 0 ? 2 * set->capacity : 16;
-        struct tally_pg_lease *leases = realloc(set->leases, capacity * sizeof *leases);
+        struct tally_lease *leases = realloc(set->leases, capacity * sizeof *leases);
         if (leases == NULL) {
             return TALLY_NO_MEMORY;
         }
@@ -48,14 +48,14 @@ enum tally_status tally_pg_lease_put(struct tally_pg_lease_set *set, int64_t job
         set->capacity = capacity;
     }
     memmove(set->leases + at + 1, set->leases + at, (set->n - at) * sizeof *set->leases);
-    set->leases[at] = (struct tally_pg_lease){.job_key = job_key, .token = token};
+    set->leases[at] = (struct tally_lease){.job_key = job_key, .token = token};
     set->n++;
     return TALLY_OK;
 }
 
-void tally_pg_lease_drop(struct tally_pg_lease_set *set, int64_t job_key)
+void tally_lease_drop(struct tally_lease_set *set, int64_t job_key)
 {
-    struct tally_pg_lease *lease = tally_pg_lease_find(set, job_key);
+    struct tally_lease *lease = tally_lease_find(set, job_key);
     if (lease != NULL) {
         size_t at = (size_t)(lease - set->leases);
         set->n--;
@@ -63,7 +63,7 @@ void tally_pg_lease_drop(struct tally_pg_lease_set *set, int64_t job_key)
     }
 }
 
-size_t tally_pg_lease_count(const struct tally_pg_lease_set *set)
+size_t tally_lease_count(const struct tally_lease_set *set)
 {
     size_t n = 0;
     for (size_t i = 0; i < set->n; i++) {
