@@ -1,34 +1,11 @@
-/* memory: the reference store. Nothing survives close().
+/* memory: the slots of the reference store (memory.h). Nothing survives the database.
  *
- * Simple rather than fast: look-ups are linear, and a bracket copies the jobs that it writes to.
- *
- *     commit   = commit every job
- *     rollback = drop the jobs past n_jobs_before, roll every other back (memory_job.h). */
-#include <assert.h>
+ * Simple rather than fast: look-ups by id are linear, and a transaction copies the jobs that it
+ * writes to. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/memory_job.h"
-
-struct memory_store {
-    struct tally_store base;
-    struct tally_memory_job **jobs; /* job i has key i + 1 */
-    size_t n_jobs;
-    size_t n_jobs_before; /* when the bracket was opened */
-    bool in_bracket;
-    bool is_broken; /* a write failed; the bracket can only be rolled back */
-};
-
-static struct memory_store *memory_of(struct tally_store *store)
-{
-    return (struct memory_store *)store;
-}
-
-static enum tally_status fail_no_memory(struct memory_store *memory, struct tally_error *err)
-{
-    memory->is_broken = true;
-    return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory store");
-}
+#include "storage/memory_internal.h"
 
 static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
 {
@@ -41,114 +18,39 @@ static enum tally_status fail_no_state(int64_t job_key, struct tally_error *err)
                       (long long)job_key);
 }
 
-/* Every write starts here. */
-static enum tally_status require_bracket(const struct memory_store *memory, struct tally_error *err)
-{
-    assert(memory->in_bracket);
-    return memory->is_broken ? tally_fail(err, TALLY_STORE, NULL,
-                                          "an earlier write of this bracket failed; roll back")
-                             : TALLY_OK;
-}
-
-/* The job with that key, or NULL. */
-static struct tally_memory_job *find_key(const struct memory_store *memory, int64_t job_key)
-{
-    return job_key >= 1 && (uint64_t)job_key <= memory->n_jobs ? memory->jobs[job_key - 1] : NULL;
-}
-
-static struct tally_memory_job *find_id(const struct memory_store *memory, const char *id)
-{
-    for (size_t i = 0; i < memory->n_jobs; i++) {
-        if (strcmp(memory->jobs[i]->now->job.id, id) == 0) {
-            return memory->jobs[i];
-        }
-    }
-    return NULL;
-}
-
-static struct tally_memory_job *find_idempotency_key(const struct memory_store *memory,
-                                                     const char *key)
-{
-    for (size_t i = 0; i < memory->n_jobs; i++) {
-        const char *have = memory->jobs[i]->idempotency_key;
-        if (have != NULL && strcmp(have, key) == 0) {
-            return memory->jobs[i];
-        }
-    }
-    return NULL;
-}
-
-/* The job that a write is about, touched. Errors: NOT_FOUND, NO_MEMORY. */
-static enum tally_status open_job(struct memory_store *memory, int64_t job_key,
-                                  struct tally_memory_job **ret_job, struct tally_error *err)
-{
-    enum tally_status status = require_bracket(memory, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    struct tally_memory_job *job = find_key(memory, job_key);
-    if (job == NULL) {
-        return fail_no_job(job_key, err);
-    }
-    if (tally_memory_job_touch(job) != TALLY_OK) {
-        return fail_no_memory(memory, err);
-    }
-    *ret_job = job;
-    return TALLY_OK;
-}
-
-static enum tally_status memory_begin(struct tally_store *store, struct tally_error *err)
-{
-    (void)err;
-    struct memory_store *memory = memory_of(store);
-    assert(!memory->in_bracket);
-    memory->in_bracket = true;
-    memory->is_broken = false;
-    memory->n_jobs_before = memory->n_jobs;
-    return TALLY_OK;
-}
-
-static void memory_rollback(struct tally_store *store)
-{
-    struct memory_store *memory = memory_of(store);
-    if (!memory->in_bracket) {
-        return;
-    }
-    while (memory->n_jobs > memory->n_jobs_before) {
-        tally_memory_job_free(memory->jobs[--memory->n_jobs]);
-    }
-    for (size_t i = 0; i < memory->n_jobs; i++) {
-        tally_memory_job_rollback(memory->jobs[i]);
-    }
-    memory->in_bracket = false;
-}
-
-static enum tally_status memory_commit(struct tally_store *store, struct tally_error *err)
-{
-    struct memory_store *memory = memory_of(store);
-    enum tally_status status = require_bracket(memory, err);
-    if (status != TALLY_OK) {
-        memory_rollback(store);
-        return status;
-    }
-    for (size_t i = 0; i < memory->n_jobs; i++) {
-        tally_memory_job_commit(memory->jobs[i]);
-    }
-    memory->in_bracket = false;
-    return TALLY_OK;
-}
-
 static void memory_close(struct tally_store *store)
 {
     if (store == NULL) {
         return;
     }
-    struct memory_store *memory = memory_of(store);
-    for (size_t i = 0; i < memory->n_jobs; i++) {
-        tally_memory_job_free(memory->jobs[i]);
+    struct tally_memory_store *memory = memory_of(store);
+    struct tally_memory_store **at = &memory->database->first;
+    tally_memory_rollback(store);
+    while (*at != memory) {
+        at = &(*at)->next;
     }
-    free(memory->jobs);
+    *at = memory->next;
+    if (memory->owns_database) {
+        tally_memory_database_free(memory->database);
+    }
+    free(memory->drafts);
+    tally_lease_set_fini(&memory->held);
     free(memory);
+}
+
+/* One above every key that is used, in open transactions too. One that was rolled back frees it. */
+static int64_t next_key(const struct tally_memory_database *database)
+{
+    const struct tally_memory_store *memory = database->first;
+    int64_t last =
+        database->n_jobs > 0 ? database->jobs[database->n_jobs - 1]->content->job.key : 0;
+    for (; memory != NULL; memory = memory->next) {
+        if (memory->n_drafts > 0) {
+            const int64_t key = memory->drafts[memory->n_drafts - 1]->content->job.key;
+            last = key > last ? key : last;
+        }
+    }
+    return last + 1;
 }
 
 static enum tally_status memory_job_insert(struct tally_store *store,
@@ -157,45 +59,44 @@ static enum tally_status memory_job_insert(struct tally_store *store,
                                            uint64_t request_digest, int64_t *ret_key,
                                            struct tally_error *err)
 {
-    struct memory_store *memory = memory_of(store);
-    enum tally_status status = require_bracket(memory, err);
+    struct tally_memory_store *memory = memory_of(store);
+    struct tally_memory_view view;
+    enum tally_status status = tally_memory_require_transaction(memory, err);
     if (status != TALLY_OK) {
         return status;
     }
-    if (find_id(memory, job->id) != NULL) {
+    if (tally_memory_find_id(memory, job->id, &view)) {
         return tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "job \"%s\" exists", job->id);
     }
-    if (idempotency_key != NULL && find_idempotency_key(memory, idempotency_key) != NULL) {
+    if (idempotency_key != NULL &&
+        tally_memory_find_idempotency_key(memory, idempotency_key, &view)) {
         return tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "idempotency key \"%s\" was used",
                           idempotency_key);
     }
-    struct tally_memory_job **jobs =
-        realloc(memory->jobs, (memory->n_jobs + 1) * sizeof(struct tally_memory_job *));
-    if (jobs == NULL) {
-        return fail_no_memory(memory, err);
+    struct tally_store_job row = *job;
+    row.key = next_key(memory->database);
+    struct tally_memory_draft *draft =
+        tally_memory_draft_insert(&row, document, n_document, idempotency_key, request_digest);
+    if (draft == NULL) {
+        return tally_memory_fail(memory, err);
     }
-    memory->jobs = jobs;
-    struct tally_memory_job *added =
-        tally_memory_job_new(job, document, n_document, idempotency_key, request_digest);
-    if (added == NULL) {
-        return fail_no_memory(memory, err);
+    status = tally_memory_add_draft(memory, draft, err);
+    if (status == TALLY_OK) {
+        *ret_key = row.key;
     }
-    memory->jobs[memory->n_jobs++] = added;
-    added->now->job.key = (int64_t)memory->n_jobs;
-    *ret_key = added->now->job.key;
-    return TALLY_OK;
+    return status;
 }
 
 static enum tally_status memory_job_update(struct tally_store *store,
                                            const struct tally_store_job *job,
                                            struct tally_error *err)
 {
-    struct tally_memory_job *kept = NULL;
-    enum tally_status status = open_job(memory_of(store), job->key, &kept, err);
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job->key, &draft, err);
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_store_job *row = &kept->now->job;
+    struct tally_store_job *row = &draft->content->job;
     row->status = job->status;
     memcpy(row->reason, job->reason, sizeof row->reason);
     row->started_ms = job->started_ms;
@@ -211,92 +112,92 @@ static enum tally_status memory_job_update(struct tally_store *store,
 static enum tally_status memory_state_put(struct tally_store *store, int64_t job_key,
                                           const void *bytes, size_t n, struct tally_error *err)
 {
-    struct tally_memory_job *job = NULL;
-    enum tally_status status = open_job(memory_of(store), job_key, &job, err);
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_memory_job_put_state(job, bytes, n);
-    return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
+    status = tally_memory_draft_put_state(draft, bytes, n);
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
 static enum tally_status memory_state_append(struct tally_store *store, int64_t job_key,
                                              int64_t round, const void *bytes, size_t n,
                                              struct tally_error *err)
 {
-    struct tally_memory_job *job = NULL;
-    enum tally_status status = open_job(memory_of(store), job_key, &job, err);
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
     if (status != TALLY_OK) {
         return status;
     }
-    if (job->now->state == NULL) {
+    if (draft->content->state == NULL) {
         return fail_no_state(job_key, err);
     }
-    status = tally_memory_job_add_change(job, round, bytes, n);
+    status = tally_memory_draft_add_change(draft, round, bytes, n);
     if (status == TALLY_ALREADY_EXISTS) {
         return tally_fail(err, status, NULL, "what round %lld changed is there", (long long)round);
     }
-    return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
 static enum tally_status memory_update_insert(struct tally_store *store, int64_t job_key,
                                               const struct tally_store_update *update,
                                               struct tally_error *err)
 {
-    struct tally_memory_job *job = NULL;
-    enum tally_status status = open_job(memory_of(store), job_key, &job, err);
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_memory_job_add_update(job, update);
+    status = tally_memory_draft_add_update(draft, update);
     if (status == TALLY_ALREADY_EXISTS) {
         return tally_fail(err, status, NULL, "update of round %lld, client %u exists",
                           (long long)update->round, update->client);
     }
-    return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
 static enum tally_status memory_updates_delete(struct tally_store *store, int64_t job_key,
                                                int64_t through_round, struct tally_error *err)
 {
-    struct memory_store *memory = memory_of(store);
-    enum tally_status status = require_bracket(memory, err);
-    if (status != TALLY_OK || find_key(memory, job_key) == NULL) {
-        return status;
+    struct tally_memory_draft *draft = NULL;
+    struct tally_error cause = TALLY_ERROR_INIT;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, &cause);
+    if (status == TALLY_NOT_FOUND) {
+        return TALLY_OK;
     }
-    struct tally_memory_job *job = NULL;
-    status = open_job(memory, job_key, &job, err);
-    if (status == TALLY_OK) {
-        tally_memory_job_drop_updates(job, through_round);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "%s", cause.message);
     }
-    return status;
+    tally_memory_draft_drop_updates(draft, through_round);
+    return TALLY_OK;
 }
 
 static enum tally_status memory_round_insert(struct tally_store *store, int64_t job_key,
                                              const struct tally_round_record *record,
                                              struct tally_error *err)
 {
-    struct tally_memory_job *job = NULL;
-    enum tally_status status = open_job(memory_of(store), job_key, &job, err);
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_memory_job_add_round(job, record);
+    status = tally_memory_draft_add_round(draft, record);
     if (status == TALLY_ALREADY_EXISTS) {
         return tally_fail(err, status, NULL, "record of round %lld exists",
                           (long long)record->round);
     }
-    return status == TALLY_OK ? status : fail_no_memory(memory_of(store), err);
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
 static enum tally_status memory_job_get(struct tally_store *store, const char *id,
                                         struct tally_store_job *ret_job, struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_id(memory_of(store), id);
-    if (job == NULL) {
+    struct tally_memory_view view;
+    if (!tally_memory_find_id(memory_of(store), id, &view)) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
     }
-    *ret_job = job->now->job;
+    *ret_job = view.content->job;
     return TALLY_OK;
 }
 
@@ -306,13 +207,13 @@ static enum tally_status memory_job_by_idempotency_key(struct tally_store *store
                                                        uint64_t *ret_request_digest,
                                                        struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_idempotency_key(memory_of(store), idempotency_key);
-    if (job == NULL) {
+    struct tally_memory_view view;
+    if (!tally_memory_find_idempotency_key(memory_of(store), idempotency_key, &view)) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
                           idempotency_key);
     }
-    *ret_job = job->now->job;
-    *ret_request_digest = job->request_digest;
+    *ret_job = view.content->job;
+    *ret_request_digest = view.job->request_digest;
     return TALLY_OK;
 }
 
@@ -320,17 +221,17 @@ static enum tally_status memory_request_get(struct tally_store *store, int64_t j
                                             struct tally_buffer *out, bool *ret_has_key,
                                             uint64_t *ret_request_digest, struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
-    if (job == NULL) {
+    struct tally_memory_view view;
+    if (!tally_memory_find(memory_of(store), job_key, &view)) {
         return fail_no_job(job_key, err);
     }
-    const char *key = job->idempotency_key;
+    const char *key = view.job->idempotency_key;
     enum tally_status status = key != NULL ? tally_buffer_append_text(out, key) : TALLY_OK;
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "cannot take an idempotency key");
     }
     *ret_has_key = key != NULL;
-    *ret_request_digest = job->request_digest;
+    *ret_request_digest = view.job->request_digest;
     return TALLY_OK;
 }
 
@@ -338,12 +239,12 @@ static enum tally_status memory_job_list(struct tally_store *store, int status, 
                                          int64_t limit, tally_store_job_fn *each, void *context,
                                          struct tally_error *err)
 {
-    const struct memory_store *memory = memory_of(store);
+    struct tally_memory_view view;
     int64_t n = 0;
-    for (size_t i = memory->n_jobs; i-- > 0 && n < limit;) {
-        const struct tally_store_job *job = &memory->jobs[i]->now->job;
-        if (job->key < before_key && (status < 0 || (int)job->status == status)) {
-            enum tally_status stopped = each(context, job, err);
+    while (n < limit && tally_memory_find_before(memory_of(store), before_key, &view)) {
+        before_key = view.content->job.key;
+        if (status < 0 || (int)view.content->job.status == status) {
+            enum tally_status stopped = each(context, &view.content->job, err);
             if (stopped != TALLY_OK) {
                 return stopped;
             }
@@ -356,12 +257,13 @@ static enum tally_status memory_job_list(struct tally_store *store, int status, 
 static enum tally_status memory_job_list_live(struct tally_store *store, tally_store_job_fn *each,
                                               void *context, struct tally_error *err)
 {
-    const struct memory_store *memory = memory_of(store);
+    struct tally_memory_view view;
+    int64_t key = 0;
     enum tally_status status = TALLY_OK;
-    for (size_t i = 0; i < memory->n_jobs && status == TALLY_OK; i++) {
-        const struct tally_store_job *job = &memory->jobs[i]->now->job;
-        if (!tally_job_status_is_terminal(job->status)) {
-            status = each(context, job, err);
+    while (status == TALLY_OK && tally_memory_find_after(memory_of(store), key, &view)) {
+        key = view.content->job.key;
+        if (!tally_job_status_is_terminal(view.content->job.status)) {
+            status = each(context, &view.content->job, err);
         }
     }
     return status;
@@ -378,20 +280,22 @@ static enum tally_status append(struct tally_buffer *out, const struct tally_blo
 static enum tally_status memory_document_get(struct tally_store *store, int64_t job_key,
                                              struct tally_buffer *out, struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
-    return job != NULL ? append(out, job->document, err) : fail_no_job(job_key, err);
+    struct tally_memory_view view;
+    return tally_memory_find(memory_of(store), job_key, &view)
+               ? append(out, view.job->document, err)
+               : fail_no_job(job_key, err);
 }
 
 static enum tally_status memory_state_get(struct tally_store *store, int64_t job_key,
                                           struct tally_buffer *out, struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
-    if (job == NULL || job->now->state == NULL) {
+    struct tally_memory_view view;
+    if (!tally_memory_find(memory_of(store), job_key, &view) || view.content->state == NULL) {
         return fail_no_state(job_key, err);
     }
-    enum tally_status status = append(out, job->now->state, err);
-    for (size_t i = 0; i < job->now->n_changes && status == TALLY_OK; i++) {
-        status = append(out, job->now->changes[i].bytes, err);
+    enum tally_status status = append(out, view.content->state, err);
+    for (size_t i = 0; i < view.content->n_changes && status == TALLY_OK; i++) {
+        status = append(out, view.content->changes[i].bytes, err);
     }
     return status;
 }
@@ -400,10 +304,13 @@ static enum tally_status memory_update_list(struct tally_store *store, int64_t j
                                             int64_t round, tally_store_update_fn *each,
                                             void *context, struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
+    struct tally_memory_view view;
     enum tally_status status = TALLY_OK;
-    for (size_t i = 0; job != NULL && i < job->now->n_updates && status == TALLY_OK; i++) {
-        const struct tally_memory_update *update = &job->now->updates[i];
+    if (!tally_memory_find(memory_of(store), job_key, &view)) {
+        return TALLY_OK;
+    }
+    for (size_t i = 0; i < view.content->n_updates && status == TALLY_OK; i++) {
+        const struct tally_memory_update *update = &view.content->updates[i];
         if (update->round == round) {
             status = each(context,
                           &(struct tally_store_update){.round = update->round,
@@ -416,31 +323,37 @@ static enum tally_status memory_update_list(struct tally_store *store, int64_t j
     return status;
 }
 
+/* The first record after a round, committed or added by the transaction; NULL = there is none. */
+static const struct tally_round_record *round_after(const struct tally_memory_view *view,
+                                                    int64_t round)
+{
+    const struct tally_round_record *committed =
+        tally_memory_round_after(&view->job->rounds, round);
+    const struct tally_round_record *added =
+        view->draft != NULL ? tally_memory_round_after(&view->draft->rounds, round) : NULL;
+    return committed == NULL || (added != NULL && added->round < committed->round) ? added
+                                                                                   : committed;
+}
+
 static enum tally_status memory_round_list(struct tally_store *store, int64_t job_key,
                                            int64_t after_round, int64_t limit,
                                            tally_store_round_fn *each, void *context,
                                            struct tally_error *err)
 {
-    const struct tally_memory_job *job = find_key(memory_of(store), job_key);
-    int64_t n = 0;
-    for (size_t i = 0; job != NULL && i < job->n_rounds && n < limit; i++) {
-        if (job->rounds[i].record.round > after_round) {
-            enum tally_status status = each(context, &job->rounds[i].record, err);
-            if (status != TALLY_OK) {
-                return status;
-            }
-            n++;
-        }
+    struct tally_memory_view view;
+    enum tally_status status = TALLY_OK;
+    if (!tally_memory_find(memory_of(store), job_key, &view)) {
+        return TALLY_OK;
     }
-    return TALLY_OK;
-}
-
-/* Every write has told at once. */
-static enum tally_status memory_flush(struct tally_store *store, struct tally_error *err)
-{
-    (void)store;
-    (void)err;
-    return TALLY_OK;
+    for (int64_t n = 0; n < limit && status == TALLY_OK; n++) {
+        const struct tally_round_record *record = round_after(&view, after_round);
+        if (record == NULL) {
+            break;
+        }
+        after_round = record->round;
+        status = each(context, record, err);
+    }
+    return status;
 }
 
 static enum tally_status memory_check(struct tally_store *store, struct tally_error *err)
@@ -450,12 +363,17 @@ static enum tally_status memory_check(struct tally_store *store, struct tally_er
     return TALLY_OK;
 }
 
+static struct tally_store_counters memory_counters(const struct tally_store *store)
+{
+    return ((const struct tally_memory_store *)store)->counters;
+}
+
 static const struct tally_store_ops MEMORY_OPS = {
     .name = "memory",
     .close = memory_close,
-    .begin = memory_begin,
-    .commit = memory_commit,
-    .rollback = memory_rollback,
+    .begin = tally_memory_begin,
+    .commit = tally_memory_commit,
+    .rollback = tally_memory_rollback,
     .job_insert = memory_job_insert,
     .job_update = memory_job_update,
     .state_put = memory_state_put,
@@ -472,17 +390,42 @@ static const struct tally_store_ops MEMORY_OPS = {
     .state_get = memory_state_get,
     .update_list = memory_update_list,
     .round_list = memory_round_list,
-    .flush = memory_flush,
+    .flush = tally_memory_flush,
     .check = memory_check,
 };
 
-enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err)
+enum tally_status tally_memory_database_open(struct tally_memory_database *database,
+                                             struct tally_store **ret_store,
+                                             struct tally_error *err)
 {
-    struct memory_store *memory = calloc(1, sizeof *memory);
+    struct tally_memory_store *memory = calloc(1, sizeof *memory);
     if (memory == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory store");
     }
-    memory->base.ops = &MEMORY_OPS;
+    memory->ops = MEMORY_OPS;
+    memory->ops.counters = memory_counters;
+    memory->base.ops = &memory->ops;
+    memory->base.leases = &TALLY_MEMORY_LEASES;
+    memory->database = database;
+    memory->next = database->first;
+    database->first = memory;
     *ret_store = &memory->base;
+    return TALLY_OK;
+}
+
+enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err)
+{
+    struct tally_memory_database *database = NULL;
+    enum tally_status status = tally_memory_database_new(NULL, &database, err);
+    if (status == TALLY_OK) {
+        status = tally_memory_database_open(database, ret_store, err);
+    }
+    if (status != TALLY_OK) {
+        tally_memory_database_free(database);
+        return status;
+    }
+    memory_of(*ret_store)->owns_database = true;
+    (*ret_store)->ops = &MEMORY_OPS;
+    (*ret_store)->leases = NULL;
     return TALLY_OK;
 }

@@ -1,6 +1,5 @@
 #include "storage/memory_job.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,99 +81,165 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
     return copy;
 }
 
-struct tally_memory_job *tally_memory_job_new(const struct tally_store_job *row,
-                                              const char *document, size_t n_document,
-                                              const char *idempotency_key, uint64_t request_digest)
+struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_job *row,
+                                                     const char *document, size_t n_document,
+                                                     const char *idempotency_key,
+                                                     uint64_t request_digest)
 {
     struct tally_memory_job *job = calloc(1, sizeof *job);
-    if (job == NULL) {
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    if (job == NULL || draft == NULL) {
+        free(job);
+        free(draft);
         return NULL;
     }
-    job->now = content_copy(&(struct tally_memory_content){.job = *row});
+    draft->job = job;
+    draft->is_new = true;
+    draft->content = content_copy(&(struct tally_memory_content){.job = *row});
     job->document = blob_new(document, n_document);
     job->idempotency_key = idempotency_key != NULL ? strdup(idempotency_key) : NULL;
     job->request_digest = request_digest;
-    if (job->now == NULL || job->document == NULL ||
+    if (draft->content == NULL || job->document == NULL ||
         (idempotency_key != NULL && job->idempotency_key == NULL)) {
-        tally_memory_job_free(job);
+        tally_memory_draft_free(draft);
         return NULL;
     }
-    return job;
+    return draft;
+}
+
+struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job)
+{
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    if (draft == NULL) {
+        return NULL;
+    }
+    draft->job = job;
+    draft->version = job->version;
+    draft->content = content_copy(job->content);
+    if (draft->content == NULL) {
+        tally_memory_draft_free(draft);
+        return NULL;
+    }
+    return draft;
+}
+
+void tally_memory_draft_free(struct tally_memory_draft *draft)
+{
+    if (draft != NULL) {
+        content_free(draft->content);
+        free(draft->rounds.records);
+        if (draft->is_new) {
+            tally_memory_job_free(draft->job);
+        }
+        free(draft);
+    }
 }
 
 void tally_memory_job_free(struct tally_memory_job *job)
 {
     if (job != NULL) {
-        content_free(job->now);
-        content_free(job->before);
-        free(job->rounds);
+        content_free(job->content);
+        free(job->rounds.records);
         blob_release(job->document);
         free(job->idempotency_key);
         free(job);
     }
 }
 
-enum tally_status tally_memory_job_touch(struct tally_memory_job *job)
+/* Where the first record is whose round is not below `round`. */
+static size_t place_of(const struct tally_memory_rounds *rounds, int64_t round)
 {
-    if (job->before == NULL) {
-        job->before = content_copy(job->now);
-    }
-    return job->before != NULL ? TALLY_OK : TALLY_NO_MEMORY;
-}
-
-/* Settles the rounds of the bracket; from the end, where they mostly are. */
-static void settle_rounds(struct tally_memory_job *job, bool keep)
-{
-    for (size_t i = job->n_rounds; job->n_new_rounds > 0; i--) {
-        struct tally_memory_round *round = &job->rounds[i - 1];
-        if (!round->is_new) {
-            continue;
-        }
-        job->n_new_rounds--;
-        round->is_new = false;
-        if (!keep) {
-            memmove(round, round + 1, (job->n_rounds - i) * sizeof *round);
-            job->n_rounds--;
+    size_t low = 0;
+    size_t high = rounds->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (rounds->records[middle].round < round) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    return low;
 }
 
-void tally_memory_job_commit(struct tally_memory_job *job)
+static bool has_round(const struct tally_memory_rounds *rounds, int64_t round)
 {
-    content_free(job->before);
-    job->before = NULL;
-    settle_rounds(job, true);
+    const size_t at = place_of(rounds, round);
+    return at < rounds->n && rounds->records[at].round == round;
 }
 
-void tally_memory_job_rollback(struct tally_memory_job *job)
+const struct tally_round_record *tally_memory_round_after(const struct tally_memory_rounds *rounds,
+                                                          int64_t round)
 {
-    if (job->before != NULL) {
-        content_free(job->now);
-        job->now = job->before;
-        job->before = NULL;
+    const size_t at = round < INT64_MAX ? place_of(rounds, round + 1) : rounds->n;
+    return at < rounds->n ? &rounds->records[at] : NULL;
+}
+
+/* Makes room for n records. */
+static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size_t n)
+{
+    size_t capacity = rounds->capacity > 0 ? rounds->capacity : FIRST_ROUNDS;
+    while (capacity < n) {
+        capacity *= 2;
     }
-    settle_rounds(job, false);
+    if (n <= rounds->capacity) {
+        return TALLY_OK;
+    }
+    struct tally_round_record *records = realloc(rounds->records, capacity * sizeof *records);
+    if (records == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    rounds->records = records;
+    rounds->capacity = capacity;
+    return TALLY_OK;
 }
 
-enum tally_status tally_memory_job_put_state(struct tally_memory_job *job, const void *bytes,
-                                             size_t n)
+/* There is room for it. */
+static void insert_round(struct tally_memory_rounds *rounds,
+                         const struct tally_round_record *record)
 {
-    assert(job->before != NULL);
+    struct tally_round_record *at = &rounds->records[place_of(rounds, record->round)];
+    memmove(at + 1, at, (size_t)(rounds->records + rounds->n - at) * sizeof *at);
+    *at = *record;
+    rounds->n++;
+}
+
+enum tally_status tally_memory_draft_prepare(struct tally_memory_draft *draft)
+{
+    struct tally_memory_rounds *rounds = &draft->job->rounds;
+    return draft->rounds.n > 0 ? reserve_rounds(rounds, rounds->n + draft->rounds.n) : TALLY_OK;
+}
+
+void tally_memory_draft_apply(struct tally_memory_draft *draft)
+{
+    struct tally_memory_job *job = draft->job;
+    content_free(job->content);
+    job->content = draft->content;
+    for (size_t i = 0; i < draft->rounds.n; i++) {
+        insert_round(&job->rounds, &draft->rounds.records[i]);
+    }
+    job->version++;
+    free(draft->rounds.records);
+    free(draft);
+}
+
+enum tally_status tally_memory_draft_put_state(struct tally_memory_draft *draft, const void *bytes,
+                                               size_t n)
+{
     struct tally_blob *state = blob_new(bytes, n);
     if (state == NULL) {
         return TALLY_NO_MEMORY;
     }
-    blob_release(job->now->state);
-    job->now->state = state;
-    drop_changes(job->now);
+    blob_release(draft->content->state);
+    draft->content->state = state;
+    drop_changes(draft->content);
     return TALLY_OK;
 }
 
-enum tally_status tally_memory_job_add_change(struct tally_memory_job *job, int64_t round,
-                                              const void *bytes, size_t n)
+enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft, int64_t round,
+                                                const void *bytes, size_t n)
 {
-    assert(job->before != NULL);
-    struct tally_memory_content *now = job->now;
+    struct tally_memory_content *now = draft->content;
     size_t at = now->n_changes;
     while (at > 0 && now->changes[at - 1].round > round) {
         at--;
@@ -198,11 +263,10 @@ enum tally_status tally_memory_job_add_change(struct tally_memory_job *job, int6
     return TALLY_OK;
 }
 
-enum tally_status tally_memory_job_add_update(struct tally_memory_job *job,
-                                              const struct tally_store_update *update)
+enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft,
+                                                const struct tally_store_update *update)
 {
-    assert(job->before != NULL);
-    struct tally_memory_content *now = job->now;
+    struct tally_memory_content *now = draft->content;
     size_t at = 0;
     while (at < now->n_updates &&
            (now->updates[at].round < update->round || (now->updates[at].round == update->round &&
@@ -229,38 +293,22 @@ enum tally_status tally_memory_job_add_update(struct tally_memory_job *job,
     return TALLY_OK;
 }
 
-enum tally_status tally_memory_job_add_round(struct tally_memory_job *job,
-                                             const struct tally_round_record *record)
+enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
+                                               const struct tally_round_record *record)
 {
-    assert(job->before != NULL);
-    size_t at = job->n_rounds;
-    while (at > 0 && job->rounds[at - 1].record.round > record->round) {
-        at--;
-    }
-    if (at > 0 && job->rounds[at - 1].record.round == record->round) {
+    if (has_round(&draft->job->rounds, record->round) || has_round(&draft->rounds, record->round)) {
         return TALLY_ALREADY_EXISTS;
     }
-    if (job->n_rounds == job->rounds_capacity) {
-        const size_t capacity = job->n_rounds == 0 ? FIRST_ROUNDS : 2 * job->n_rounds;
-        struct tally_memory_round *rounds = realloc(job->rounds, capacity * sizeof *rounds);
-        if (rounds == NULL) {
-            return TALLY_NO_MEMORY;
-        }
-        job->rounds = rounds;
-        job->rounds_capacity = capacity;
+    const enum tally_status status = reserve_rounds(&draft->rounds, draft->rounds.n + 1);
+    if (status == TALLY_OK) {
+        insert_round(&draft->rounds, record);
     }
-    struct tally_memory_round *round = &job->rounds[at];
-    memmove(round + 1, round, (job->n_rounds - at) * sizeof *round);
-    *round = (struct tally_memory_round){.record = *record, .is_new = true};
-    job->n_rounds++;
-    job->n_new_rounds++;
-    return TALLY_OK;
+    return status;
 }
 
-void tally_memory_job_drop_updates(struct tally_memory_job *job, int64_t through_round)
+void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t through_round)
 {
-    assert(job->before != NULL);
-    struct tally_memory_content *now = job->now;
+    struct tally_memory_content *now = draft->content;
     size_t n = 0;
     while (n < now->n_updates && now->updates[n].round <= through_round) {
         blob_release(now->updates[n++].body);

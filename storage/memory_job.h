@@ -1,9 +1,8 @@
-/* memory_job: one job of the in-memory store, with a way back to what it was.
+/* memory_job: one job of the in-memory store, and drafts of it.
  *
- * A job is an immutable part, a `now` that writes change, and rounds, of which a bracket can only
- * add some. The first write of a bracket puts a copy of `now` aside as `before`; settling drops one
- * of the two, and the rounds that were added or the marks of them. Restoring is exact because
- * nothing else can change. Bodies and states are immutable and counted, so a copy shares them. */
+ * A job is what was committed. A transaction that writes to it does so in a draft: a copy of the
+ * content, and the rounds that it adds. Commit moves the draft into the job; rollback frees it.
+ * Bodies and states are immutable and counted, so a copy shares them. */
 #ifndef TALLY_STORAGE_MEMORY_JOB_H
 #define TALLY_STORAGE_MEMORY_JOB_H
 
@@ -28,11 +27,11 @@ struct tally_memory_change {
     struct tally_blob *bytes;
 };
 
-/* Never changed or taken away, and as many as a job has lived: copying them with every bracket
- * would be quadratic. */
-struct tally_memory_round {
-    struct tally_round_record record;
-    bool is_new; /* of this bracket */
+/* By round. Records are never changed or taken away, and there are as many as a job has lived:
+ * copying them with every transaction would be quadratic. */
+struct tally_memory_rounds {
+    struct tally_round_record *records;
+    size_t n, capacity;
 };
 
 /* All else that writes can change. */
@@ -49,34 +48,54 @@ struct tally_memory_job {
     struct tally_blob *document;
     char *idempotency_key; /* NULL = none */
     uint64_t request_digest;
-    struct tally_memory_content *now;
-    struct tally_memory_content *before; /* NULL = not written in this bracket */
-    struct tally_memory_round *rounds;   /* by round */
-    size_t n_rounds, n_new_rounds, rounds_capacity;
+    struct tally_memory_content *content; /* NULL = not committed yet */
+    struct tally_memory_rounds rounds;
+    uint64_t version; /* grows with each commit */
+    int64_t leader;   /* number of a replica; 0 = nobody */
+    int64_t token;    /* grows with each change of leader */
 };
 
-/* A job without state, updates and rounds; NULL without memory. */
-struct tally_memory_job *tally_memory_job_new(const struct tally_store_job *row,
-                                              const char *document, size_t n_document,
-                                              const char *idempotency_key, uint64_t request_digest);
+/* A job as the transaction of a store object has it. */
+struct tally_memory_draft {
+    struct tally_memory_job *job; /* borrowed unless it is new */
+    bool is_new;                  /* inserted by this transaction */
+    struct tally_memory_content *content;
+    struct tally_memory_rounds rounds; /* that it adds */
+    uint64_t version;                  /* of the job when it was copied */
+    int64_t token;                     /* that the store object held then; TALLY_NO_TOKEN */
+    uint64_t n_writes;
+};
+
+/* A new job without state, updates and rounds, whose key is row->key; NULL without memory. */
+struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_job *row,
+                                                     const char *document, size_t n_document,
+                                                     const char *idempotency_key,
+                                                     uint64_t request_digest);
+/* A draft of a job that was committed; NULL without memory. */
+struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job);
+/* With the job if it is new. NULL is allowed. */
+void tally_memory_draft_free(struct tally_memory_draft *draft);
 void tally_memory_job_free(struct tally_memory_job *job);
 
-/* Puts `now` aside unless that is done. Errors: NO_MEMORY. */
-enum tally_status tally_memory_job_touch(struct tally_memory_job *job);
-/* Keeps what is, or goes back to what was when it was first touched. */
-void tally_memory_job_commit(struct tally_memory_job *job);
-void tally_memory_job_rollback(struct tally_memory_job *job);
+/* Moves the draft into its job and frees it. The first makes room for that, so that the second
+ * cannot fail. Errors: NO_MEMORY. */
+enum tally_status tally_memory_draft_prepare(struct tally_memory_draft *draft);
+void tally_memory_draft_apply(struct tally_memory_draft *draft);
 
-/* Changes of `now`, which must have been touched. On failure nothing has changed.
+/* Changes of a draft. On failure nothing has changed.
  * Errors: NO_MEMORY; ALREADY_EXISTS (those that add). */
-enum tally_status tally_memory_job_put_state(struct tally_memory_job *job, const void *bytes,
-                                             size_t n);
-enum tally_status tally_memory_job_add_change(struct tally_memory_job *job, int64_t round,
-                                              const void *bytes, size_t n);
-enum tally_status tally_memory_job_add_update(struct tally_memory_job *job,
-                                              const struct tally_store_update *update);
-enum tally_status tally_memory_job_add_round(struct tally_memory_job *job,
-                                             const struct tally_round_record *record);
-void tally_memory_job_drop_updates(struct tally_memory_job *job, int64_t through_round);
+enum tally_status tally_memory_draft_put_state(struct tally_memory_draft *draft, const void *bytes,
+                                               size_t n);
+enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft, int64_t round,
+                                                const void *bytes, size_t n);
+enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft,
+                                                const struct tally_store_update *update);
+enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
+                                               const struct tally_round_record *record);
+void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t through_round);
+
+/* The first record after a round; NULL = there is none. Borrowed until the next change. */
+const struct tally_round_record *tally_memory_round_after(const struct tally_memory_rounds *rounds,
+                                                          int64_t round);
 
 #endif

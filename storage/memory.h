@@ -1,0 +1,53 @@
+/* memory: a database in the memory of one process that several store objects share, with leases
+ * (leases.h). tally_store_memory_open() gives a private one, without leases.
+ *
+ * All store objects of a database belong to one thread. Their calls may interleave in any order,
+ * also while several have an open transaction; only the callback of a walk may not write through
+ * another store object. Isolation is READ COMMITTED: a transaction's writes are visible to its own
+ * store object alone until commit() applies all of them or none. Nobody waits for a lock. Keys of
+ * jobs are unique and become visible in the order of the commits. Conflicts show in commit():
+ *
+ *     FAILED_PRECONDITION  the fence, which is checked in commit(), and earlier in flush()
+ *     ALREADY_EXISTS       two transactions inserted the same id or idempotency key
+ *     STORE                two store objects that are no replicas wrote to the same job */
+#ifndef TALLY_STORAGE_MEMORY_H
+#define TALLY_STORAGE_MEMORY_H
+
+#include <stdint.h>
+
+#include "storage/store.h"
+
+struct tally_memory_database;
+
+/* The clock by which leases run out, in milliseconds since any point in time. */
+struct tally_memory_clock {
+    int64_t (*now_ms)(void *context);
+    void *context;
+};
+
+/* An empty database. `clock` is copied; NULL = the monotonic clock of the machine.
+ * Errors: NO_MEMORY. */
+enum tally_status tally_memory_database_new(const struct tally_memory_clock *clock,
+                                            struct tally_memory_database **ret_database,
+                                            struct tally_error *err);
+/* Every store object on it must have been closed. NULL is allowed. */
+void tally_memory_database_free(struct tally_memory_database *database);
+
+/* Opens a store object, a "connection", with leases. The caller closes it with ops->close(), which
+ * leaves its leases to expire. Errors: NO_MEMORY. */
+enum tally_status tally_memory_database_open(struct tally_memory_database *database,
+                                             struct tally_store **ret_store,
+                                             struct tally_error *err);
+
+/* Breaks the connection of one store object that tally_memory_database_open() gave, as a lost
+ * network connection does: an open transaction is lost (its writes and its commit fail with STORE)
+ * and the next begin() or lease operation connects again, which gives the jobs that it still leads
+ * new tokens. To lose the answer of a commit: commit, disconnect, and report STORE. */
+void tally_memory_database_disconnect(struct tally_store *store);
+/* As if the database server was killed and started again: all rows stay, and all connections break.
+ * There is no separate grace time: as on PostgreSQL, leases stop running out half a lease after the
+ * last renewal of anybody, and the first renewal after that prolongs them by as long as the gap
+ * was. So time in which the simulated server answers nobody does not count. */
+void tally_memory_database_restart(struct tally_memory_database *database);
+
+#endif
