@@ -60,9 +60,11 @@ static void read_clock(const char *date, struct doctor_facts *facts)
     }
 }
 
-static void gather_version(struct tally_cli *cli, struct doctor_facts *facts)
+/* What the coordinator's metrics tell of its set-up. */
+static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
 {
     static const char LABEL[] = "tally_build_info{version=\"";
+    static const char SHARED[] = "\ntally_shared_tokens ";
     struct tally_http_exchange exchange;
     struct doctor_answer answer = {0};
     ask(cli, "/metrics", &exchange, &answer);
@@ -73,6 +75,10 @@ static void gather_version(struct tally_cli *cli, struct doctor_facts *facts)
     if (at != NULL) {
         at += sizeof LABEL - 1;
         snprintf(facts->version, sizeof facts->version, "%.*s", (int)strcspn(at, "\""), at);
+    }
+    at = strstr((const char *)cli->body.data, SHARED);
+    if (at != NULL) {
+        facts->n_shared_tokens = strtoll(at + sizeof SHARED - 1, NULL, 10);
     }
 }
 
@@ -179,7 +185,7 @@ static void gather_coordinator(struct tally_cli *cli, struct doctor_facts *facts
     }
     read_clock(exchange.date, facts);
     ask(cli, "/readyz", &exchange, &facts->ready);
-    gather_version(cli, facts);
+    gather_metrics(cli, facts);
     gather_jobs(cli, facts);
     gather_workers(cli, facts);
 }

@@ -132,6 +132,16 @@ static void judge_token(const struct doctor_facts *facts, struct doctor_finding 
     }
 }
 
+static void judge_shared_tokens(const struct doctor_facts *facts, struct doctor_finding *finding)
+{
+    if (facts->n_shared_tokens > 0) {
+        find(finding, DOCTOR_WARN,
+             "give each role tokens of its own; tally-coordinator --check names the lines",
+             "the coordinator has %" PRId64 " tokens that stand in two token files",
+             facts->n_shared_tokens);
+    }
+}
+
 static void judge_workers(const struct doctor_facts *facts, struct doctor_finding *finding)
 {
     if (facts->workers.status != 200) {
@@ -271,6 +281,7 @@ const struct doctor_check DOCTOR_CHECKS[] = {
     {"version", judge_version},
     {"clock", judge_clock},
     {"token", judge_token},
+    {"shared tokens", judge_shared_tokens},
     {"workers", judge_workers},
     {"waiting", judge_waiting},
     {"data files", judge_data},

@@ -502,6 +502,7 @@ int main(int argc, char **argv)
     keep_freed_memory();
     if (tally_options_bool(options, "check")) {
         const int certificate = check_certificate(&settings.server);
+        tokens_print_shared(options, &settings.tokens);
         exit_code = coordinator_check(tally_options_text(options, "store"));
         exit_code = certificate != EXIT_SUCCESS ? certificate : exit_code;
     } else if (run(options, &settings, &err) != TALLY_OK) {

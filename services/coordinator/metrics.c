@@ -358,6 +358,11 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     static const char STREAMS[] = "tally_event_streams";
     exposition_family(&exposition, STREAMS, EXPOSITION_GAUGE, "Open streams of job events.");
     exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->n_streams);
+    static const char SHARED[] = "tally_shared_tokens";
+    const struct tally_tokens *tokens = coordinator->config.tokens;
+    exposition_family(&exposition, SHARED, EXPOSITION_GAUGE,
+                      "Tokens that stand in two token files, and open the roles of both.");
+    exposition_unsigned(&exposition, SHARED, NULL, tokens != NULL ? (uint64_t)tokens->n_shared : 0);
     write_requests(metrics, &exposition);
     write_refusals(metrics, &exposition);
     if (coordinator->forwarding != NULL) {

@@ -13,6 +13,11 @@ static bool same_digest(const uint8_t a[TALLY_SHA256_BYTES], const uint8_t b[TAL
     return difference == 0;
 }
 
+bool same_token(const struct known_token *a, const struct known_token *b)
+{
+    return same_digest(a->digest, b->digest);
+}
+
 bool same_identity(const struct token_identity *a, const struct token_identity *b)
 {
     return same_digest(a->bytes, b->bytes);
@@ -34,6 +39,7 @@ enum tally_status token_set_add(struct token_set *set, const struct tally_token 
     tally_sha256(token->text, n, known->digest);
     memcpy(known->name, token->name, sizeof known->name);
     known->until_ms = token->until_ms;
+    known->line = token->line;
     if (token->name[0] == '\0') {
         memcpy(known->identity.bytes, known->digest, sizeof known->digest);
     } else { /* the blank keeps it apart from any token */

@@ -29,6 +29,7 @@ struct known_token {
     struct token_identity identity;
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
     int64_t until_ms;                     /* Unix time; INT64_MAX = no end */
+    int line;                             /* of its file, from 1; 0 = from the environment */
 };
 
 struct token_set {
@@ -39,6 +40,7 @@ struct token_set {
 /* A role without tokens is open to everybody, but for TOKEN_METRICS (dispatch.c). */
 struct tally_tokens {
     struct token_set roles[N_TOKEN_ROLES];
+    int n_shared; /* pairs of the same token in two roles; token_sources.h counts them */
 };
 
 /* Errors: INVALID_ARGUMENT (shorter than 16 bytes, more than 64). */
@@ -58,6 +60,8 @@ enum token_verdict token_look_up(const struct tally_tokens *tokens, unsigned wan
                                  const char *given, int64_t now_ms,
                                  const struct known_token **ret_token);
 
+/* Whether the token is the same, whatever its names and ends are. */
+bool same_token(const struct known_token *a, const struct known_token *b);
 bool same_identity(const struct token_identity *a, const struct token_identity *b);
 
 #endif

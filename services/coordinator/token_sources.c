@@ -1,5 +1,6 @@
 #include "services/coordinator/token_sources.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,9 @@ static const struct {
 } SOURCES[N_TOKEN_ROLES] = {[TOKEN_ADMIN] = {"admin-token-file", "TALLY_ADMIN_TOKEN"},
                             [TOKEN_WORKER] = {"worker-token-file", "TALLY_WORKER_TOKEN"},
                             [TOKEN_METRICS] = {"metrics-token-file", "TALLY_METRICS_TOKEN"}};
+
+/* "--worker-token-file FILE:LINE name=NAME" */
+enum { PLACE_CAPACITY = 320 };
 
 static enum tally_status add(void *context, const struct tally_token *token,
                              struct tally_error *err)
@@ -61,6 +65,69 @@ static enum tally_status take_variable(const char *name, bool has_file, struct t
     return status;
 }
 
+/* Where a token stands, never what it is. */
+static void describe(const struct tally_options *options, enum token_role role,
+                     const struct known_token *token, char ret_place[PLACE_CAPACITY])
+{
+    const bool has_name = token->name[0] != '\0';
+    if (token->line == 0) {
+        snprintf(ret_place, PLACE_CAPACITY, "%s", SOURCES[role].variable);
+    } else {
+        snprintf(ret_place, PLACE_CAPACITY, "--%s %.200s:%d%s%s", SOURCES[role].option,
+                 tally_options_text(options, SOURCES[role].option), token->line,
+                 has_name ? " name=" : "", token->name);
+    }
+}
+
+typedef void shared_token_fn(const char *first, const char *second);
+
+/* Hands on the places of every token that stands in both roles, and returns how many there are. */
+static int walk_pair(const struct tally_options *options, const struct tally_tokens *tokens,
+                     enum token_role a, enum token_role b, shared_token_fn *on_pair)
+{
+    int n = 0;
+    for (int i = 0; i < tokens->roles[a].n; i++) {
+        for (int j = 0; j < tokens->roles[b].n; j++) {
+            const struct known_token *one = &tokens->roles[a].items[i];
+            const struct known_token *other = &tokens->roles[b].items[j];
+            if (same_token(one, other)) {
+                char first[PLACE_CAPACITY], second[PLACE_CAPACITY];
+                describe(options, a, one, first);
+                describe(options, b, other, second);
+                on_pair(first, second);
+                n++;
+            }
+        }
+    }
+    return n;
+}
+
+static int walk_shared(const struct tally_options *options, const struct tally_tokens *tokens,
+                       shared_token_fn *on_pair)
+{
+    return walk_pair(options, tokens, TOKEN_ADMIN, TOKEN_WORKER, on_pair) +
+           walk_pair(options, tokens, TOKEN_ADMIN, TOKEN_METRICS, on_pair) +
+           walk_pair(options, tokens, TOKEN_WORKER, TOKEN_METRICS, on_pair);
+}
+
+static void log_shared(const char *first, const char *second)
+{
+    tally_log(TALLY_LOG_WARN, tally_log_event("one token opens two roles"),
+              tally_log_text("first", first), tally_log_text("second", second),
+              tally_log_text("remedy", "give each role tokens of its own"));
+}
+
+static void print_shared(const char *first, const char *second)
+{
+    printf("warn  %s and %s hold the same token: give each role tokens of its own\n", first,
+           second);
+}
+
+void tokens_print_shared(const struct tally_options *options, const struct tally_tokens *tokens)
+{
+    walk_shared(options, tokens, print_shared);
+}
+
 enum tally_status tokens_load(const struct tally_options *options, struct tally_tokens *ret_tokens,
                               struct tally_error *err)
 {
@@ -73,6 +140,9 @@ enum tally_status tokens_load(const struct tally_options *options, struct tally_
         if (status == TALLY_OK && path != NULL) {
             status = read_file(path, false, set, err);
         }
+    }
+    if (status == TALLY_OK) {
+        ret_tokens->n_shared = walk_shared(options, ret_tokens, log_shared);
     }
     return status;
 }
@@ -95,6 +165,7 @@ enum tally_status tokens_reload(const struct tally_options *options, struct tall
         }
     }
     if (status == TALLY_OK) {
+        fresh->n_shared = walk_shared(options, fresh, log_shared);
         *tokens = *fresh;
     }
     free(fresh);

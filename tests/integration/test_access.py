@@ -6,6 +6,7 @@ Every refusal is followed by a look at everything that must not have changed.
 import contextlib
 import datetime
 import http.client
+import itertools
 import json
 import os
 import secrets
@@ -516,6 +517,53 @@ class Start(AccessTestCase):
             self.assertEqual(status, 0, output)
             self.assertEqual('level=warn event="token file can be read by others" file=admin-tokens' in output,
                              is_told, output)
+
+
+class SharedTokens(AccessTestCase):
+    """A token in two files opens two roles: who gave it as one of them is told, but not what it is."""
+
+    WORDS = 'level=warn event="one token opens two roles"'
+    FIRST = "--admin-token-file admin-tokens:1 name=operator"
+    SECOND = "--worker-token-file worker-tokens:2"
+
+    def check(self, *options):
+        done = subprocess.run([common.BIN / "tally-coordinator", "--check", "--store", "memory:", *options],
+                              capture_output=True, text=True, cwd=self.folder, check=False, timeout=common.HANG_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def doctor(self):
+        done = subprocess.run([common.BIN / "tally", "doctor", "--json", "--coordinator", self.coordinator.url,
+                               "--token-file", "admin-tokens"], capture_output=True, text=True, cwd=self.folder,
+                              check=False, timeout=common.HANG_S)
+        self.assertNotIn(self.tokens["admin"], done.stdout + done.stderr)
+        return {each["check"]: each["level"] for each in json.loads(done.stdout)}
+
+    def test_start_reload_check_and_doctor(self):
+        self.start(store="memory:")
+        self.assertNotIn(self.WORDS, self.coordinator.log())
+        self.assertNotIn("shared tokens", self.doctor())
+        self.assertNotIn("warn", self.check(*self.token_options()))
+        self.write_workers("bob", "admin")
+        self.reload()
+        self.assertIn(f'{self.WORDS} first="{self.FIRST}" second="{self.SECOND}"', self.coordinator.log())
+        self.assertEqual(self.doctor()["shared tokens"], "warn")
+        self.assertIn(f"warn  {self.FIRST} and {self.SECOND} hold the same token", self.check(*self.token_options()))
+        self.assertEqual(self.coordinator.log().count(self.WORDS), 1)
+        self.coordinator.terminate()
+        again = self.start(store="memory:", name="again")
+        self.assertEqual(again.log().count(self.WORDS), 1)
+        self.assertNotIn(self.tokens["admin"], again.log())
+        self.write_workers("bob")
+        self.reload()
+        self.assertNotIn("shared tokens", self.doctor())
+
+    def test_every_pair_of_roles(self):
+        roles = ("admin", "worker", "metrics")
+        for first, second in itertools.combinations(roles, 2):
+            options = (f"--{first}-token-file", "metrics-tokens", f"--{second}-token-file", "metrics-tokens")
+            self.assertIn(f"warn  --{first}-token-file metrics-tokens:1 and --{second}-token-file metrics-tokens:1 ",
+                          self.check(*options))
 
 
 class Secrecy(AccessTestCase):

@@ -53,6 +53,14 @@ static void test_cli_doctor__sound_set_up_has_no_complaint(void)
     }
 }
 
+static void test_cli_doctor__a_token_of_two_roles_is_told(void)
+{
+    struct doctor_facts facts = sound_facts();
+    CU_ASSERT_EQUAL(judge("shared tokens", &facts).level, DOCTOR_SKIPPED);
+    facts.n_shared_tokens = 1;
+    CU_ASSERT_EQUAL(judge("shared tokens", &facts).level, DOCTOR_WARN);
+}
+
 static void test_cli_doctor__connections_that_fail_are_told_apart(void)
 {
     static const struct {
@@ -140,6 +148,7 @@ static void test_cli_doctor__each_fault_of_a_store_has_its_verdict(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_doctor__sound_set_up_has_no_complaint),
+    TALLY_TEST(test_cli_doctor__a_token_of_two_roles_is_told),
     TALLY_TEST(test_cli_doctor__connections_that_fail_are_told_apart),
     TALLY_TEST(test_cli_doctor__each_fault_has_its_verdict),
     TALLY_TEST(test_cli_doctor__each_fault_of_a_store_has_its_verdict),
