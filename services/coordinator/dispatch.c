@@ -162,7 +162,8 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     call->request = request;
     call->arrived_ns = tally_monotonic_ns();
     name_request(call);
-    tally_http_set_user(request, call);
+    call->holder = (struct request_holder){.call = call};
+    tally_http_set_user(request, &call->holder);
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status =
         find_route(call, tally_http_method(request), tally_http_path(request), &err);
@@ -192,17 +193,18 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
 void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;
-    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        if (s->poll.request == request) {
-            s->poll.request = NULL;
-            s->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
-            return;
-        }
+    const struct request_holder *holder = tally_http_user(request);
+    if (holder == NULL) { /* there was no memory for a call */
+        return;
     }
-    struct call *call = tally_http_user(request);
-    if (call != NULL && call->forwarded != NULL) {
+    struct session *session = holder->session;
+    struct call *call = holder->call;
+    if (session != NULL) {
+        session->poll.request = NULL;
+        session->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
+    } else if (call->forwarded != NULL) {
         forward_abandon(coordinator, call);
-    } else if (call != NULL) {
+    } else {
         call->request = NULL;
     }
 }

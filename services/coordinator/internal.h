@@ -38,6 +38,7 @@ typedef void collector_fn(struct tally_coordinator *coordinator, struct call *ca
 /* A request from its arrival to its answer. */
 struct call {
     struct tally_http_request *request; /* NULL once its connection is gone */
+    struct request_holder holder;       /* this call */
     const struct route *route;
     struct token_identity identity; /* of the token that it came with */
     const char *token_name;         /* likewise; "" = none; lives as long as this step */

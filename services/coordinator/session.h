@@ -17,6 +17,12 @@ struct refusal {
     struct refusal *next;
 };
 
+/* What holds a request that is not answered yet: a call, or a session whose poll it is. */
+struct request_holder {
+    struct call *call;       /* NULL = a session */
+    struct session *session; /* NULL = a call */
+};
+
 /* A client of a job that a session plays. */
 struct assignment {
     struct hosted_job *job;
@@ -40,6 +46,7 @@ struct session {
     /* The long poll that waits, if request is not NULL. */
     struct {
         struct tally_http_request *request;
+        struct request_holder holder; /* this session */
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */

@@ -246,7 +246,8 @@ static void hold_poll(struct tally_coordinator *coordinator, struct session *ses
     session->poll.until_ms = call->poll_until_ms;
     session->poll.has_update = false;
     mark_ready(coordinator, session);
-    tally_http_set_user(call->request, NULL);
+    session->poll.holder = (struct request_holder){.session = session};
+    tally_http_set_user(call->request, &session->poll.holder);
     tally_http_forget_body(call->request);
 }
 
