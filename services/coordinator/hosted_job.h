@@ -11,6 +11,7 @@
 #include "codec/base/buffer.h"
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/stored_state.h"
+#include "services/coordinator/supply.h"
 #include "services/coordinator/token_set.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
@@ -50,6 +51,7 @@ struct hosted_job {
     struct tally_job *engine;
     struct client_slot *slots; /* [clients] */
     int64_t n_vacant;
+    struct job_supply supply;
     bool prepared;            /* f_star below is known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not here */
     int64_t prepare_took_ms;

@@ -28,20 +28,12 @@ enum { MIN_TAIL_BYTES = 8 * 1024 };
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
-    int64_t n = 0;
-    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        n += session_serves(s, job) ? session_n_free(s) : 0;
-    }
-    return n;
+    return supply_n_free(&coordinator->sessions, job);
 }
 
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
-    const struct session *s = coordinator->sessions.first;
-    while (s != NULL && !session_serves(s, job)) {
-        s = s->next;
-    }
-    return s != NULL;
+    return supply_n_serving(&coordinator->sessions, job) > 0;
 }
 
 /* Whether a started job will give its slots back without anybody's help. */
@@ -51,22 +43,24 @@ static bool gets_on(const struct hosted_job *job)
            (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP);
 }
 
-/* Slots that a queued job could have if it waited for them: free ones, and those of jobs that get
- * on. A paused job keeps its own for as long as its owner likes, so nobody is to wait for them. */
-static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
-                                  const struct hosted_job *job)
+/* Clients that unbound workers play, of the jobs that the caller counts. */
+static int64_t count_played(const struct tally_coordinator *coordinator,
+                            bool counts(const struct hosted_job *))
 {
     int64_t n = 0;
-    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        if (!session_serves(s, job)) {
-            continue;
-        }
-        n += session_n_free(s);
-        for (uint32_t i = 0; i < s->n_assignments; i++) {
-            n += gets_on(s->assignments[i].job);
-        }
+    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        n += counts(job) ? job->supply.n_played : 0;
     }
     return n;
+}
+
+/* Slots that a queued job could have if it waited for them: free ones, and those of jobs that get
+ * on, n_played in all. A paused job keeps its own for as long as its owner likes, so no job waits
+ * for them. Workers bound to the queued job play no other. */
+static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
+                                  const struct hosted_job *job, int64_t n_played)
+{
+    return count_free_slots(coordinator, job) + n_played - supply_n_refused_played(job, gets_on);
 }
 
 int64_t count_moving_slots(const struct tally_coordinator *coordinator)
@@ -84,9 +78,10 @@ int64_t count_moving_slots(const struct tally_coordinator *coordinator)
 
 int64_t find_expectant(const struct tally_coordinator *coordinator)
 {
+    const int64_t n_played = count_played(coordinator, gets_on);
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         if (tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared &&
-            count_coming_slots(coordinator, job) >= job->row.clients) {
+            count_coming_slots(coordinator, job, n_played) >= job->row.clients) {
             return job->row.key;
         }
     }
@@ -96,13 +91,15 @@ int64_t find_expectant(const struct tally_coordinator *coordinator)
 /* How many slots the job lacks that others are to send: those that it needs to start at once if the
  * others have them free, else those that it will lack even when all that comes here has come. */
 static int64_t count_lacking(const struct tally_coordinator *coordinator,
-                             const struct hosted_job *job, int64_t n_free_elsewhere)
+                             const struct hosted_job *job, int64_t n_played,
+                             int64_t n_free_elsewhere)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     if (status == TALLY_JOB_QUEUED && job->prepared) {
         const int64_t now = job->row.clients - count_free_slots(coordinator, job);
-        return now <= n_free_elsewhere ? now
-                                       : job->row.clients - count_coming_slots(coordinator, job);
+        return now <= n_free_elsewhere
+                   ? now
+                   : job->row.clients - count_coming_slots(coordinator, job, n_played);
     }
     const bool is_settled = tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
     return status == TALLY_JOB_RUNNING && job->n_vacant > 0 && is_settled
@@ -113,10 +110,11 @@ static int64_t count_lacking(const struct tally_coordinator *coordinator,
 void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
                int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots)
 {
+    const int64_t n_played = count_played(coordinator, gets_on);
     *ret_key = *ret_slots = 0;
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         const int64_t lacking =
-            job->needs_reload ? 0 : count_lacking(coordinator, job, n_free_elsewhere);
+            job->needs_reload ? 0 : count_lacking(coordinator, job, n_played, n_free_elsewhere);
         if (lacking > 0 && lacking <= n_elsewhere) {
             *ret_key = job->row.key;
             *ret_slots = lacking;
@@ -127,12 +125,13 @@ void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
 
 static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
+    const struct session_table *sessions = &coordinator->sessions;
     uint32_t client = 0;
-    struct session *session = coordinator->sessions.first;
-    while (job->n_vacant > 0 && session != NULL) {
-        if (session_n_free(session) == 0 || !session_serves(session, job)) {
-            session = session->next;
-            continue;
+    struct session *session = NULL;
+    while (job->n_vacant > 0 && count_free_slots(coordinator, job) > 0) {
+        if (session == NULL || session_n_free(session) == 0) {
+            const uint64_t before = session != NULL ? session->place.number : UINT64_MAX;
+            session = supply_next_free(sessions, job, before);
         }
         while (job->slots[client].session != NULL) {
             client++;
@@ -152,23 +151,28 @@ static bool is_stuck(const struct hosted_job *job)
     return started && job->n_vacant > 0 && !drops;
 }
 
-/* Takes up to n clients away from a stuck job whose workers may serve `job`, or only counts them.
- */
+/* Takes up to n clients away from a stuck job whose workers may serve `job`. Returns how many. */
 static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_job *job,
-                    struct hosted_job *lender, int64_t n, bool only_count)
+                    struct hosted_job *lender, int64_t n)
 {
     int64_t lent = 0;
     for (uint32_t m = 0; m < lender->row.clients && lent < n; m++) {
         const struct session *session = lender->slots[m].session;
-        if (session == NULL || !session_serves(session, job)) {
-            continue;
-        }
-        lent++;
-        if (!only_count) {
+        if (session != NULL && session_serves(session, job)) {
             session_unassign(&coordinator->sessions, lender, m);
+            lent++;
         }
     }
     return lent;
+}
+
+/* Whether the other stuck jobs have as many clients as the job lacks, played by workers that may
+ * serve it. n_played: of all stuck jobs, by unbound workers. */
+static bool can_borrow(const struct hosted_job *job, int64_t n_played)
+{
+    const int64_t n_elsewhere = n_played - job->supply.n_played;
+    return n_elsewhere >= job->n_vacant &&
+           n_elsewhere - supply_n_refused_played(job, is_stuck) >= job->n_vacant;
 }
 
 /* Jobs that began when there were more workers may each lack clients for ever, while together they
@@ -176,15 +180,10 @@ static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_j
  * these get them back when it has ended. */
 static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    for (int pass = 0; pass < 2; pass++) { /* counts, then takes */
-        int64_t n = 0;
-        for (struct hosted_job *other = coordinator->jobs; other != NULL; other = other->next) {
-            if (other != job && is_stuck(other)) {
-                n += lend(coordinator, job, other, job->n_vacant - n, pass == 0);
-            }
-        }
-        if (n < job->n_vacant) {
-            return;
+    int64_t n = 0;
+    for (struct hosted_job *other = coordinator->jobs; other != NULL; other = other->next) {
+        if (other != job && is_stuck(other)) {
+            n += lend(coordinator, job, other, job->n_vacant - n);
         }
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of jobs that wait as well"),
@@ -248,11 +247,15 @@ void assign_slots(struct tally_coordinator *coordinator)
             fill_job(coordinator, job);
         }
     }
+    int64_t n_played = count_played(coordinator, is_stuck);
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && is_stuck(job)) {
+        if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && is_stuck(job) &&
+            can_borrow(job, n_played)) {
             borrow_slots(coordinator, job);
+            n_played = count_played(coordinator, is_stuck);
         }
     }
+    n_played = count_played(coordinator, gets_on);
     for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
         if (tally_job_status(job->engine) != TALLY_JOB_QUEUED || !job->prepared) {
             continue;
@@ -263,7 +266,8 @@ void assign_slots(struct tally_coordinator *coordinator)
         if (count_free_slots(coordinator, job) >= job->n_vacant) {
             fill_job(coordinator, job);
             start_job(coordinator, job);
-        } else if (count_coming_slots(coordinator, job) >= job->row.clients) {
+            n_played = count_played(coordinator, gets_on);
+        } else if (count_coming_slots(coordinator, job, n_played) >= job->row.clients) {
             break;
         }
     }
@@ -271,11 +275,27 @@ void assign_slots(struct tally_coordinator *coordinator)
 
 void mark_ready(struct tally_coordinator *coordinator, struct session *session)
 {
-    if (!session->is_ready) {
-        session->is_ready = true;
-        session->next_ready = coordinator->ready;
-        coordinator->ready = session;
+    if (session->link_ready != NULL) {
+        return;
     }
+    session->next_ready = coordinator->ready;
+    session->link_ready = &coordinator->ready;
+    if (coordinator->ready != NULL) {
+        coordinator->ready->link_ready = &session->next_ready;
+    }
+    coordinator->ready = session;
+}
+
+static void unmark_ready(struct session *session)
+{
+    if (session->link_ready == NULL) {
+        return;
+    }
+    *session->link_ready = session->next_ready;
+    if (session->next_ready != NULL) {
+        session->next_ready->link_ready = session->link_ready;
+    }
+    session->link_ready = NULL;
 }
 
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
@@ -292,13 +312,7 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
     if (session->poll.request != NULL) {
         answer_idle(coordinator, session);
     }
-    for (struct session **at = &coordinator->ready; session->is_ready && *at != NULL;
-         at = &(*at)->next_ready) {
-        if (*at == session) {
-            *at = session->next_ready;
-            break;
-        }
-    }
+    unmark_ready(session);
     session_free(&coordinator->sessions, session);
     coordinator->assignment_changed = true;
 }
@@ -365,14 +379,12 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
 static uint32_t count_pending(const struct tally_coordinator *coordinator,
                               const struct session *session)
 {
-    uint32_t n = 0;
-    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        n += session_serves(session, job);
+    if (is_bound(session)) {
+        return session->bound_to != NULL && session_serves(session, session->bound_to);
     }
-    if (session->pinned_job[0] == '\0') {
-        n += (uint32_t)replicas_n_jobs_elsewhere(coordinator);
-    }
-    return n;
+    /* Refusals are of live jobs here. */
+    return (uint32_t)(coordinator->n_jobs - session->n_refusals +
+                      replicas_n_jobs_elsewhere(coordinator));
 }
 
 void answer_idle(struct tally_coordinator *coordinator, struct session *session)
@@ -698,8 +710,7 @@ void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms)
     static uint32_t clients[TALLY_MAX_SLOTS]; /* of one thread; too large for the stack's taste */
     while (coordinator->ready != NULL) {
         struct session *session = coordinator->ready;
-        coordinator->ready = session->next_ready;
-        session->is_ready = false;
+        unmark_ready(session);
         if (session->poll.request != NULL) {
             serve_poll(coordinator, session, clients, now_ms);
         }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api/sha256.h"
+
 enum { FIRST_BUCKETS = 64 };
 
 static struct session **bucket_of(const struct session_table *table, uint64_t id)
@@ -21,20 +23,66 @@ struct session *session_by_id(const struct session_table *table, uint64_t id)
     return session;
 }
 
-static void enter_bucket(struct session_table *table, struct session *session)
+static struct session **name_bucket_of(const struct session_table *table, uint64_t hash)
+{
+    return &table->by_name[hash & (table->n_buckets - 1)];
+}
+
+/* Whoever does not know the key cannot tell which names share a bucket. */
+static uint64_t hash_of(const struct session_table *table, const char *name)
+{
+    uint8_t text[sizeof table->key + TALLY_WORKER_NAME_CAPACITY];
+    uint8_t digest[TALLY_SHA256_BYTES];
+    uint64_t hash;
+    const size_t n = strnlen(name, TALLY_WORKER_NAME_CAPACITY);
+    memcpy(text, table->key, sizeof table->key);
+    memcpy(text + sizeof table->key, name, n);
+    tally_sha256(text, sizeof table->key + n, digest);
+    memcpy(&hash, digest, sizeof hash);
+    return hash;
+}
+
+struct session *session_by_name(const struct session_table *table, const char *name)
+{
+    if (table->n_buckets == 0) {
+        return NULL;
+    }
+    struct session *session = *name_bucket_of(table, hash_of(table, name));
+    while (session != NULL && strcmp(session->name, name) != 0) {
+        session = session->next_of_name;
+    }
+    return session;
+}
+
+static void enter_buckets(struct session_table *table, struct session *session)
 {
     struct session **bucket = bucket_of(table, session->id);
     session->next_of_id = *bucket;
     *bucket = session;
+    bucket = name_bucket_of(table, session->name_hash);
+    session->next_of_name = *bucket;
+    *bucket = session;
 }
 
-static void leave_bucket(struct session_table *table, const struct session *session)
+static void leave_buckets(struct session_table *table, const struct session *session)
 {
     struct session **at = bucket_of(table, session->id);
     while (*at != session) {
         at = &(*at)->next_of_id;
     }
     *at = session->next_of_id;
+    at = name_bucket_of(table, session->name_hash);
+    while (*at != session) {
+        at = &(*at)->next_of_name;
+    }
+    *at = session->next_of_name;
+}
+
+/* The first buckets come with the key. */
+static bool draw_key(struct session_table *table)
+{
+    return table->n_buckets > 0 ||
+           getrandom(table->key, sizeof table->key, 0) == (ssize_t)sizeof table->key;
 }
 
 /* As many buckets as there will be sessions, at least. */
@@ -44,15 +92,20 @@ static bool reserve_bucket(struct session_table *table)
         return true;
     }
     const size_t n_buckets = table->n_buckets == 0 ? FIRST_BUCKETS : 2 * table->n_buckets;
-    struct session **buckets = calloc(n_buckets, sizeof(struct session *));
-    if (buckets == NULL) {
+    struct session **by_id = calloc(n_buckets, sizeof(struct session *));
+    struct session **by_name = calloc(n_buckets, sizeof(struct session *));
+    if (by_id == NULL || by_name == NULL || !draw_key(table)) {
+        free(by_id);
+        free(by_name);
         return false;
     }
     free(table->by_id);
-    table->by_id = buckets;
+    free(table->by_name);
+    table->by_id = by_id;
+    table->by_name = by_name;
     table->n_buckets = n_buckets;
     for (struct session *s = table->first; s != NULL; s = s->next) {
-        enter_bucket(table, s);
+        enter_buckets(table, s);
     }
     return true;
 }
@@ -66,16 +119,7 @@ void session_table_fini(struct session_table *table)
         session = next;
     }
     free(table->by_id);
-}
-
-struct session *session_by_name(const struct session_table *table, const char *name)
-{
-    for (struct session *s = table->first; s != NULL; s = s->next) {
-        if (strcmp(s->name, name) == 0) {
-            return s;
-        }
-    }
-    return NULL;
+    free(table->by_name);
 }
 
 /* An id that no session has. */
@@ -94,8 +138,22 @@ static bool draw_id(const struct session_table *table, uint64_t *ret_id)
     return true;
 }
 
+static void enter_table(struct session_table *table, struct session *session)
+{
+    session->next = table->first;
+    session->link = &table->first;
+    if (table->first != NULL) {
+        table->first->link = &session->next;
+    }
+    table->first = session;
+    table->n_sessions++;
+    enter_buckets(table, session);
+    supply_add(table, session);
+}
+
 enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
-                              struct session **ret_session, struct tally_error *err)
+                              struct hosted_job *bound_to, struct session **ret_session,
+                              struct tally_error *err)
 {
     struct session *session = calloc(1, sizeof *session);
     struct assignment *assignments = calloc(join->slots, sizeof *assignments);
@@ -108,17 +166,13 @@ enum tally_status session_new(struct session_table *table, const struct tally_jo
     }
     memcpy(session->name, join->name, sizeof session->name);
     memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
+    session->bound_to = bound_to;
     session->n_slots = join->slots;
     session->assignments = assignments;
-    session->next = table->first;
-    session->link = &table->first;
-    if (table->first != NULL) {
-        table->first->link = &session->next;
-    }
-    table->first = session;
-    enter_bucket(table, session);
-    table->n_sessions++;
-    table->n_free += session->n_slots;
+    session->name_hash = hash_of(table, session->name);
+    session->place =
+        (struct ordered_node){.number = table->n_joined++, .priority = session->name_hash};
+    enter_table(table, session);
     *ret_session = session;
     return TALLY_OK;
 }
@@ -132,6 +186,7 @@ static void vacate(const struct session *session, const struct assignment *playe
     memcpy(slot->previous, session->name, sizeof slot->previous);
     slot->previous_identity = session->identity;
     played->job->n_vacant++;
+    played->job->supply.n_played -= !is_bound(session);
     mark_absence(played->job);
 }
 
@@ -139,17 +194,18 @@ static void vacate(const struct session *session, const struct assignment *playe
 static void release(struct session_table *table, struct session *session,
                     const struct hosted_job *job)
 {
+    const uint32_t n_before = session->n_assignments;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         const struct assignment played = session->assignments[i];
         if (played.job == job) {
             vacate(session, &played);
-            table->n_free++;
         } else {
             session->assignments[kept++] = played;
         }
     }
     session->n_assignments = kept;
+    supply_change_free(table, session, n_before - kept);
 }
 
 static void forget_refusal(struct session *session, const struct hosted_job *job)
@@ -157,7 +213,9 @@ static void forget_refusal(struct session *session, const struct hosted_job *job
     for (struct refusal **at = &session->refusals; *at != NULL; at = &(*at)->next) {
         if ((*at)->job == job) {
             struct refusal *gone = *at;
+            supply_remove_refusal(gone);
             *at = gone->next;
+            session->n_refusals--;
             free(gone);
             return;
         }
@@ -172,9 +230,9 @@ void session_free(struct session_table *table, struct session *session)
     while (session->refusals != NULL) {
         forget_refusal(session, session->refusals->job);
     }
-    table->n_free -= session_n_free(session);
+    supply_remove(table, session);
     table->n_sessions--;
-    leave_bucket(table, session);
+    leave_buckets(table, session);
     *session->link = session->next;
     if (session->next != NULL) {
         session->next->link = session->link;
@@ -196,7 +254,8 @@ void session_assign(struct session_table *table, struct session *session, struct
         mark_absence(job);
     }
     job->n_vacant--;
-    table->n_free--;
+    job->supply.n_played += !is_bound(session);
+    supply_change_free(table, session, -1);
 }
 
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client)
@@ -210,7 +269,7 @@ void session_unassign(struct session_table *table, struct hosted_job *job, uint3
     session->n_assignments--;
     memmove(&session->assignments[i], &session->assignments[i + 1],
             (session->n_assignments - i) * sizeof *session->assignments);
-    table->n_free++;
+    supply_change_free(table, session, 1);
 }
 
 enum tally_status session_refuse(struct session_table *table, struct session *session,
@@ -222,11 +281,14 @@ enum tally_status session_refuse(struct session_table *table, struct session *se
         if (refusal == NULL) {
             return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a refusal");
         }
+        refusal->session = session;
         refusal->job = job;
         refusal->tried = update->tried;
         snprintf(refusal->reason, sizeof refusal->reason, "%s", update->refusal);
         refusal->next = session->refusals;
         session->refusals = refusal;
+        session->n_refusals++;
+        supply_add_refusal(refusal);
     }
     release(table, session, job);
     return TALLY_OK;
@@ -243,15 +305,18 @@ const struct refusal *session_refusal(const struct session *session, const struc
 
 void session_release_job(struct session_table *table, struct hosted_job *job)
 {
-    for (struct session *session = table->first; session != NULL; session = session->next) {
-        release(table, session, job);
-        forget_refusal(session, job);
+    for (int64_t m = 0; m < job->row.clients; m++) {
+        if (job->slots[m].session != NULL) {
+            release(table, job->slots[m].session, job);
+        }
     }
+    while (job->supply.refusals != NULL) {
+        forget_refusal(job->supply.refusals->session, job);
+    }
+    supply_unbind(job);
 }
 
 bool session_serves(const struct session *session, const struct hosted_job *job)
 {
-    const bool may =
-        session->pinned_job[0] == '\0' || strcmp(session->pinned_job, job->row.id) == 0;
-    return may && session_refusal(session, job) == NULL;
+    return session_may_serve(session, job) && session_refusal(session, job) == NULL;
 }

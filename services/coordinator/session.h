@@ -8,13 +8,17 @@
 #include "api/http_server.h"
 #include "api/worker_messages.h"
 #include "services/coordinator/hosted_job.h"
+#include "services/coordinator/ordered.h"
+#include "services/coordinator/supply.h"
 
 /* A job that a worker has said it cannot serve, whichever client it plays. */
 struct refusal {
-    const struct hosted_job *job;
+    struct session *session;
+    struct hosted_job *job;
     bool tried; /* what it computed with has failed; nothing was lacking */
     char reason[TALLY_FAILURE_CAPACITY];
-    struct refusal *next;
+    struct refusal *next; /* of the session */
+    struct refusal *next_of_job, **link_of_job;
 };
 
 /* What holds a request that is not answered yet: a call, or a session whose poll it is. */
@@ -36,9 +40,11 @@ struct session {
     char token_name[TALLY_TOKEN_NAME_CAPACITY]; /* likewise; "" = none */
     char name[TALLY_WORKER_NAME_CAPACITY];
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
+    struct hosted_job *bound_to;                    /* that job; NULL = none, or it has gone */
     uint32_t n_slots;
     struct assignment *assignments; /* [n_slots] */
     uint32_t n_assignments;
+    uint32_t n_refusals;
     struct refusal *refusals;
     uint32_t turn; /* the assignment after the last one served: jobs take turns */
     int64_t last_contact_ms;
@@ -55,27 +61,36 @@ struct session {
         struct tally_update_response update;
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
     } poll;
-    bool is_ready; /* stands in the coordinator's list of sessions to look at */
-    struct session *next_ready;
+    /* In the coordinator's list of sessions to look at; link NULL = it is not there. */
+    struct session *next_ready, **link_ready;
     struct session *next, **link; /* all sessions, newest first */
     struct session *next_of_id;   /* in the same bucket */
+    uint64_t name_hash;
+    struct session *next_of_name; /* likewise */
+    struct ordered_node place;    /* among those with free slots; numbered by joining */
 };
 
 struct session_table {
     int64_t home; /* number of this replica, which new ids have in their top 16 bits; 0 = none */
-    struct session **by_id; /* [n_buckets], by the low bits of the ids, which are random */
-    size_t n_buckets;       /* a power of two, or 0 */
+    struct session **by_id;   /* [n_buckets], by the low bits of the ids, which are random */
+    struct session **by_name; /* [n_buckets], by a hash under the key */
+    size_t n_buckets;         /* a power of two, or 0 */
+    uint8_t key[16];          /* random: names that share a bucket cannot be chosen */
+    uint64_t n_joined;        /* sessions, ever; the next one's number */
     struct session *first;
     int64_t n_sessions;
     int64_t n_free; /* slots that play nothing, over all sessions */
+    struct supply unbound;
 };
 
 /* Frees all sessions. */
 void session_table_fini(struct session_table *table);
 
-/* Errors: NO_MEMORY. */
+/* bound_to: the job that the request names, which is live here; NULL = it names none. No session
+ * has the name. Errors: NO_MEMORY. */
 enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
-                              struct session **ret_session, struct tally_error *err);
+                              struct hosted_job *bound_to, struct session **ret_session,
+                              struct tally_error *err);
 /* Vacates its clients. Its poll must have been answered. */
 void session_free(struct session_table *table, struct session *session);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
@@ -100,6 +115,18 @@ void session_release_job(struct session_table *table, struct hosted_job *job);
 static inline uint32_t session_n_free(const struct session *session)
 {
     return session->n_slots - session->n_assignments;
+}
+
+/* Whether it serves one job alone. */
+static inline bool is_bound(const struct session *session)
+{
+    return session->pinned_job[0] != '\0';
+}
+
+/* Whether the session would serve the job if it did not refuse it. */
+static inline bool session_may_serve(const struct session *session, const struct hosted_job *job)
+{
+    return !is_bound(session) || session->bound_to == job;
 }
 
 /* Whether the session may play clients of the job. */

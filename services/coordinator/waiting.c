@@ -21,22 +21,20 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting 
     va_end(arguments);
 }
 
-/* Workers that are here but have refused the job, and why the first of them did. */
-static void add_refusals(const struct tally_coordinator *coordinator, const struct hosted_job *job,
-                         struct tally_waiting *waiting)
+/* Workers that are here but have refused the job, and why the newest of them did. */
+static void add_refusals(const struct hosted_job *job, struct tally_waiting *waiting)
 {
-    int64_t n_more = 0;
-    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        const struct refusal *refusal = session_refusal(s, job);
-        if (refusal == NULL) {
-            continue;
-        }
-        if (n_more++ == 0) {
-            add_text(waiting, "; worker %s cannot serve it: %s", s->name, refusal->reason);
-        }
+    int64_t n = 0;
+    const struct refusal *newest = job->supply.refusals;
+    for (const struct refusal *r = newest; r != NULL; r = r->next_of_job) {
+        newest = r->session->place.number > newest->session->place.number ? r : newest;
+        n++;
     }
-    if (n_more > 1) {
-        add_text(waiting, "; nor can %lld others", (long long)n_more - 1);
+    if (n > 0) {
+        add_text(waiting, "; worker %s cannot serve it: %s", newest->session->name, newest->reason);
+    }
+    if (n > 1) {
+        add_text(waiting, "; nor can %lld others", (long long)n - 1);
     }
 }
 
@@ -56,7 +54,7 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
                  coordinator->draining ? "the coordinator is shutting down"
                                        : "an older job goes first");
     }
-    add_refusals(coordinator, job, waiting);
+    add_refusals(job, waiting);
 }
 
 /* Takes a name once. */
@@ -92,8 +90,7 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
 }
 
 /* False if the round waits for nobody. */
-static bool wait_for_clients(const struct tally_coordinator *coordinator,
-                             const struct hosted_job *job, struct tally_waiting *waiting)
+static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting *waiting)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     int64_t n_vacant = 0;
@@ -123,7 +120,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
                  (long long)job->spec.round_deadline_ms);
     }
     add_vacant(n_vacant, waiting);
-    add_refusals(coordinator, job, waiting);
+    add_refusals(job, waiting);
     return true;
 }
 
@@ -148,8 +145,7 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
     if (coordinator->store_error.status != TALLY_OK) { /* not even what has come can be taken */
         return wait_for_store(coordinator, waiting);
     }
-    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) &&
-           wait_for_clients(coordinator, job, waiting);
+    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) && wait_for_clients(job, waiting);
 }
 
 bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,

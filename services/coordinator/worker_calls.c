@@ -177,7 +177,9 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         if (old != NULL) {
             end_session(coordinator, old);
         }
-        status = session_new(&coordinator->sessions, &join, &session, err);
+        struct hosted_job *bound_to =
+            join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL;
+        status = session_new(&coordinator->sessions, &join, bound_to, &session, err);
     }
     if (status == TALLY_OK) {
         session->identity = call->identity;
@@ -426,16 +428,13 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     return status;
 }
 
-static bool has_been_tried(const struct tally_coordinator *coordinator,
-                           const struct hosted_job *job)
+static bool has_been_tried(const struct hosted_job *job)
 {
-    for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        const struct refusal *refusal = session_refusal(s, job);
-        if (refusal != NULL && refusal->tried) {
-            return true;
-        }
+    const struct refusal *refusal = job->supply.refusals;
+    while (refusal != NULL && !refusal->tried) {
+        refusal = refusal->next_of_job;
     }
-    return false;
+    return refusal != NULL;
 }
 
 /* Whether somebody who played a client of the job is away. */
@@ -458,7 +457,7 @@ static bool is_hopeless(const struct tally_coordinator *coordinator, const struc
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0;
     return !can_be_served(coordinator, job) &&
-           (is_new || (has_been_tried(coordinator, job) && !may_be_resumed(coordinator, job)));
+           (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
 }
 
 /* The worker cannot serve the job: its clients go to others. */

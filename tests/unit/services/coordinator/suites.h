@@ -10,6 +10,7 @@ extern const struct tally_suite coordinator_listen_scope_suite;
 extern const struct tally_suite coordinator_placement_suite;
 extern const struct tally_suite coordinator_series_suite;
 extern const struct tally_suite coordinator_stored_state_suite;
+extern const struct tally_suite coordinator_supply_suite;
 extern const struct tally_suite coordinator_token_set_suite;
 
 #endif
