@@ -106,6 +106,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     tally_buffer_fini(&coordinator->answer);
     pending_fini(&coordinator->pending);
+    ended_fini(&coordinator->ended);
     preparer_free(coordinator->preparer);
     metrics_fini(&coordinator->metrics);
     free_series_cache(coordinator);
@@ -398,6 +399,7 @@ static void retire_jobs(struct tally_coordinator *coordinator)
         put_wire(coordinator, job);
         mark_job_ready(coordinator, job);
         metrics_end_job(&coordinator->metrics, &job->row);
+        ended_remember(&coordinator->ended, job);
         drop_job(coordinator, at);
     }
 }

@@ -4,6 +4,7 @@
 
 #include "api/json.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/ended.h"
 #include "services/coordinator/forward.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/metrics.h"
@@ -116,6 +117,7 @@ struct tally_coordinator {
     struct hosted_job *jobs_by_id[JOB_BUCKETS];
     int64_t n_jobs;
     struct job_marks marks;
+    struct ended_jobs ended;
     struct preparer *preparer;
     int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
     struct forwarding *forwarding; /* to them; NULL = likewise */

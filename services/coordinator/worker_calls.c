@@ -381,15 +381,14 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
     return write_failed(coordinator, status, err);
 }
 
-/* An update for a job that has ended: the engine, restored, tells a repetition from a late one. One
- * that is live at another replica has nothing to look for in this session. */
+/* An update for a job that has ended. One that is live at another replica does not belong to this
+ * session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
                                        struct session *session, const struct tally_update *update,
                                        struct tally_job_outcome *ret_outcome,
                                        struct tally_error *err)
 {
     struct tally_store_job row;
-    struct hosted_job *job;
     enum tally_status status = read_row(coordinator, update->job_id, &row, err);
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
         end_session(coordinator, session);
@@ -397,12 +396,9 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
                           "job %s is led by another coordinator: join again", update->job_id);
     }
     if (status == TALLY_OK) {
-        status = hosted_job_load(coordinator->store, &row, &job, err);
-    }
-    if (status == TALLY_OK) {
         const struct tally_job_update event = event_of(update);
-        status = tally_job_receive(job->engine, &event, ret_outcome, err);
-        hosted_job_free(job);
+        status =
+            ended_receive(&coordinator->ended, coordinator->store, &row, &event, ret_outcome, err);
     }
     return status;
 }

@@ -411,6 +411,46 @@ static uint64_t digest_of(const struct tally_job_update *update)
     return tally_checksum64_more(sum, &rest, sizeof rest);
 }
 
+struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client)
+{
+    const struct client *from = &job->clients[client];
+    return (struct tally_receipt){.round = from->round,
+                                  .digest = from->digest,
+                                  .formula_bits = from->formula_bits,
+                                  .payload_bits = from->payload_bits};
+}
+
+/* The same with the update's digest. */
+static enum tally_status compare(const struct tally_receipt *receipt,
+                                 const struct tally_job_update *update, uint64_t digest,
+                                 struct tally_job_outcome *outcome, struct tally_error *err)
+{
+    if (receipt->digest != digest) {
+        return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
+                          "client %u has sent another message for round %lld", update->client,
+                          (long long)update->round);
+    }
+    outcome->duplicate = true;
+    outcome->bits = (struct tally_bits){.formula_bits = receipt->formula_bits,
+                                        .payload_bits = receipt->payload_bits,
+                                        .messages = receipt->payload_bits != 0,
+                                        .clipped = update->clipped}; /* in the digest */
+    return TALLY_OK;
+}
+
+enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
+                                        const struct tally_job_update *update,
+                                        struct tally_job_outcome *ret_outcome,
+                                        struct tally_error *err)
+{
+    struct tally_job_outcome outcome = {0};
+    enum tally_status status = compare(receipt, update, digest_of(update), &outcome, err);
+    if (status == TALLY_OK) {
+        *ret_outcome = outcome;
+    }
+    return status;
+}
+
 /* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
@@ -420,19 +460,9 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
                           update->client, job->setting.clients - 1);
     }
-    const struct client *client = &job->clients[update->client];
-    if (client->round != 0 && client->round == update->round) {
-        if (client->digest != digest) {
-            return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
-                              "client %u has sent another message for round %lld", update->client,
-                              (long long)update->round);
-        }
-        outcome->duplicate = true;
-        outcome->bits = (struct tally_bits){.formula_bits = client->formula_bits,
-                                            .payload_bits = client->payload_bits,
-                                            .messages = client->payload_bits != 0,
-                                            .clipped = update->clipped}; /* in the digest */
-        return TALLY_OK;
+    const struct tally_receipt receipt = tally_job_receipt(job, update->client);
+    if (receipt.round != 0 && receipt.round == update->round) {
+        return compare(&receipt, update, digest, outcome, err);
     }
     if (!is_open(job)) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",

@@ -108,6 +108,21 @@ struct tally_job_outcome {
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
+/* What a job keeps of a client's last message, to know it again. */
+struct tally_receipt {
+    int64_t round; /* 0 = the client has sent none */
+    uint64_t digest, formula_bits, payload_bits;
+};
+
+/* Precondition: client < M. */
+struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client);
+/* An update of the receipt's client and round: whether it is the same message again, which fills
+ * the outcome as tally_job_receive() does. Errors: ALREADY_EXISTS (it is another one). */
+enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
+                                        const struct tally_job_update *update,
+                                        struct tally_job_outcome *ret_outcome,
+                                        struct tally_error *err);
+
 /* The open round's deadline has passed. `wait`: nothing happens. Else the round closes with the
  * answers it has, if they are `quorum`, and the missing clients are absent from now on; if not, it
  * closes as soon as they are (`drop`), or the job fails (`fail`). Of the outcome only the records
