@@ -17,7 +17,7 @@ enum { AT_ONCE_MS = 1800 };
 /* Less than the silence that was once waited for, more than the one that is now. */
 enum { ONE_SILENCE_MS = 6500 };
 
-enum { HANG_MS = 30000 };
+enum { HANG_MS = 120000 };
 
 static int64_t now_ms(void)
 {

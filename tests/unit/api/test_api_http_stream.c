@@ -11,7 +11,7 @@
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 
-enum { MAX_STREAMS = 512, PATIENCE_MS = 10000, PENDING_BYTES = 64 * 1024 };
+enum { MAX_STREAMS = 512, PATIENCE_MS = 120000, PENDING_BYTES = 64 * 1024 };
 
 /* A server that answers "/stream" with a stream, "/later" by the test, all else with "hello". */
 struct fixture {

@@ -16,7 +16,7 @@
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 
-enum { PATIENCE_MS = 10000, DAY_S = 24 * 60 * 60 };
+enum { PATIENCE_MS = 120000, DAY_S = 24 * 60 * 60 };
 
 struct files {
     char folder[64], cert[80], key[80], other_cert[80], other_key[80];
