@@ -8,7 +8,7 @@ import {fileURLToPath} from "node:url";
 
 import {chromium} from "playwright-core";
 
-import {freePort, start, stop, until} from "./programs.mjs";
+import {HANG_MS, freePort, start, stop, until} from "./programs.mjs";
 import {validator} from "./validate.mjs";
 
 export const SCREENSHOTS = process.env.TALLY_SCREENSHOTS ??
@@ -83,6 +83,7 @@ export class Stage {
 
 export function launch() {
   return chromium.launch({
+    timeout: HANG_MS,
     executablePath: process.env.TALLY_CHROMIUM ?? "/usr/bin/chromium",
     args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
   });
@@ -115,6 +116,7 @@ export class Window {
     const window = new Window();
     window.stage = stage;
     window.context = await browser.newContext({viewport: {width: 1280, height: 900}, acceptDownloads: true, ...options});
+    window.context.setDefaultTimeout(HANG_MS);
     window.page = await window.context.newPage();
     await window.page.addInitScript(observe);
     window.page.on("request", (request) => {
