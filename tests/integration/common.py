@@ -67,16 +67,23 @@ def wait_until(condition, what, timeout_s=HANG_S, pause_s=0.01):
         time.sleep(pause_s)
 
 
+_claims = []  # sockets, for as long as this process lives
+
+
 def free_port():
     """A port nobody listens on, below the range of which the kernel takes source ports: a worker
-    that keeps trying a dead coordinator's port there could connect to itself."""
+    that keeps trying a dead coordinator's port there could connect to itself. The UDP port of the same
+    number is held as a claim, so that no other test gets the port, however late it is listened on."""
     while True:
         port = random.randrange(20000, 30000)
-        with socket.socket() as probe:
+        claim = socket.socket(type=socket.SOCK_DGRAM)
+        with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
+            claim.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
+            _claims.append(claim)
+            return port
+        claim.close()
 
 
 @contextlib.contextmanager
@@ -102,6 +109,16 @@ def job_document(base="synthetic-ceal", /, **changes):
     """A job of deploy/jobs with members replaced: algorithm__sigma reaches inside, None drops."""
     document = json.loads((JOBS / f"{base}.json").read_text())
     return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+ENDLESS = 10**8  # a horizon that no test lives to see
+
+
+def essence_so_far(detail, document):
+    """The essence of a job that has not come to its horizon, and what it must be: that of an undisturbed run
+    which ends where the job is."""
+    so_far = simulate({**document, "horizon": detail["time_step"]})
+    return {**essence(detail), "status": None}, {**essence(so_far), "status": None}
 
 
 def changed(document, changes):
@@ -148,6 +165,11 @@ def catches(pid, number):
     """Whether the process has a handler of its own for the signal: SigCgt of proc(5)."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
     return int(caught, 16) >> (number - 1) & 1 == 1
+
+
+def cpu_seconds(process):
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def signal_once_caught(popen, number):
@@ -286,6 +308,11 @@ class Client:
             records += page["rounds"]
             after = page.get("next_after")
         return records
+
+    def wait_rounds(self, job_id, more):
+        """Waits until a job that cannot end before has closed so many rounds more."""
+        wanted = self.job(job_id)["round"] + more
+        wait_until(lambda: self.job(job_id)["round"] >= wanted, f"round {wanted} of job {job_id}", pause_s=0.002)
 
     def wait_status(self, job_id, *wanted):
         """The detail once the job has one of the statuses; an end that was not wanted raises."""

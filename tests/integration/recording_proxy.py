@@ -72,11 +72,12 @@ class RecordingProxy:
     `fault`, if given, is asked before each exchange and says where its connection breaks: None for
     not at all, "request" before the coordinator gets it, "half request" while it does, "response"
     after the coordinator has answered, "half response" while the worker reads the answer. Each
-    request is passed on `delay_s` late."""
+    request is passed on `delay_s` late. Without `keeps`, `exchanges` stays empty."""
 
-    def __init__(self, port, fault=lambda: None, host="127.0.0.1", delay_s=0):
+    def __init__(self, port, fault=lambda: None, host="127.0.0.1", delay_s=0, keeps=True):
         self.address = (host, port)
         self._delay_s = delay_s
+        self._keeps = keeps
         self.exchanges = []
         self._fault = fault
         self._lock = threading.Lock()
@@ -97,10 +98,16 @@ class RecordingProxy:
             with socket.create_connection(self.address) as upstream:
                 self._pass_on(connection, upstream)
 
+    def _may_pass(self, request, connection):
+        """Whether the request is to be passed on; may wait."""
+        return True
+
     def _pass_on(self, connection, upstream):
         from_worker, from_coordinator = connection.makefile("rb"), upstream.makefile("rb")
         while request := read_message(from_worker):
             time.sleep(self._delay_s)
+            if not self._may_pass(request, connection):
+                return
             with self._lock:
                 fault = self._fault()
                 n_before = len(self.exchanges)
@@ -116,8 +123,9 @@ class RecordingProxy:
             if fault == "half response":
                 connection.sendall(response[: len(response) // 2])
                 return
-            with self._lock:
-                self.exchanges.append(Exchange(request, response, n_before))
+            if self._keeps:
+                with self._lock:
+                    self.exchanges.append(Exchange(request, response, n_before))
             connection.sendall(response)
 
     def close(self):

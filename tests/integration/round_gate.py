@@ -1,0 +1,57 @@
+"""A gate between workers and a coordinator: a job cannot get past a round until the test lets it.
+
+A test that needs a job that is still running does not race the job with a long horizon. It holds the
+job, does what it has to do, and opens the gate."""
+
+import select
+import socket
+import threading
+
+from common import messages
+from recording_proxy import RecordingProxy
+
+LOOK_S = 0.02  # how often a request that is held looks whether the gate has opened
+
+
+class RoundGate(RecordingProxy):
+    """Passes everything on but the updates of rounds after `last`: round `last` + 1 of a job, and so the
+    job, cannot end. The exchanges are not kept. Workers use `url`; the coordinator may be restarted."""
+
+    def __init__(self, coordinator, last=0):
+        super().__init__(coordinator.client.port, keeps=False)
+        self._last = last
+        self._is_open = threading.Event()
+
+    def let_pass(self, last):
+        """Moves the gate to after round `last`."""
+        self._last = last
+
+    def open(self):
+        """Lets everything through from now on."""
+        self._is_open.set()
+
+    def close(self):
+        self.open()  # or whoever ends the workers waits for what is held
+        super().close()
+
+    def _is_held(self, request):
+        if self._is_open.is_set() or b"/PostUpdate " not in request.partition(b"\r\n")[0]:
+            return False
+        body = request.partition(b"\r\n\r\n")[2]
+        return messages.PostUpdateRequest.FromString(body).round > self._last
+
+    def _may_pass(self, request, connection):
+        """Waits at the gate. A worker that gives up meanwhile takes its request with it: it will send it
+        again."""
+        while self._is_held(request):
+            readable, _, _ = select.select([connection], [], [], LOOK_S)
+            if readable and not connection.recv(1, socket.MSG_PEEK):
+                return False
+        return True
+
+
+def start_gate(test, coordinator, last=0):
+    """A gate that ends with the test. It stands for the coordinator where a worker is started."""
+    gate = RoundGate(coordinator, last)
+    test.addCleanup(gate.close)
+    return gate
