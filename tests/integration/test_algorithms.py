@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from common import JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
+from common import HANG_S, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
 ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")
 DATA = REPO / "data"  # git-ignored; kept from run to run
@@ -105,7 +105,7 @@ class MissingFiles(AlgorithmTestCase):
         done = subprocess.run(
             [str(coordinator.popen.args[0]).replace("tally-coordinator", "tally"), "simulate",
              str(JOBS / "mnist-fedavg.json"), "--data-dir", self.folder],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("train-labels-idx1-ubyte (or .gz) is not in the data folder", done.stderr)
 

@@ -21,6 +21,7 @@ from databases import (
     COMPLETED, QUEUED, QUEUED_4, RUNNING, RUNNING_4, answer_in_part, document_of, flip_bit, kill_amid_changes,
     make_version, make_version_1, query, remove_log,
 )
+from round_gate import start_gate
 
 N_FLIPS = 24
 N_CUTS = 6
@@ -322,7 +323,7 @@ class Medium(DamageTestCase):
             self.skipTest("only root can mount a small file system")
         self.holder = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c",
-             f"mount -t tmpfs -o size=8m none '{self.disk}' && echo mounted && exec sleep 1000"],
+             f"mount -t tmpfs -o size=8m none '{self.disk}' && echo mounted && exec sleep infinity"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )
         self.addCleanup(self.end_holder)
@@ -372,12 +373,13 @@ class Medium(DamageTestCase):
         (self.inside / "filler").unlink()
 
     def test_full_disk(self):
-        document = job_document("synthetic-ceal-long", horizon=1500)
+        document = job_document("synthetic-ceal-long", horizon=3000)
         expected = simulate(document)
         port = free_port()
         coordinator = self.start_ready(port)
         client = coordinator.client
-        workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
+        gate = start_gate(self, coordinator, last=expected["round"] // 3)
+        workers = [self.start_worker(gate, f"w{i}", clients=5) for i in range(2)]
         job_id = client.submit(document)
         wait_until(lambda: client.job(job_id)["round"] >= 30, "some rounds", pause_s=0.002)
         for kill in (False, True):
@@ -388,6 +390,7 @@ class Medium(DamageTestCase):
             self.assertIn("tally.db", self.assert_problem(ready, 503)["detail"])
             self.assertEqual(client.get("/healthz").status, 200)
             stuck = client.job(job_id)["round"]
+            gate.let_pass(expected["round"] * 2 // 3)
             refused = client.post_job(document)
             self.assertEqual(refused.status, 503, refused)
             self.assertIn("store", refused.json()["detail"])
@@ -400,6 +403,7 @@ class Medium(DamageTestCase):
                 client = coordinator.client
             wait_until(lambda: client.get("/readyz").status == 200, "/readyz green again")
             wait_until(lambda: client.job(job_id)["round"] > stuck, "the job to go on")
+        gate.open()
         detail = client.wait_status(job_id, "completed")
         self.assertEqual(essence(detail), essence(expected))
         self.assertEqual(len(client.get_json("/v1/jobs")["jobs"]), 1, "what was refused is not there")

@@ -20,7 +20,7 @@ UNITS = ("tally-coordinator.service", "tally-worker@.service")
 
 def run(*words, **more):
     return subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                          timeout=120, check=False, **more)
+                          timeout=600, check=False, **more)
 
 
 def environment(**more):

@@ -8,7 +8,7 @@ import struct
 import unittest
 
 from common import (
-    BIN, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, simulate, wait_until,
+    BIN, ENDLESS, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, simulate, wait_until,
 )
 
 DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star",
@@ -279,7 +279,7 @@ class Rest(TallyTestCase):
         self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running", "completed")
         # Another one, which nobody can serve to its end before the pause.
-        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=6000))
+        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=ENDLESS))
         self.client.wait_status(job_id, "running")
         self.assertEqual(self.act(job_id, "pause").status, 200)
         self.coordinator.kill()
@@ -288,7 +288,7 @@ class Rest(TallyTestCase):
         )
         self.assertEqual(self.client.job(job_id)["status"], "paused")
         self.assertEqual(self.act(job_id, "resume").status, 200)
-        self.client.wait_status(job_id, "completed")
+        self.client.wait_rounds(job_id, 20)
 
     def test_pinned_worker(self):
         """A worker of one job serves no other."""
@@ -309,14 +309,14 @@ class Rest(TallyTestCase):
 
     def test_sigterm_drains(self):
         """A long poll is answered, the exit status is 0, and the job goes on in the next process."""
-        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=6000))
+        job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=ENDLESS))
         worker = self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running")
         self.assert_ends_well(self.coordinator)
         self.coordinator = self.start_coordinator(
             port=self.coordinator.port, store=self.coordinator.store
         )
-        self.client.wait_status(job_id, "completed")
+        self.client.wait_rounds(job_id, 20)
         self.assert_ends_well(worker, self.coordinator)
 
     def test_idle_connections_do_not_hold_it(self):

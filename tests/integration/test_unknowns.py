@@ -11,6 +11,7 @@ from common import (
     BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers,
     wait_until,
 )
+from round_gate import start_gate
 
 AUTO = {"type": "ceal", "step_size": 2.0, "sigma": "auto"}
 
@@ -75,13 +76,15 @@ class Unknowns(TallyTestCase):
         self.check_sums(detail, self.client.rounds(job_id))
 
     def test_killed_after_the_opening_round(self):
-        document = job_document("synthetic-ceal-long", horizon=3000, algorithm__sigma="auto",
+        document = job_document("synthetic-ceal-long", horizon=1000, algorithm__sigma="auto",
                                 algorithm__gradient_bound="auto")
         expected = simulate(document)
-        self.start_worker(self.coordinator, "w", clients=10)
+        gate = start_gate(self, self.coordinator, last=20)
+        self.start_worker(gate, "w", clients=10)
         job_id = self.client.submit(document)
         wait_until(lambda: self.client.job(job_id)["round"] >= 2, "some rounds", pause_s=0.002)
         self.coordinator.kill()
+        gate.open()
         self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
         self.client = self.coordinator.client
         detail = self.client.wait_status(job_id, "completed")
