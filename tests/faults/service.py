@@ -14,10 +14,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
-    TallyTestCase, essence, job_document, messages, simulate, sum_of_rounds, task_of,
+    ENDLESS, TallyTestCase, essence, essence_so_far, job_document, messages, simulate, sum_of_rounds, task_of,
     uplink_of_workers, wait_until,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
+from round_gate import start_gate  # noqa: E402
 
 LONG_JOB = "synthetic-ceal-long"
 CLIENTS = 10
@@ -56,6 +57,18 @@ class FaultTestCase(TallyTestCase):
         has happened on the way."""
         detail = coordinator.client.wait_status(job_id, "completed")
         self.assertEqual(essence(detail), essence(simulate(document)))
+        return self._check_rounds(coordinator, job_id, detail, document)
+
+    def check_endless(self, coordinator, job_id, document):
+        """The same of a job that cannot end before it has been disturbed: it goes on, and is where an
+        undisturbed job ends whose horizon is there. Cancels it."""
+        coordinator.client.wait_rounds(job_id, 20)
+        coordinator.client.post(f"/v1/jobs/{job_id}/cancel")
+        detail = coordinator.client.wait_status(job_id, "cancelled")
+        self.assertEqual(*essence_so_far(detail, document))
+        return self._check_rounds(coordinator, job_id, detail, {**document, "horizon": detail["time_step"]})
+
+    def _check_rounds(self, coordinator, job_id, detail, document):
         sums = sum_of_rounds(coordinator.client.rounds(job_id))
         self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
         self.assertEqual(rounds_csv(coordinator, job_id), self.undisturbed(document))

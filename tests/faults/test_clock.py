@@ -1,11 +1,12 @@
 """The wall clock of the coordinator jumps, as NTP and operators make it; nobody notices."""
 
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
 from namespaces import skip
-from service import CLIENTS, LONG_JOB, FaultTestCase, job_document
+from service import CLIENTS, ENDLESS, LONG_JOB, FaultTestCase, job_document
 
 HOUR_S, DAY_S = 3600, 86400
 # Forth and back, over the end of all deadlines and to before the job was submitted.
@@ -33,7 +34,8 @@ class Clock(FaultTestCase):
         workers = [
             self.start_worker(coordinator, f"w{i}", clients=CLIENTS // 2) for i in range(2)
         ]
-        document = job_document(LONG_JOB, horizon=3000)
+        document = job_document(LONG_JOB, horizon=ENDLESS)
+        began = time.monotonic()
         job_id = coordinator.client.submit(document)
         created_ms = coordinator.client.job(job_id)["created_ms"]
         for jump_s in JUMPS_S:
@@ -42,8 +44,9 @@ class Clock(FaultTestCase):
             scratch.write_text(f"{jump_s:+d}\n")
             scratch.rename(offset)
             now_ms = coordinator.client.job(coordinator.client.submit({**document, "seed": 2}))["created_ms"]
-            self.assertAlmostEqual((now_ms - created_ms) / 1000, jump_s, delta=120, msg="no jump")
-        self.check_result(coordinator, job_id, document)
+            passed_s = time.monotonic() - began
+            self.assertAlmostEqual((now_ms - created_ms) / 1000, jump_s, delta=passed_s + 0.5, msg="no jump")
+        self.check_endless(coordinator, job_id, document)
         self.assertNotIn("worker is silent", coordinator.log())
         self.assertNotIn("past its deadline", coordinator.log())
         self.assert_ends_well(*workers, coordinator)

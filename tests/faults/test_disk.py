@@ -56,12 +56,12 @@ class Disk(FaultTestCase):
         return detail if (detail["waiting"] or {}).get("for") == "store" else None
 
     def test_full_and_space_comes_back(self):
-        document = job_document(LONG_JOB, horizon=6000)
+        document = job_document(LONG_JOB, horizon=12000)
         self.start_coordinator_there()
         workers = self.start_workers()
         job_id = self.client.submit(document)
         for kills in (False, True, False):
-            self.wait_for_more(self.client, job_id, self.random.randint(1, 500))
+            self.wait_for_more(self.client, job_id, self.random.randint(1, 200))
             self.fill()
             # What fits into the log of SQLite still goes on.
             wait_until(lambda: not self.is_ready(), "the full disk to be noticed")
@@ -93,11 +93,11 @@ class Disk(FaultTestCase):
 
     def test_database_moved_away_and_back(self):
         """What no file with a name would keep is not acknowledged."""
-        document = job_document(LONG_JOB, horizon=4000)
+        document = job_document(LONG_JOB, horizon=8000)
         self.start_coordinator_there()
         workers = self.start_workers()
         job_id = self.client.submit(document)
-        self.wait_for_more(self.client, job_id, self.random.randint(1, 500))
+        self.wait_for_more(self.client, job_id, self.random.randint(1, 200))
         files = list(self.disk.glob("tally.db*"))
         elsewhere = self.disk / "elsewhere"
         elsewhere.mkdir()

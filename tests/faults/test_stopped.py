@@ -4,14 +4,17 @@ import signal
 import time
 import unittest
 
-from service import CLIENTS, LONG_JOB, FaultTestCase, clients_of, job_document, sum_of_rounds, wait_until
+from service import (
+    CLIENTS, ENDLESS, LONG_JOB, FaultTestCase, clients_of, job_document, start_gate, sum_of_rounds, wait_until,
+)
 
-SESSION_TIMEOUT_S = 1
-DEADLINE_S = 0.5
+SESSION_TIMEOUT_S = 3
+DEADLINE_S = 1.5  # no worker that runs is that late, on a machine that has other things to do
+HELD_AT = 150  # rounds, before a job goes past which a worker is stopped
 OPTIONS = ("--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
 WORKER_OPTIONS = ("--wait-ms", "300")
 # Far below one deadline for each of the rounds that are left, far above a few.
-ON_TIME_S = 60
+ON_TIME_S = 300
 
 
 class Stopped(FaultTestCase):
@@ -22,8 +25,9 @@ class Stopped(FaultTestCase):
         )
         self.coordinator = self.start_coordinator(options=OPTIONS)
         self.client = self.coordinator.client
+        self.gate = start_gate(self, self.coordinator, last=HELD_AT)
         self.workers = {
-            f"w{i}": self.start_worker(self.coordinator, f"w{i}", options=WORKER_OPTIONS)
+            f"w{i}": self.start_worker(self.gate, f"w{i}", options=WORKER_OPTIONS)
             for i in range(CLIENTS)
         }
         wait_until(lambda: len(self.sessions()) == CLIENTS, "all workers")
@@ -49,6 +53,7 @@ class Stopped(FaultTestCase):
         name = self.random.choice(sorted(self.workers))
         client = self.sessions()[name]["assignments"][0]["client"]
         self.stop(self.workers[name])
+        self.gate.open()
         self.say(f"{name}, client {client}, is stopped past round {self.detail()['round']}")
         return self.workers[name], name, client
 
@@ -77,7 +82,7 @@ class Stopped(FaultTestCase):
         return records
 
     def test_drop_finishes_without_the_stopped_worker(self):
-        self.start(3000, policy="drop", quorum=CLIENTS - 1)
+        self.start(2000, policy="drop", quorum=CLIENTS - 1)
         _, name, client = self.stop_a_worker()
         began = time.monotonic()
         detail = self.client.wait_status(self.job_id, "completed")
@@ -86,18 +91,17 @@ class Stopped(FaultTestCase):
         without = [record for record in records if record["missing"]]
         self.say(f"{len(without)} of {len(records)} rounds closed without it, in {took:.1f} s")
         self.assertLess(took, ON_TIME_S)
-        self.assertGreater(len(without), 1000)
+        self.assertGreater(len(without), (len(records) - HELD_AT) * 9 // 10)
         self.assertEqual({record["missing"] for record in without}, {str(client)})
 
     def test_drop_takes_it_back(self):
-        self.start(10000, policy="drop", quorum=CLIENTS - 1)
+        self.start(ENDLESS, policy="drop", quorum=CLIENTS - 1)
         for stopped_s in (0.5 * SESSION_TIMEOUT_S, 2 * SESSION_TIMEOUT_S):
             worker, name, client = self.stop_a_worker()
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == str(client), "rounds without it")
             self.say(f"missed after {time.monotonic() - began:.1f} s")
             time.sleep(max(0, stopped_s - (time.monotonic() - began)))
-            self.assertEqual(self.detail()["status"], "running", "the job was too short")
             self.resume(worker)
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == "", "rounds with it")
@@ -107,7 +111,8 @@ class Stopped(FaultTestCase):
             missed = sum(record["missing"] != "" for record in page["rounds"])
             self.say(f"back after {took:.1f} s; then missed in {missed} of {len(page['rounds'])} rounds")
             self.assertLess(missed, 10, "it is back, and not waited for")
-        detail = self.client.wait_status(self.job_id, "completed")
+        self.client.post(f"/v1/jobs/{self.job_id}/cancel")
+        detail = self.client.wait_status(self.job_id, "cancelled")
         self.assertEqual(self.check_records(detail)[-2]["missing"], "")
         self.assert_ends_well(*self.workers.values(), self.coordinator)
 
@@ -145,7 +150,7 @@ class Stopped(FaultTestCase):
         self.assert_ends_well(spare)
 
     def test_fail_names_the_stopped_worker(self):
-        self.start(20000, policy="fail")
+        self.start(ENDLESS, policy="fail")
         _, name, client = self.stop_a_worker()
         detail = self.client.wait_status(self.job_id, "failed")
         self.say(detail["reason"])
@@ -155,6 +160,7 @@ class Stopped(FaultTestCase):
     def test_the_coordinator_is_stopped(self):
         self.start(2000, policy="wait")
         self.stop(self.coordinator)
+        self.gate.open()
         time.sleep(2.5 * SESSION_TIMEOUT_S)
         self.resume(self.coordinator)
         self.check_result(self.coordinator, self.job_id, self.document)
