@@ -4,8 +4,8 @@ import contextlib
 import http.client
 import json
 import math
-import os
 import re
+import signal
 import sqlite3
 import subprocess
 import time
@@ -16,7 +16,7 @@ from unittest import mock
 
 import common
 from common import (
-    HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port,
+    ENDLESS, HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port,
     edited_database, job_document, messages, wait_until,
 )
 
@@ -383,7 +383,7 @@ class Content(MetricsTestCase):
         coordinator.client.post(f"/v1/jobs/{cancelled}/cancel")
         worker = self.start_worker(coordinator, "w", clients=10)
         coordinator.client.wait_status(done, "completed")
-        job_id = coordinator.client.submit(job_document("synthetic-ceal-long", horizon=6000))
+        job_id = coordinator.client.submit(job_document("synthetic-ceal-long", horizon=ENDLESS))
         coordinator.client.wait_status(job_id, "running")
         seen, round_seen = {}, 0
         for _ in range(3):
@@ -396,6 +396,7 @@ class Content(MetricsTestCase):
                 seen = of_jobs
                 round_seen = metrics.get("tally_job_rounds_total", job=job_id)
             coordinator.kill()
+            worker.popen.send_signal(signal.SIGSTOP)  # or the new process counts as many rounds while we ask
             coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
             metrics = scrape(coordinator.client)
             for key, value in seen.items():
@@ -403,7 +404,8 @@ class Content(MetricsTestCase):
             self.assertEqual(metrics.jobs(), {done, cancelled, job_id}, "ended jobs are kept across a restart")
             self.assertLess(metrics.get("tally_rounds_total"), round_seen)
             self.assert_job_is_shown(metrics, coordinator.client.job(done))
-        coordinator.client.wait_status(job_id, "completed")
+            worker.popen.send_signal(signal.SIGCONT)
+        coordinator.client.post(f"/v1/jobs/{job_id}/cancel")
         self.assert_ends_well(worker)
 
 
