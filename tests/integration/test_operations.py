@@ -595,7 +595,7 @@ class Stop(OperationsTestCase):
             reader.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             got = reader.recv(100)  # the answer has begun, and the kernel takes no more of it
             coordinator.popen.send_signal(signal.SIGTERM)
-            time.sleep(0.5)  # longer than the silence that ends draining, shorter than draining
+            time.sleep(0.25)  # longer than the silence that ends draining, far shorter than draining
             while piece := reader.recv(1 << 20):
                 got += piece
         self.assertGreater(len(whole), 8000000, "more than the kernel takes")
