@@ -1,8 +1,9 @@
 /* leases: several coordinators on one store, each leading some of its jobs.
  *
- * A store that many processes share (PostgreSQL) knows its replicas and which of them leads which
- * live job. A replica keeps its leases by renew(); one that has not done so for lease_ms, by the
- * store's clock, has died as far as the others are concerned, and take() gives them its jobs.
+ * A store that several coordinators share (PostgreSQL; memory.h in one process) knows its replicas
+ * and which of them leads which live job. SQLite and the private in-memory store have no leases. A
+ * replica keeps its leases by renew(); one that has not done so for lease_ms, by the store's clock,
+ * has died as far as the others are concerned, and take() gives them its jobs.
  *
  * Fencing. With each change of leader a job's token grows. A store object remembers the tokens of
  * the jobs that it was given, and every bracket that writes to a job proves its token under a lock

@@ -41,8 +41,8 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
 
 /* Breaks the connection of one store object that tally_memory_database_open() gave, as a lost
  * network connection does: an open transaction is lost (its writes and its commit fail with STORE)
- * and the next begin() or lease operation connects again, which gives the jobs that it still leads
- * new tokens. To lose the answer of a commit: commit, disconnect, and report STORE. */
+ * and the next begin() or lease operation connects again; it holds the jobs that it still leads. To
+ * lose the answer of a commit: commit, disconnect, and report STORE. */
 void tally_memory_database_disconnect(struct tally_store *store);
 /* As if the database server was killed and started again: all rows stay, and all connections break.
  * There is no separate grace time: as on PostgreSQL, leases stop running out half a lease after the

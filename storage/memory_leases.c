@@ -117,45 +117,25 @@ static void forget_long_dead(struct tally_memory_database *database)
     database->n_replicas = n_kept;
 }
 
-/* The largest number and one, or else the first that is free; 0 = none is. */
-static int64_t free_number(const struct tally_memory_database *database)
-{
-    const size_t n = database->n_replicas;
-    const int64_t largest = n > 0 ? database->replicas[n - 1].row.number : 0;
-    if (largest < TALLY_MAX_REPLICA_NUMBER) {
-        return largest + 1;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (database->replicas[i].row.number != (int64_t)i + 1) {
-            return (int64_t)i + 1;
-        }
-    }
-    return 0;
-}
-
-/* Adds a row with a number of its own. Errors: STORE (no number is free), NO_MEMORY. */
+/* Adds a row with the next number. Errors: STORE (there is none), NO_MEMORY. */
 static enum tally_status add_replica(struct tally_memory_database *database,
                                      struct tally_memory_replica **ret_replica,
                                      struct tally_error *err)
 {
-    const int64_t number = free_number(database);
-    if (number == 0) {
+    const size_t n = database->n_replicas;
+    const int64_t number = n > 0 ? database->replicas[n - 1].row.number + 1 : 1;
+    if (number > TALLY_MAX_REPLICA_NUMBER) {
         return tally_fail(err, TALLY_STORE, NULL, "there are %d replicas already",
                           (int)TALLY_MAX_REPLICA_NUMBER);
     }
-    struct tally_memory_replica *replicas =
-        realloc(database->replicas, (database->n_replicas + 1) * sizeof *replicas);
+    struct tally_memory_replica *replicas = realloc(database->replicas, (n + 1) * sizeof *replicas);
     if (replicas == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a replica");
     }
+    replicas[n] = (struct tally_memory_replica){.row = {.number = number}};
     database->replicas = replicas;
-    size_t at = database->n_replicas++;
-    while (at > 0 && replicas[at - 1].row.number > number) {
-        replicas[at] = replicas[at - 1];
-        at--;
-    }
-    replicas[at] = (struct tally_memory_replica){.row = {.number = number}};
-    *ret_replica = &replicas[at];
+    database->n_replicas++;
+    *ret_replica = &replicas[n];
     return TALLY_OK;
 }
 
@@ -213,31 +193,28 @@ static enum tally_status require_member(struct tally_memory_store *memory, struc
 
 /* ---- Leading ---- */
 
-/* Keeps of what is held the leases that are still good; each of them gets a token more if `grow`.
- */
-static void keep_confirmed(struct tally_memory_store *memory, bool grow)
+/* Keeps of what is held the leases that are still good. */
+static void keep_confirmed(struct tally_memory_store *memory)
 {
     size_t n_kept = 0;
     for (size_t i = 0; i < memory->held.n; i++) {
-        struct tally_lease lease = memory->held.leases[i];
-        struct tally_memory_job *job = tally_memory_job_find(memory->database, lease.job_key);
-        if (job != NULL && job->leader == memory->number && job->token == lease.token) {
-            if (grow) {
-                set_leader(job, memory->number);
-            }
-            lease.token = job->token;
-            memory->held.leases[n_kept++] = lease;
+        const struct tally_lease *lease = &memory->held.leases[i];
+        const struct tally_memory_job *job =
+            tally_memory_job_find(memory->database, lease->job_key);
+        if (job->leader == memory->number && job->token == lease->token) {
+            memory->held.leases[n_kept++] = *lease;
         }
     }
     memory->held.n = n_kept;
 }
 
+/* The old connection has nothing under way that could still arrive, so tokens stay as they are. */
 void tally_memory_reconnect(struct tally_memory_store *memory)
 {
     if (memory->is_lost) {
         memory->is_lost = false;
         memory->counters.reconnects++;
-        keep_confirmed(memory, true);
+        keep_confirmed(memory);
     }
 }
 
@@ -259,7 +236,7 @@ static enum tally_status memory_renew(struct tally_store *store, const struct ta
                           "another process has joined as replica \"%s\"", self->id);
     }
     announce(database, row, self);
-    keep_confirmed(memory, false);
+    keep_confirmed(memory);
     for (size_t i = 0; i < database->n_replicas && status == TALLY_OK; i++) {
         struct tally_replica replica = database->replicas[i].row;
         replica.is_alive = is_alive(database, &database->replicas[i]);

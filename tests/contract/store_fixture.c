@@ -6,14 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "storage/leases.h"
+#include "storage/memory.h"
 #include "tests/contract/raw_postgres.h"
+
+/* The clock of all in-memory databases. */
+static int64_t memory_now_ms;
+
+static int64_t read_memory_clock(void *context)
+{
+    (void)context;
+    return memory_now_ms;
+}
 
 void store_fixture_init(struct store_fixture *fixture)
 {
     *fixture = (struct store_fixture){.err = TALLY_ERROR_INIT};
     const char *suite = CU_get_current_suite()->pName;
-    if (strcmp(suite, "store_memory") == 0) {
+    if (strncmp(suite, "store_memory", strlen("store_memory")) == 0) {
+        const struct tally_memory_clock clock = {read_memory_clock, NULL};
         strcpy(fixture->uri, "memory:");
+        if (strcmp(suite, "store_memory") != 0) {
+            CU_ASSERT_EQUAL_FATAL(tally_memory_database_new(&clock, &fixture->database, NULL),
+                                  TALLY_OK);
+        }
         return;
     }
     if (strncmp(suite, "store_postgres", strlen("store_postgres")) == 0) {
@@ -31,22 +47,45 @@ void store_fixture_init(struct store_fixture *fixture)
 
 static void open_store(struct store_fixture *fixture)
 {
-    enum tally_status status = tally_store_open(fixture->uri, NULL, &fixture->store, &fixture->err);
+    enum tally_status status =
+        fixture->database != NULL
+            ? tally_memory_database_open(fixture->database, &fixture->store, &fixture->err)
+            : tally_store_open(fixture->uri, NULL, &fixture->store, &fixture->err);
     TALLY_ASSERT_STATUS(status, TALLY_OK, &fixture->err);
     CU_ASSERT_EQUAL_FATAL(status, TALLY_OK);
     fixture->ops = fixture->store->ops;
+}
+
+/* Makes the store one of two replicas, of which the other has a transaction open. */
+static void open_neighbour(struct store_fixture *fixture)
+{
+    enum { LEASE_MS = 60000 };
+    struct tally_replica self = {.id = "a"};
+    struct tally_replica other = {.id = "b"};
+    int64_t number = 0;
+    CU_ASSERT_EQUAL_FATAL(tally_memory_database_open(fixture->database, &fixture->beside, NULL),
+                          TALLY_OK);
+    fixture->store->leases->join(fixture->store, &self, LEASE_MS, &number, NULL);
+    fixture->beside->leases->join(fixture->beside, &other, LEASE_MS, &number, NULL);
+    CU_ASSERT_EQUAL(number, 2);
+    CU_ASSERT_EQUAL(fixture->beside->ops->begin(fixture->beside, NULL), TALLY_OK);
 }
 
 void store_fixture_open(struct store_fixture *fixture)
 {
     store_fixture_init(fixture);
     open_store(fixture);
+    if (strcmp(CU_get_current_suite()->pName, "store_memory_shared") == 0) {
+        open_neighbour(fixture);
+    }
 }
 
 void store_fixture_open_beside(struct store_fixture *fixture, const struct store_fixture *first)
 {
     *fixture = (struct store_fixture){.err = TALLY_ERROR_INIT};
     snprintf(fixture->uri, sizeof fixture->uri, "%s", first->uri);
+    fixture->database = first->database;
+    fixture->is_beside = true;
     open_store(fixture);
 }
 
@@ -82,11 +121,38 @@ static void remove_folder(const char *folder)
 void store_fixture_close(struct store_fixture *fixture)
 {
     close_store(fixture);
+    if (fixture->beside != NULL) {
+        fixture->beside->ops->close(fixture->beside);
+    }
+    if (!fixture->is_beside) {
+        tally_memory_database_free(fixture->database);
+    }
     if (fixture->folder[0] != '\0') {
         remove_folder(fixture->folder);
     }
     if (fixture->schema[0] != '\0') {
         raw_drop_schema(fixture->schema);
+    }
+}
+
+void store_fixture_pass_time(const struct store_fixture *fixture, int64_t ms)
+{
+    if (fixture->database != NULL) {
+        memory_now_ms += ms;
+        return;
+    }
+    raw_ask(fixture->schema,
+            "UPDATE replicas SET expires_at = expires_at - interval '%lld ms', backend_pid = NULL;"
+            "UPDATE lease_clock SET renewed_at = renewed_at - interval '%lld ms'",
+            (long long)ms, (long long)ms);
+}
+
+void store_fixture_end_connections(const struct store_fixture *fixture)
+{
+    if (fixture->database != NULL) {
+        tally_memory_database_restart(fixture->database);
+    } else {
+        raw_end_connections(fixture->schema);
     }
 }
 

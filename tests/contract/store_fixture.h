@@ -9,17 +9,26 @@
 
 struct store_fixture {
     struct tally_store *store;
-    const struct tally_store_ops *ops; /* of store */
-    char folder[64];                   /* removed by close; "" = none, as for all but SQLite */
-    char path[96];                     /* of the database in it */
-    char schema[64];                   /* of PostgreSQL, dropped by close; "" = none */
+    const struct tally_store_ops *ops;      /* of store */
+    struct tally_memory_database *database; /* that store objects share; NULL = none */
+    struct tally_store *beside;             /* another one on it, of suite "store_memory_shared" */
+    bool is_beside;                         /* what the database is made of belongs to another */
+    char folder[64];                        /* removed by close; "" = none, as for all but SQLite */
+    char path[96];                          /* of the database in it */
+    char schema[64];                        /* of PostgreSQL, dropped by close; "" = none */
     char uri[512];
     struct tally_error err; /* of the last call that was given it */
 };
 
-/* Opens the backend that the running suite is named after: "store_memory", "store_sqlite...",
- * "store_postgres...", the last one in a schema of its own in the database TALLY_POSTGRES, which is
- * given as "key=value ..."; the schema is also the connection's application_name. */
+/* Opens the backend that the running suite is named after:
+ *
+ *     store_memory         the private in-memory store
+ *     store_memory_shared  an in-memory database of which this is one replica, while another one
+ *                          has a transaction open
+ *     store_memory_...     an in-memory database of its own
+ *     store_sqlite...      a file of its own
+ *     store_postgres...    a schema of its own in the database TALLY_POSTGRES, which is given as
+ *                          "key=value ..."; the schema is also the connection's application_name */
 void store_fixture_open(struct store_fixture *fixture);
 void store_fixture_close(struct store_fixture *fixture);
 /* The same with an unopened store, for tests of opening. */
@@ -28,6 +37,12 @@ void store_fixture_init(struct store_fixture *fixture);
 void store_fixture_open_beside(struct store_fixture *fixture, const struct store_fixture *first);
 /* Closes and opens again. */
 void store_fixture_reopen(struct store_fixture *fixture);
+
+/* Lets time pass by the clock of the store, at once. On PostgreSQL the server then knows nobody's
+ * connection, and take() ends none. The fixture is the one that the others were opened beside. */
+void store_fixture_pass_time(const struct store_fixture *fixture, int64_t ms);
+/* Ends all connections to the store; likewise. */
+void store_fixture_end_connections(const struct store_fixture *fixture);
 
 /* Calls check() until the store, which has lost its connection, has one again. */
 void expect_connection(struct store_fixture *fixture);

@@ -18,6 +18,7 @@
     X(test_store__close_allows_null_and_an_open_bracket)                                           \
     X(test_store__check_passes_on_a_sound_store)                                                   \
     X(test_store__backend_tells_its_name)                                                          \
+    X(test_store__only_a_shared_store_has_leases)                                                  \
     X(test_store__every_member_of_a_job_is_read_back)                                              \
     X(test_store__extreme_values_of_a_job_are_exact)                                               \
     X(test_store__nan_stays_nan)                                                                   \
@@ -159,35 +160,53 @@
     X(test_store_postgres_network__store_may_be_closed_while_connecting)                           \
     X(test_store_postgres_network__opening_waits_for_a_migration)
 
-/* Several coordinators on one database. */
+/* Several coordinators on one store, of every backend that has leases. */
+#define TALLY_STORE_LEASES_TESTS(X)                                                                \
+    X(test_store_leases__replicas_are_numbered_and_listed)                                         \
+    X(test_store_leases__inserted_job_is_led_by_its_inserter)                                      \
+    X(test_store_leases__take_gives_what_nobody_leads_oldest_first)                                \
+    X(test_store_leases__stopped_walk_is_gone_on_with)                                             \
+    X(test_store_leases__silent_replica_dies_and_loses_its_jobs)                                   \
+    X(test_store_leases__late_renewal_keeps_what_nobody_took)                                      \
+    X(test_store_leases__late_renewal_brings_nothing_back)                                         \
+    X(test_store_leases__former_leader_can_write_nothing)                                          \
+    X(test_store_leases__former_leader_can_give_nothing)                                           \
+    X(test_store_leases__transaction_from_before_the_take_over_is_refused)                         \
+    X(test_store_leases__transaction_is_refused_as_a_whole)                                        \
+    X(test_store_leases__others_see_a_transaction_when_it_is_committed)                            \
+    X(test_store_leases__reconnecting_keeps_the_leases)                                            \
+    X(test_store_leases__lost_connection_loses_the_transaction)                                    \
+    X(test_store_leases__reconnecting_after_a_take_over_holds_nothing)                             \
+    X(test_store_leases__second_process_of_an_id_replaces_the_first)                               \
+    X(test_store_leases__long_dead_replica_is_forgotten)                                           \
+    X(test_store_leases__given_job_waits_for_its_receiver)                                         \
+    X(test_store_leases__leaving_frees_the_jobs_at_once)                                           \
+    X(test_store_leases__time_without_a_store_does_not_count)                                      \
+    X(test_store_leases__ended_job_may_still_be_written)                                           \
+    X(test_store_leases__who_is_no_replica_writes_what_nobody_leads)                               \
+    X(test_store_leases__leader_of_tells_who_leads)                                                \
+    X(test_store_leases__closing_leaves_the_leases_to_expire)
+
+/* The same as only a server shows it. */
 #define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
-    X(test_store_postgres_leases__replicas_are_numbered_and_listed)                                \
-    X(test_store_postgres_leases__inserted_job_is_led_by_its_inserter)                             \
-    X(test_store_postgres_leases__take_gives_what_nobody_leads_oldest_first)                       \
-    X(test_store_postgres_leases__stopped_walk_is_gone_on_with)                                    \
-    X(test_store_postgres_leases__silent_replica_dies_and_loses_its_jobs)                          \
-    X(test_store_postgres_leases__former_leader_can_write_nothing)                                 \
-    X(test_store_postgres_leases__bracket_from_before_the_take_over_is_refused)                    \
-    X(test_store_postgres_leases__bracket_is_refused_as_a_whole)                                   \
     X(test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit)                 \
     X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket)                      \
     X(test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly)                        \
     X(test_store_postgres_leases__taker_ends_the_connection_of_the_dead)                           \
     X(test_store_postgres_leases__reconnecting_changes_the_tokens)                                 \
     X(test_store_postgres_leases__reconnecting_waits_for_the_old_connection)                       \
-    X(test_store_postgres_leases__reconnecting_after_a_take_over_holds_nothing)                    \
-    X(test_store_postgres_leases__second_process_of_an_id_replaces_the_first)                      \
     X(test_store_postgres_leases__ended_jobs_are_passed_over)                                      \
-    X(test_store_postgres_leases__long_dead_replica_is_forgotten)                                  \
     X(test_store_postgres_leases__numbers_run_out)                                                 \
-    X(test_store_postgres_leases__given_job_waits_for_its_receiver)                                \
-    X(test_store_postgres_leases__leaving_frees_the_jobs_at_once)                                  \
     X(test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead)                             \
-    X(test_store_postgres_leases__time_without_a_store_does_not_count)                             \
-    X(test_store_postgres_leases__lead_without_a_token_is_taken_again)                             \
-    X(test_store_postgres_leases__ended_job_may_still_be_written)                                  \
-    X(test_store_postgres_leases__who_is_no_replica_writes_what_nobody_leads)                      \
-    X(test_store_postgres_leases__leader_of_tells_who_leads)
+    X(test_store_postgres_leases__lead_without_a_token_is_taken_again)
+
+/* Store objects that have transactions open at once, in one thread. */
+#define TALLY_STORE_MEMORY_DATABASE_TESTS(X)                                                       \
+    X(test_store_memory_database__keys_of_open_transactions_are_unique)                            \
+    X(test_store_memory_database__second_of_two_insertions_fails_in_commit)                        \
+    X(test_store_memory_database__second_of_two_writers_fails_in_commit)                           \
+    X(test_store_memory_database__one_connection_can_be_lost)                                      \
+    X(test_store_memory_database__clock_of_the_machine_is_the_default)
 
 /* The choice of a backend. */
 #define TALLY_STORE_OPEN_TESTS(X)                                                                  \
@@ -200,7 +219,9 @@ TALLY_STORE_REOPENING_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_SQLITE_FILE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_SERVER_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_NETWORK_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_LEASES_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_POSTGRES_LEASES_TESTS(TALLY_DECLARE_TEST)
+TALLY_STORE_MEMORY_DATABASE_TESTS(TALLY_DECLARE_TEST)
 TALLY_STORE_OPEN_TESTS(TALLY_DECLARE_TEST)
 #undef TALLY_DECLARE_TEST
 
