@@ -8,16 +8,17 @@ const char *const TALLY_ALGORITHM_NAMES[] = {"ceal",   "minibatch_sgd", "fedavg"
                                              "fedpaq", "fedcom",        NULL};
 
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
-                                     struct tally_error *err)
+                                     enum tally_scratch_use use, struct tally_error *err)
 {
+    const bool is_client = use == TALLY_SCRATCH_CLIENT;
     *scratch = (struct tally_scratch){
-        .gradient = calloc(dim, sizeof *scratch->gradient),
-        .local = calloc(dim, sizeof *scratch->local),
+        .gradient = is_client ? calloc(dim, sizeof *scratch->gradient) : NULL,
+        .local = is_client ? calloc(dim, sizeof *scratch->local) : NULL,
         .vector = calloc(dim, sizeof *scratch->vector),
         .levels = calloc(dim, sizeof *scratch->levels),
     };
-    if (scratch->gradient == NULL || scratch->local == NULL || scratch->vector == NULL ||
-        scratch->levels == NULL) {
+    if ((is_client && (scratch->gradient == NULL || scratch->local == NULL)) ||
+        scratch->vector == NULL || scratch->levels == NULL) {
         tally_scratch_fini(scratch);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);
     }

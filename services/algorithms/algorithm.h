@@ -89,13 +89,15 @@ struct tally_message_view {
 
 /* Scratch vectors, made once and used in every round. */
 struct tally_scratch {
-    double *gradient; /* double[dim] */
+    double *gradient; /* double[dim]; of a client */
     double *local;    /* double[dim]: a client's own iterate */
     float *vector;    /* float[dim] */
     int32_t *levels;  /* int32[dim] */
 };
+/* Which functions below it is for: all, or receive, decide and apply alone. */
+enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
-                                     struct tally_error *err);
+                                     enum tally_scratch_use use, struct tally_error *err);
 void tally_scratch_fini(struct tally_scratch *scratch);
 
 /* What the server concludes from a round. */

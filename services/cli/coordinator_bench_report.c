@@ -10,6 +10,7 @@
 #include "services/cli/cli.h"
 #include "services/cli/coordinator_bench.h"
 #include "services/cli/text_table.h"
+#include "services/objectives/objective.h"
 #include "services/program/progress_bar.h"
 #include "services/program/time.h"
 
@@ -18,7 +19,6 @@ enum {
     MAX_LIST = 16,
     MAX_CLIENTS = 20000, /* connections of one process, on both sides */
     MAX_IDLE = 50000,
-    MAX_DIM = 100000000, /* the coordinator's own limit */
 };
 
 static const char DEFAULT_DIMS[] = "30,7840";
@@ -120,7 +120,7 @@ static enum tally_status read_plan(const struct tally_options *options, struct p
         read_numbers(options, "clients", tally_options_text(options, "clients"), 1, MAX_CLIENTS,
                      plan->clients, &plan->n_clients, err);
     if (status == TALLY_OK) {
-        status = read_numbers(options, "dim", dims, TALLY_BENCH_MIN_DIM, MAX_DIM, plan->dims,
+        status = read_numbers(options, "dim", dims, TALLY_BENCH_MIN_DIM, TALLY_MAX_DIM, plan->dims,
                               &plan->n_dims, err);
     }
     if (status == TALLY_OK) {

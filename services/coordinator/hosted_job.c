@@ -21,6 +21,22 @@ void hosted_job_free(struct hosted_job *job)
     }
 }
 
+enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err)
+{
+    if (job->slots == NULL) {
+        job->slots = calloc((size_t)job->row.clients, sizeof *job->slots);
+    }
+    return job->slots != NULL ? TALLY_OK
+                              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
+                                           (long long)job->row.clients);
+}
+
+void hosted_job_drop_slots(struct hosted_job *job)
+{
+    free(job->slots);
+    job->slots = NULL;
+}
+
 /* An update as the store kept it, received again. */
 static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
                                        struct tally_error *err)
@@ -49,7 +65,7 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     return TALLY_OK;
 }
 
-static enum tally_status restore_engine(struct tally_store *store, const struct hosted_job *job,
+static enum tally_status restore_engine(struct tally_store *store, struct hosted_job *job,
                                         struct tally_job **ret_engine, struct tally_error *err)
 {
     const struct tally_store_job *row = &job->row;
@@ -70,6 +86,9 @@ static enum tally_status restore_engine(struct tally_store *store, const struct 
                                          receive_again, engine, err);
     }
     tally_buffer_fini(&state);
+    if (status == TALLY_OK && row->status != TALLY_JOB_QUEUED) {
+        status = hosted_job_make_slots(job, err);
+    }
     if (status != TALLY_OK) {
         tally_job_free(engine);
         return status;
@@ -95,10 +114,6 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
     job->wire_out_bytes = row->wire_out_bytes;
     job->n_vacant = row->clients;
     job->has_stored_updates = true;
-    job->slots = calloc((size_t)row->clients, sizeof *job->slots);
-    if (job->slots == NULL) {
-        goto out;
-    }
     status = store->ops->document_get(store, row->key, &job->document, err);
     if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
         status = TALLY_DATA_LOSS;

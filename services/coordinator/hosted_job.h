@@ -49,7 +49,7 @@ struct hosted_job {
     struct tally_job_spec spec;
     struct tally_buffer document; /* JSON text, as stored */
     struct tally_job *engine;
-    struct client_slot *slots; /* [clients] */
+    struct client_slot *slots; /* [clients]; NULL while it is queued and nobody plays it */
     int64_t n_vacant;
     struct job_supply supply;
     bool prepared;            /* f_star below is known: the job may start */
@@ -75,6 +75,10 @@ struct hosted_job {
     struct hosted_job *next;                               /* by age, oldest first */
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };
+
+/* Makes or frees the slots of a job that nobody plays. */
+enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
+void hosted_job_drop_slots(struct hosted_job *job);
 
 /* Loads a live job: engine restored, stored updates of the open round received again. Errors:
  * STORE, DATA_LOSS, NO_MEMORY. */

@@ -11,6 +11,7 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/listen_scope.h"
 #include "services/coordinator/token_sources.h"
+#include "services/objectives/objective.h"
 #include "services/program/log.h"
 #include "services/program/options.h"
 #include "services/program/process_guard.h"
@@ -81,7 +82,8 @@ static const struct tally_option OPTIONS[] = {
      "Limits"},
     {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
-    {"max-dim", "N", "100000000", "dimension of a job", "Limits"},
+    {"max-dim", "N", "10000000", "dimension of a job; no document has more than 10000000",
+     "Limits"},
     {"max-sessions", "N", "100000", "workers at once", "Limits"},
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
@@ -140,8 +142,7 @@ static enum tally_status read_limits(const struct tally_options *options, struct
             tally_options_integer(options, "max-clients", 1, 100000, &config->max_clients, err);
     }
     if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "max-dim", 1, INT64_C(1) << 40, &config->max_dim, err);
+        status = tally_options_integer(options, "max-dim", 1, TALLY_MAX_DIM, &config->max_dim, err);
     }
     if (status == TALLY_OK) {
         status =

@@ -161,7 +161,7 @@ static enum tally_status check_limits(const struct tally_coordinator_config *con
                           (long long)spec->clients, (long long)config->max_clients);
     }
     if (dim > config->max_dim) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "objective",
+        return tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
                           "dim %lld is more than this coordinator takes, --max-dim %lld",
                           (long long)dim, (long long)config->max_dim);
     }

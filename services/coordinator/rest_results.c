@@ -126,11 +126,9 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
     return status;
 }
 
-static enum tally_status model_json(const struct hosted_job *job, struct call *call,
-                                    struct tally_error *err)
+static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
+                                    struct call *call, struct tally_error *err)
 {
-    size_t dim;
-    const double *x = tally_job_point(job->engine, &dim);
     const struct tally_progress *progress = tally_job_progress(job->engine);
     char checksum[17];
     tally_detail_checksum(progress->x_checksum, checksum);
@@ -156,11 +154,9 @@ static enum tally_status model_json(const struct hosted_job *job, struct call *c
     return answer_json(call, 200, answer, err);
 }
 
-static enum tally_status model_npy(const struct hosted_job *job, struct call *call,
+static enum tally_status model_npy(const double *x, size_t dim, struct call *call,
                                    struct tally_error *err)
 {
-    size_t dim;
-    const double *x = tally_job_point(job->engine, &dim);
     enum tally_status status = tally_detail_npy(x, dim, &call->body);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for the model");
@@ -169,6 +165,26 @@ static enum tally_status model_npy(const struct hosted_job *job, struct call *ca
     call->status = 200;
     call->content_type = "application/x-npy";
     return TALLY_OK;
+}
+
+/* Answers with the job's point; that of a job which has not started is made for it. */
+static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
+                                      struct tally_error *err)
+{
+    size_t dim;
+    double *initial = NULL;
+    const double *x = tally_job_point(job->engine, &dim);
+    if (x == NULL) {
+        enum tally_status status = tally_job_make_initial_point(&job->spec, &initial, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        x = initial;
+    }
+    enum tally_status status =
+        npy ? model_npy(x, dim, call, err) : model_json(job, x, dim, call, err);
+    free(initial);
+    return status;
 }
 
 /* Whether a comma-separated Accept names the media range other than with q=0. */
@@ -204,7 +220,7 @@ enum tally_status get_model(struct tally_coordinator *coordinator, struct call *
     bool owned;
     enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
     if (status == TALLY_OK) {
-        status = npy ? model_npy(job, call, err) : model_json(job, call, err);
+        status = answer_model(job, npy, call, err);
         if (owned) {
             hosted_job_free(job);
         }

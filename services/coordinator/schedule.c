@@ -195,7 +195,11 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = begin_write(coordinator, &err);
+    enum tally_status status = hosted_job_make_slots(job, &err);
+    if (status == TALLY_OK) {
+        fill_job(coordinator, job);
+        status = begin_write(coordinator, &err);
+    }
     if (status == TALLY_OK) {
         status = tally_job_start(job->engine, job->f_star, &err);
     }
@@ -228,6 +232,7 @@ static void release_unstarted(struct tally_coordinator *coordinator, struct host
             session_unassign(&coordinator->sessions, job, m);
         }
     }
+    hosted_job_drop_slots(job);
 }
 
 void assign_slots(struct tally_coordinator *coordinator)
@@ -264,7 +269,6 @@ void assign_slots(struct tally_coordinator *coordinator)
             break;
         }
         if (count_free_slots(coordinator, job) >= job->n_vacant) {
-            fill_job(coordinator, job);
             start_job(coordinator, job);
             n_played = count_played(coordinator, gets_on);
         } else if (count_coming_slots(coordinator, job, n_played) >= job->row.clients) {
@@ -300,7 +304,7 @@ static void unmark_ready(struct session *session)
 
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    for (int64_t m = 0; m < job->row.clients; m++) {
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         if (job->slots[m].session != NULL) {
             mark_ready(coordinator, job->slots[m].session);
         }

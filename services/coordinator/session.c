@@ -305,7 +305,7 @@ const struct refusal *session_refusal(const struct session *session, const struc
 
 void session_release_job(struct session_table *table, struct hosted_job *job)
 {
-    for (int64_t m = 0; m < job->row.clients; m++) {
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         if (job->slots[m].session != NULL) {
             release(table, job->slots[m].session, job);
         }

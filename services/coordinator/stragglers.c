@@ -133,7 +133,7 @@ void hear_of(const struct session *session)
 static void settle_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    for (uint32_t m = 0; m < job->row.clients; m++) {
+    for (uint32_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         const bool absent = job->slots[m].absent;
         if (tally_job_is_absent(job->engine, m) == absent) {
             continue;

@@ -141,7 +141,7 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
         const struct tally_held_client *held = &join->held[i];
         struct hosted_job *job = find_job(coordinator, held->job_id);
         bool vacant = job != NULL && held->client < job->row.clients &&
-                      job->row.status != TALLY_JOB_QUEUED &&
+                      job->row.status != TALLY_JOB_QUEUED && job->slots != NULL &&
                       may_ask_for(session, &job->slots[held->client]);
         if (vacant && session_serves(session, job)) {
             session_assign(&coordinator->sessions, session, job, held->client);
@@ -334,7 +334,8 @@ bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
 /* Also the worker that played it before and was silent for too long: its late update counts. */
 static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
-    const struct client_slot *slot = client < job->row.clients ? &job->slots[client] : NULL;
+    const struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
     return slot != NULL && (slot->session == session ||
                             (strcmp(slot->previous, session->name) == 0 &&
                              same_identity(&slot->previous_identity, &session->identity)));
@@ -437,7 +438,7 @@ static bool has_been_tried(const struct hosted_job *job)
 static bool may_be_resumed(const struct tally_coordinator *coordinator,
                            const struct hosted_job *job)
 {
-    for (int64_t m = 0; m < job->row.clients; m++) {
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         const char *previous = job->slots[m].previous;
         if (previous[0] != '\0' && session_by_name(&coordinator->sessions, previous) == NULL) {
             return true;

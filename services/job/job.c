@@ -35,7 +35,7 @@ struct tally_job {
     enum tally_job_status status;
     char reason[384];
     struct tally_progress progress;
-    double *x;                   /* double[dim] */
+    double *x;                   /* double[dim]; NULL, like all vectors, until it starts */
     struct tally_checksum saved; /* of what is saved, up to and with x */
 
     struct tally_job_round open;
@@ -74,6 +74,12 @@ static uint64_t sum_point(struct tally_job *job)
     return tally_checksum_end(&point);
 }
 
+/* Whether it has its vectors; not if it was cancelled, or failed, before it could start. */
+static bool has_started(const struct tally_job *job)
+{
+    return job->x != NULL;
+}
+
 static bool is_open(const struct tally_job *job)
 {
     return job->status == TALLY_JOB_RUNNING || job->status == TALLY_JOB_PAUSED;
@@ -110,15 +116,23 @@ static void fail_with(struct tally_job *job, const struct tally_error *why)
     move(job, TALLY_EVENT_FAIL, NULL);
 }
 
+static void drop_vectors(struct tally_job *job)
+{
+    free(job->x);
+    free(job->sums);
+    free(job->clients);
+    tally_scratch_fini(&job->scratch);
+    job->x = NULL;
+    job->sums = NULL;
+    job->clients = NULL;
+}
+
 void tally_job_free(struct tally_job *job)
 {
     if (job == NULL) {
         return;
     }
-    free(job->x);
-    free(job->sums);
-    free(job->clients);
-    tally_scratch_fini(&job->scratch);
+    drop_vectors(job);
     tally_message_fini(&job->decision.broadcast);
     for (int i = 0; i < N_BROADCASTS; i++) {
         tally_message_fini(&job->broadcasts[i]);
@@ -142,8 +156,25 @@ static void *vector_new(size_t n)
     return vector;
 }
 
-enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
-                                struct tally_error *err)
+/* What a queued job has no need of; the point is the initial one. */
+static enum tally_status make_vectors(struct tally_job *job, struct tally_error *err)
+{
+    const size_t dim = job->setting.dim;
+    job->x = vector_new(dim * sizeof *job->x);
+    job->sums = vector_new(dim * sizeof *job->sums);
+    job->clients = calloc(job->setting.clients, sizeof *job->clients);
+    if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
+        job->x == NULL || job->sums == NULL || job->clients == NULL) {
+        drop_vectors(job);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
+    }
+    tally_job_spec_initial_point(&job->spec, job->x);
+    job->progress.x_checksum = sum_point(job);
+    return TALLY_OK;
+}
+
+static enum tally_status make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,
+                                     struct tally_error *err)
 {
     struct tally_job *job = calloc(1, sizeof *job);
     if (job == NULL) {
@@ -154,23 +185,52 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
     job->setting = tally_job_spec_setting(&job->spec);
     job->setting.params = &job->params;
     job->algorithm = tally_job_spec_algorithm(spec);
-    size_t dim = job->setting.dim;
-    job->x = vector_new(dim * sizeof *job->x);
-    job->sums = vector_new(dim * sizeof *job->sums);
-    job->clients = calloc((size_t)spec->clients, sizeof *job->clients);
-    enum tally_status status = tally_scratch_init(&job->scratch, dim, err);
-    if (status != TALLY_OK || job->x == NULL || job->sums == NULL || job->clients == NULL) {
-        tally_job_free(job);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
-    }
-    tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.iterate = 1;
     job->progress.f_star = has_regret(job) ? 0 : NAN;
     job->progress.cumulative_regret = has_regret(job) ? 0 : NAN;
     job->progress.stage = job->algorithm->first_stage(&spec->params);
-    job->progress.x_checksum = sum_point(job);
     job->oldest_broadcast = 2;
     *ret_job = job;
+    return TALLY_OK;
+}
+
+/* Makes the initial point for as long as its checksum takes. */
+static enum tally_status sum_initial_point(struct tally_job *job, struct tally_error *err)
+{
+    enum tally_status status = tally_job_make_initial_point(&job->spec, &job->x, err);
+    if (status == TALLY_OK) {
+        job->progress.x_checksum = sum_point(job);
+    }
+    drop_vectors(job);
+    return status;
+}
+
+enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
+                                struct tally_error *err)
+{
+    struct tally_job *job;
+    enum tally_status status = make_queued(spec, &job, err);
+    if (status == TALLY_OK) {
+        status = sum_initial_point(job, err);
+        if (status != TALLY_OK) {
+            tally_job_free(job);
+            return status;
+        }
+        *ret_job = job;
+    }
+    return status;
+}
+
+enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec, double **ret_x,
+                                               struct tally_error *err)
+{
+    const size_t dim = tally_objective_spec_dim(&spec->objective);
+    double *x = vector_new(dim * sizeof *x);
+    if (x == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a point of dim %zu", dim);
+    }
+    tally_job_spec_initial_point(spec, x);
+    *ret_x = x;
     return TALLY_OK;
 }
 
@@ -413,7 +473,8 @@ static uint64_t digest_of(const struct tally_job_update *update)
 
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client)
 {
-    const struct client *from = &job->clients[client];
+    static const struct client NONE = {0};
+    const struct client *from = has_started(job) ? &job->clients[client] : &NONE;
     return (struct tally_receipt){.round = from->round,
                                   .digest = from->digest,
                                   .formula_bits = from->formula_bits,
@@ -451,6 +512,12 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
     return status;
 }
 
+static enum tally_status fail_closed(const struct tally_job *job, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
+                      tally_job_status_name(job->status));
+}
+
 /* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
@@ -460,13 +527,15 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
                           update->client, job->setting.clients - 1);
     }
+    if (!has_started(job)) {
+        return fail_closed(job, err);
+    }
     const struct tally_receipt receipt = tally_job_receipt(job, update->client);
     if (receipt.round != 0 && receipt.round == update->round) {
         return compare(&receipt, update, digest, outcome, err);
     }
     if (!is_open(job)) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
-                          tally_job_status_name(job->status));
+        return fail_closed(job, err);
     }
     if (update->round != job->open.round) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
@@ -569,7 +638,7 @@ void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome)
 {
     *ret_outcome = (struct tally_job_outcome){0};
-    if (job->clients[client].absent == absent) {
+    if (tally_job_is_absent(job, client) == absent) {
         return;
     }
     job->clients[client].absent = absent;
@@ -627,7 +696,11 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
 
 enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err)
 {
-    enum tally_status status = move(job, TALLY_EVENT_START, err);
+    enum tally_status status =
+        job->status == TALLY_JOB_QUEUED && !has_started(job) ? make_vectors(job, err) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = move(job, TALLY_EVENT_START, err);
+    }
     if (status == TALLY_OK) {
         job->progress.f_star = has_regret(job) ? f_star : NAN;
         job->progress.has_f_star = has_regret(job);
@@ -699,12 +772,12 @@ const struct tally_job_round *tally_job_open_round(const struct tally_job *job)
 
 bool tally_job_has_received(const struct tally_job *job, uint32_t client)
 {
-    return job->clients[client].round == job->open.round;
+    return has_started(job) && job->clients[client].round == job->open.round;
 }
 
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client)
 {
-    return job->clients[client].absent;
+    return has_started(job) && job->clients[client].absent;
 }
 
 /* Appends " first" or " first-last" if it and " ..." still fit. */
@@ -807,6 +880,9 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     const struct state_header header = state_header(job);
     const size_t x_bytes = job->setting.dim * sizeof *job->x;
     const size_t start = out->size;
+    if (!has_started(job)) {
+        return TALLY_FAILED_PRECONDITION;
+    }
     struct tally_checksum sum = job->saved;
     enum tally_status status = tally_buffer_reserve(
         out, sizeof header + x_bytes + (size_t)job->setting.clients * STATE_CLIENT_BYTES +
@@ -1030,7 +1106,13 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
                                     size_t n, struct tally_job **ret_job, struct tally_error *err)
 {
     struct tally_job *job;
-    enum tally_status result = tally_job_new(spec, &job, err);
+    enum tally_status result = make_queued(spec, &job, err);
+    if (result == TALLY_OK && (status != TALLY_JOB_QUEUED || n > 0)) {
+        result = make_vectors(job, err);
+        if (result != TALLY_OK) {
+            tally_job_free(job);
+        }
+    }
     if (result != TALLY_OK) {
         return result;
     }
@@ -1046,8 +1128,10 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
     } else { /* before the first round closed: the initial point */
         job->progress.f_star = progress->f_star;
         job->progress.has_f_star = progress->has_f_star;
+        job->progress.x_checksum =
+            has_started(job) ? job->progress.x_checksum : progress->x_checksum;
     }
-    if (result == TALLY_OK && job->progress.x_checksum != sum_point(job)) {
+    if (result == TALLY_OK && has_started(job) && job->progress.x_checksum != sum_point(job)) {
         result = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point has another checksum");
     }
     if (result != TALLY_OK) {

@@ -44,13 +44,16 @@
 
 struct tally_job;
 
-/* A new job in status queued; the spec is copied and must be valid. Errors: NO_MEMORY. */
+/* A new job in status queued; the spec is copied and must be valid. Nothing that it keeps grows
+ * with dim or clients before it starts; the initial point is made for its checksum and dropped.
+ * Errors: NO_MEMORY. */
 enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                 struct tally_error *err);
 void tally_job_free(struct tally_job *job);
 
 /* What must be kept to go on after a crash: status and progress (plain data) and the state bytes.
- * The updates of the open round are kept one by one and received again after the restore. */
+ * The updates of the open round are kept one by one and received again after the restore. Errors:
+ * FAILED_PRECONDITION (it has not started), NO_MEMORY. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
 /* What is to be appended to state bytes of an earlier round, whose iterate was `since`, to make
  * them those of now: the broadcasts instead of the point. Far shorter where the point is long.
@@ -69,7 +72,8 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
 /* Events. */
 
 /* f(x*) is known, or not meant to be (reference none: f_star is not looked at), and the clients are
- * there: the first round opens. Errors: FAILED_PRECONDITION. */
+ * there: the vectors are made and the first round opens. Errors, after which it is still queued:
+ * FAILED_PRECONDITION, NO_MEMORY. */
 enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
@@ -130,7 +134,8 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
 enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
                                     struct tally_error *err);
 /* Nobody plays the client or it is known to be silent; or it is there again. Under `drop` this may
- * close the round; of the outcome only the records are set. Preconditions: client < M. */
+ * close the round; of the outcome only the records are set. Preconditions: client < M, and the job
+ * has started. */
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome);
 
@@ -140,8 +145,12 @@ enum tally_job_status tally_job_status(const struct tally_job *job);
 const char *tally_job_reason(const struct tally_job *job); /* why it failed; "" otherwise */
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
-/* The present point, double[dim]; borrowed until the next event. */
+/* The present point, double[dim]; borrowed until the next event. NULL: it has not started. */
 const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
+
+/* The point that a job starts from, double[dim]; free() frees it. Errors: NO_MEMORY. */
+enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec, double **ret_x,
+                                               struct tally_error *err);
 
 /* The open round; meaningful while running or paused. */
 struct tally_job_round {

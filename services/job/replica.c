@@ -44,7 +44,8 @@ enum tally_status tally_replica_new(const struct tally_job_spec *spec,
     size_t dim = replica->setting.dim;
     replica->x = calloc(dim, sizeof *replica->x);
     replica->next = calloc(dim, sizeof *replica->next);
-    enum tally_status status = tally_scratch_init(&replica->scratch, dim, err);
+    enum tally_status status =
+        tally_scratch_init(&replica->scratch, dim, TALLY_SCRATCH_CLIENT, err);
     if (status != TALLY_OK || replica->x == NULL || replica->next == NULL) {
         tally_replica_free(replica);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);

@@ -11,7 +11,8 @@ const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",
                                              "quadratic",
                                              "plugin",
                                              NULL};
-enum { MAX_DIM = 10000000 };
+
+_Static_assert((int)TALLY_MAX_DIM == (int)TALLY_DATA_MAX_FEATURES, "one limit of d");
 
 const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
 
@@ -60,7 +61,7 @@ static const struct tally_field PLUGIN_FIELDS[] = {
      .offset = PLUGIN(dim),
      .required = true,
      .min = 1,
-     .max = MAX_DIM,
+     .max = TALLY_MAX_DIM,
      .doc = "number of coordinates d"},
     {.name = "options",
      .kind = TALLY_FIELD_TEXT,
@@ -121,11 +122,20 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
     if (status != TALLY_OK) {
         return status;
     }
-    if (tally_objective_spec_dim(spec) > MAX_DIM) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.features",
-                          "features times classes is above %d", MAX_DIM);
-    }
-    return TALLY_OK;
+    const size_t dim = tally_objective_spec_dim(spec);
+    return dim <= TALLY_MAX_DIM
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, tally_objective_dim_field(spec),
+                            "dim %zu is above %d", dim, TALLY_MAX_DIM);
+}
+
+const char *tally_objective_dim_field(const struct tally_objective_spec *spec)
+{
+    const int data = spec->data.type;
+    return spec->type == TALLY_PLUGIN ? "objective.dim"
+           : data == TALLY_DATA_SYNTHETIC_LINEAR || data == TALLY_DATA_MATRIX
+               ? "objective.data.dim"
+               : "objective.data.features";
 }
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)

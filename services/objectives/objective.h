@@ -22,6 +22,9 @@
 #include "services/objectives/data_source.h"
 #include "services/objectives/domain.h"
 
+/* Largest d of an objective, and so of --max-dim. */
+enum { TALLY_MAX_DIM = 10000000 };
+
 enum tally_objective_type {
     TALLY_LEAST_SQUARES,
     TALLY_SOFTMAX_REGRESSION,
@@ -68,8 +71,10 @@ struct tally_objective_spec tally_objective_spec_default(void);
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
-/* d, without making the data. */
+/* d, without making the data. At most TALLY_MAX_DIM in a valid spec. */
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
+/* Path of the member of a job document that d comes from, alone or times other members. */
+const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
 struct tally_objective;
 

@@ -32,10 +32,29 @@ class Limits(TallyTestCase):
         self.client.submit(job_document())
         document = job_document(objective__data__dim=31)
         problem = self.assert_problem(self.client.post_job(document), 400)
-        self.assertTrue(problem["field"].startswith("objective"), problem)
+        self.assertEqual(problem["field"], "objective.data.dim")
         self.assertIn("31", problem["detail"])
         self.assertIn("--max-dim 30", problem["detail"])
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
+
+    def test_the_largest_dim_is_that_of_documents(self):
+        self.start()
+        largest = 10_000_000
+        for name, document in (("objective.data.dim", job_document(objective__data__points=10)),
+                               ("objective.dim", job_document(objective={"type": "plugin", "name": "none"}))):
+            document["reference"] = {"type": "none"}
+            place = document["objective"].get("data", document["objective"])
+            with self.subTest(name):
+                place["dim"] = largest + 1
+                problem = self.assert_problem(self.client.post_job(document), 400, name)
+                self.assertIn(f"{largest + 1} outside [1, {largest}]", problem["detail"])
+                place["dim"] = largest
+                self.client.post(f"/v1/jobs/{self.client.submit(document)}/cancel")
+        process = Process(self.folder, "larger", [BIN / "tally-coordinator", f"--max-dim={largest + 1}"])
+        self.processes.append(process)
+        self.assertEqual(process.wait(), 2)
+        self.assertIn(f"--max-dim: {largest + 1} outside [1, {largest}]", process.log())
+        self.processes.remove(process)
 
     def test_jobs(self):
         """As it comes it takes a thousand that are queued beside fifty that run."""

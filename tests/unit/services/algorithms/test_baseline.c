@@ -58,7 +58,8 @@ static void init(struct world *world)
     TALLY_ASSERT_STATUS(
         tally_objective_new(&spec, CLIENTS, world->setting.key, ".", &world->objective, &err),
         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_scratch_init(&world->scratch, DIM, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_scratch_init(&world->scratch, DIM, TALLY_SCRATCH_CLIENT, &err),
+                        TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(err.status, TALLY_OK);
     world->setting.params = &world->params;
 }

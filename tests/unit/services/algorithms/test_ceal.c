@@ -165,7 +165,8 @@ static void init(struct world *world)
                                             .minibatch = 2,
                                             .key = tally_rng_key(77, 1),
                                             .encoding = &TALLY_ENCODING_UNARY};
-    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&world->scratch, 3, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&world->scratch, 3, TALLY_SCRATCH_CLIENT, NULL),
+                          TALLY_OK);
     CU_ASSERT_EQUAL_FATAL(TALLY_CEAL.plan(&world->setting, 3, &world->plan, NULL), TALLY_OK);
 }
 

@@ -44,7 +44,8 @@ static void init(struct world *world)
     TALLY_ASSERT_STATUS(
         tally_objective_new(&spec, CLIENTS, world->setting.key, ".", &world->objective, &err),
         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_scratch_init(&world->scratch, DIM, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_scratch_init(&world->scratch, DIM, TALLY_SCRATCH_CLIENT, &err),
+                        TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(TALLY_CEAL.first_stage(&world->params), 0);
     TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world->setting, 0, &world->plan, &err), TALLY_OK, &err);
 }

@@ -10,7 +10,7 @@ static enum tally_status write_message(const float *y, size_t dim, const struct 
 {
     const struct tally_setting setting = {.dim = dim, .encoding = &TALLY_ENCODING_UNARY};
     struct tally_scratch scratch;
-    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, dim, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, dim, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
     memcpy(scratch.vector, y, dim * sizeof *y);
     struct tally_rng rng;
     tally_rng_init(&rng, tally_rng_key(1, 0), 0, 0, TALLY_RNG_UPLINK);
@@ -60,7 +60,7 @@ static void test_algorithms_message__reports_what_does_not_fit(void)
 static void test_algorithms_message__scratch_can_be_released_twice(void)
 {
     struct tally_scratch scratch;
-    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, 3, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, 3, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
     tally_scratch_fini(&scratch);
     CU_ASSERT_PTR_NULL(scratch.levels);
     tally_scratch_fini(&scratch);

@@ -24,7 +24,8 @@ static struct job_look undisturbed(void)
     return look;
 }
 
-static void test_job_engine__new_job_is_queued_at_the_initial_point(void)
+/* It has the checksum of its initial point, and no vectors. */
+static void test_job_engine__new_job_is_queued_and_holds_no_point(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     struct tally_job *job;
@@ -37,18 +38,62 @@ static void test_job_engine__new_job_is_queued_at_the_initial_point(void)
     CU_ASSERT_EQUAL(progress->iterate, 1);
     CU_ASSERT_EQUAL(progress->stage, 2);
     CU_ASSERT_FALSE(progress->has_f_star);
+    const uint64_t checksum = progress->x_checksum;
     size_t dim;
-    const double *x = tally_job_point(job, &dim);
-    double expected[6], square = 0;
-    tally_job_spec_initial_point(&spec, expected);
+    CU_ASSERT_PTR_NULL(tally_job_point(job, &dim));
     CU_ASSERT_EQUAL_FATAL(dim, 6);
+    CU_ASSERT_EQUAL_FATAL(tally_job_start(job, 0, NULL), TALLY_OK);
+    const double *x = tally_job_point(job, &dim);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(x);
+    CU_ASSERT_EQUAL(tally_job_progress(job)->x_checksum, checksum);
+    double expected[6], square = 0, *made = NULL;
+    tally_job_spec_initial_point(&spec, expected);
     CU_ASSERT_EQUAL(memcmp(x, expected, sizeof expected), 0);
+    CU_ASSERT_EQUAL_FATAL(tally_job_make_initial_point(&spec, &made, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(memcmp(made, expected, sizeof expected), 0);
     for (size_t i = 0; i < dim; i++) {
         square += x[i] * x[i];
     }
     CU_ASSERT_DOUBLE_EQUAL(sqrt(square), 12, 1e-12);
+    free(made);
     tally_job_free(job);
     tally_job_free(NULL);
+}
+
+/* Every question that a host may ask of a job without vectors has an answer. */
+static void expect_without_vectors(struct tally_job *job)
+{
+    const struct tally_job_update update = {.round = 0, .client = 0};
+    const struct tally_job_update outside = {.round = 1, .client = 5};
+    struct tally_job_outcome outcome;
+    struct tally_buffer state = {0};
+    size_t dim;
+    CU_ASSERT_EQUAL(tally_job_receive(job, &update, &outcome, NULL), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_receive(job, &outside, &outcome, NULL), TALLY_OUT_OF_RANGE);
+    CU_ASSERT_EQUAL(tally_job_save_state(job, &state), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_FALSE(tally_job_has_received(job, 0));
+    CU_ASSERT_FALSE(tally_job_is_absent(job, 0));
+    CU_ASSERT_PTR_NULL(tally_job_point(job, &dim));
+    tally_buffer_fini(&state);
+}
+
+static void test_job_engine__one_that_never_started_has_no_vectors(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    struct tally_job *job, *again;
+    CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
+    expect_without_vectors(job);
+    CU_ASSERT_EQUAL_FATAL(
+        tally_job_restore(&spec, TALLY_JOB_QUEUED, tally_job_progress(job), NULL, 0, &again, NULL),
+        TALLY_OK);
+    expect_without_vectors(again);
+    CU_ASSERT_EQUAL(tally_job_progress(again)->x_checksum, tally_job_progress(job)->x_checksum);
+    CU_ASSERT_EQUAL(tally_job_cancel(job, NULL), TALLY_OK);
+    expect_without_vectors(job);
+    CU_ASSERT_EQUAL(tally_job_start(job, 0, NULL), TALLY_FAILED_PRECONDITION);
+    expect_without_vectors(job);
+    tally_job_free(job);
+    tally_job_free(again);
 }
 
 static void test_job_engine__full_run_ends_exactly_at_the_horizon(void)
@@ -590,7 +635,8 @@ static void test_job_engine__cancelled_and_failed_jobs_take_no_more(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_job_engine__new_job_is_queued_at_the_initial_point),
+    TALLY_TEST(test_job_engine__new_job_is_queued_and_holds_no_point),
+    TALLY_TEST(test_job_engine__one_that_never_started_has_no_vectors),
     TALLY_TEST(test_job_engine__full_run_ends_exactly_at_the_horizon),
     TALLY_TEST(test_job_engine__ledger_is_the_sum_of_the_records),
     TALLY_TEST(test_job_engine__records_count_what_was_sent),
