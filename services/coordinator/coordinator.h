@@ -27,15 +27,16 @@ struct tally_tokens;
 struct tally_coordinator_config {
     struct tally_store *store;         /* taken */
     const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
-    const char *data_dir;       /* where the files of job documents are, for f(x*); borrowed */
-    int64_t session_timeout_ms; /* silence after which a worker's slots are given to others */
-    int64_t max_jobs;           /* queued, running and paused at once */
-    int64_t max_streams;        /* of events, at once */
-    int64_t max_clients;        /* of one job */
-    int64_t max_dim;            /* of a job's iterate */
-    int64_t max_sessions;       /* of workers, at once */
-    int64_t heartbeat_ms;       /* silence of an event stream after which a comment is sent */
-    int64_t metrics_keep_ms;    /* how long a job that ended stays in /metrics */
+    const char *data_dir;           /* where the files of job documents are, for f(x*); borrowed */
+    int64_t session_timeout_ms;     /* silence after which a worker's slots are given to others */
+    int64_t max_jobs;               /* queued, running and paused at once */
+    int64_t max_streams;            /* of events, at once */
+    int64_t max_clients;            /* of one job */
+    int64_t max_dim;                /* of a job's iterate */
+    int64_t max_sessions;           /* of workers, at once */
+    int64_t max_sessions_per_token; /* likewise; without tokens there is no such limit */
+    int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
+    int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
     /* For a store that several replicas share. */
     const char *replica_id;      /* the same after a restart, and nobody else's; borrowed */
     const char *replica_address; /* URL at which the others reach this one; borrowed */

@@ -85,6 +85,9 @@ static const struct tally_option OPTIONS[] = {
     {"max-dim", "N", "10000000", "dimension of a job; no document has more than 10000000",
      "Limits"},
     {"max-sessions", "N", "100000", "workers at once", "Limits"},
+    {"max-sessions-per-token", "N", "10000",
+     "of them with one token, or with several of one name; without tokens there is no such limit",
+     "Limits"},
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
@@ -147,6 +150,10 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     if (status == TALLY_OK) {
         status =
             tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-sessions-per-token", 1, 1000000,
+                                       &config->max_sessions_per_token, err);
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);

@@ -80,8 +80,8 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
               (session->pinned_job[0] != '\0'
                    ? tally_json_set_text(object, "pinned_job", session->pinned_job)
                    : tally_json_set_null(object, "pinned_job")) &&
-              (session->token_name[0] != '\0'
-                   ? tally_json_set_text(object, "token_name", session->token_name)
+              (session->token->name[0] != '\0'
+                   ? tally_json_set_text(object, "token_name", session->token->name)
                    : tally_json_set_null(object, "token_name")) &&
               tally_json_set(object, "assignments", assignments_of(session)) &&
               tally_json_set(object, "refuses", refusals_of(session));

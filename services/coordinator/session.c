@@ -1,5 +1,6 @@
 #include "services/coordinator/session.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,13 @@ struct session *session_by_name(const struct session_table *table, const char *n
         session = session->next_of_name;
     }
     return session;
+}
+
+struct session *session_before(const struct session_table *table, uint64_t number)
+{
+    struct ordered_node *node = ordered_before(table->in_order, number);
+    return node != NULL ? (struct session *)((char *)node - offsetof(struct session, in_all))
+                        : NULL;
 }
 
 static void enter_buckets(struct session_table *table, struct session *session)
@@ -122,6 +130,58 @@ void session_table_fini(struct session_table *table)
     free(table->by_name);
 }
 
+/* ---- Tokens ---- */
+
+static struct session_token *find_token(const struct session_table *table,
+                                        const struct token_identity *identity)
+{
+    struct session_token *token = table->tokens;
+    while (token != NULL && !same_identity(&token->identity, identity)) {
+        token = token->next;
+    }
+    return token;
+}
+
+int64_t session_count_of(const struct session_table *table, const struct token_identity *identity)
+{
+    const struct session_token *token = find_token(table, identity);
+    return token != NULL ? token->n_sessions : 0;
+}
+
+/* One session more; NULL: out of memory. */
+static struct session_token *take_token(struct session_table *table,
+                                        const struct token_identity *identity, const char *name)
+{
+    struct session_token *token = find_token(table, identity);
+    if (token == NULL) {
+        token = calloc(1, sizeof *token);
+        if (token == NULL) {
+            return NULL;
+        }
+        token->identity = *identity;
+        snprintf(token->name, sizeof token->name, "%s", name);
+        token->next = table->tokens;
+        table->tokens = token;
+    }
+    token->n_sessions++;
+    return token;
+}
+
+static void release_token(struct session_table *table, struct session_token *token)
+{
+    if (token == NULL || --token->n_sessions > 0) {
+        return;
+    }
+    struct session_token **at = &table->tokens;
+    while (*at != token) {
+        at = &(*at)->next;
+    }
+    *at = token->next;
+    free(token);
+}
+
+/* ---- Coming and going ---- */
+
 /* An id that no session has. */
 static bool draw_id(const struct session_table *table, uint64_t *ret_id)
 {
@@ -147,18 +207,23 @@ static void enter_table(struct session_table *table, struct session *session)
     }
     table->first = session;
     table->n_sessions++;
+    table->n_slots += session->n_slots;
     enter_buckets(table, session);
+    ordered_insert(&table->in_order, &session->in_all);
     supply_add(table, session);
 }
 
-enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
-                              struct hosted_job *bound_to, struct session **ret_session,
-                              struct tally_error *err)
+enum tally_status session_new(struct session_table *table, const struct session_request *request,
+                              struct session **ret_session, struct tally_error *err)
 {
+    const struct tally_join_request *join = request->join;
     struct session *session = calloc(1, sizeof *session);
     struct assignment *assignments = calloc(join->slots, sizeof *assignments);
-    bool ok = session != NULL && assignments != NULL && draw_id(table, &session->id);
+    struct session_token *token = take_token(table, request->identity, request->token_name);
+    bool ok =
+        session != NULL && assignments != NULL && token != NULL && draw_id(table, &session->id);
     if (!ok || !reserve_bucket(table)) {
+        release_token(table, token);
         free(session);
         free(assignments);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a session of %u slots",
@@ -166,12 +231,14 @@ enum tally_status session_new(struct session_table *table, const struct tally_jo
     }
     memcpy(session->name, join->name, sizeof session->name);
     memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
-    session->bound_to = bound_to;
+    session->bound_to = request->bound_to;
+    session->token = token;
     session->n_slots = join->slots;
     session->assignments = assignments;
     session->name_hash = hash_of(table, session->name);
     session->place =
         (struct ordered_node){.number = table->n_joined++, .priority = session->name_hash};
+    session->in_all = session->place;
     enter_table(table, session);
     *ret_session = session;
     return TALLY_OK;
@@ -184,7 +251,7 @@ static void vacate(const struct session *session, const struct assignment *playe
     slot->session = NULL;
     slot->absent = true;
     memcpy(slot->previous, session->name, sizeof slot->previous);
-    slot->previous_identity = session->identity;
+    slot->previous_identity = session->token->identity;
     played->job->n_vacant++;
     played->job->supply.n_played -= !is_bound(session);
     mark_absence(played->job);
@@ -232,7 +299,10 @@ void session_free(struct session_table *table, struct session *session)
     }
     supply_remove(table, session);
     table->n_sessions--;
+    table->n_slots -= session->n_slots;
+    ordered_remove(&table->in_order, &session->in_all);
     leave_buckets(table, session);
+    release_token(table, session->token);
     *session->link = session->next;
     if (session->next != NULL) {
         session->next->link = session->link;

@@ -33,11 +33,18 @@ struct assignment {
     uint32_t client;
 };
 
+/* Whose token some sessions were joined with. */
+struct session_token {
+    struct token_identity identity;       /* of nobody, where no token is needed */
+    char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
+    int64_t n_sessions;                   /* 1 or more */
+    struct session_token *next;
+};
+
 struct session {
     uint64_t id; /* random but for its home; the right to post, together with a token of the
                     identity below */
-    struct token_identity identity;             /* who joined */
-    char token_name[TALLY_TOKEN_NAME_CAPACITY]; /* likewise; "" = none */
+    struct session_token *token; /* who joined */
     char name[TALLY_WORKER_NAME_CAPACITY];
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
     struct hosted_job *bound_to;                    /* that job; NULL = none, or it has gone */
@@ -68,33 +75,48 @@ struct session {
     uint64_t name_hash;
     struct session *next_of_name; /* likewise */
     struct ordered_node place;    /* among those with free slots; numbered by joining */
+    struct ordered_node in_all;   /* the same among all */
 };
 
 struct session_table {
     int64_t home; /* number of this replica, which new ids have in their top 16 bits; 0 = none */
-    struct session **by_id;   /* [n_buckets], by the low bits of the ids, which are random */
-    struct session **by_name; /* [n_buckets], by a hash under the key */
-    size_t n_buckets;         /* a power of two, or 0 */
-    uint8_t key[16];          /* random: names that share a bucket cannot be chosen */
-    uint64_t n_joined;        /* sessions, ever; the next one's number */
+    struct session **by_id;       /* [n_buckets], by the low bits of the ids, which are random */
+    struct session **by_name;     /* [n_buckets], by a hash under the key */
+    size_t n_buckets;             /* a power of two, or 0 */
+    uint8_t key[16];              /* random: names that share a bucket cannot be chosen */
+    uint64_t n_joined;            /* sessions, ever; the next one's number */
+    struct session_token *tokens; /* those that sessions have: few */
     struct session *first;
     int64_t n_sessions;
-    int64_t n_free; /* slots that play nothing, over all sessions */
+    struct ordered_node *in_order;
+    int64_t n_slots;
+    int64_t n_free;    /* of them, those that play nothing */
+    int64_t n_waiting; /* sessions with a poll that waits */
     struct supply unbound;
 };
 
 /* Frees all sessions. */
 void session_table_fini(struct session_table *table);
 
-/* bound_to: the job that the request names, which is live here; NULL = it names none. No session
- * has the name. Errors: NO_MEMORY. */
-enum tally_status session_new(struct session_table *table, const struct tally_join_request *join,
-                              struct hosted_job *bound_to, struct session **ret_session,
-                              struct tally_error *err);
+/* Who joins, and with what. */
+struct session_request {
+    const struct tally_join_request *join;
+    struct hosted_job *bound_to;           /* the job that it names; NULL = it names none */
+    const struct token_identity *identity; /* of the token */
+    const char *token_name;                /* "" = none */
+};
+
+/* No session has the name yet. Errors: NO_MEMORY. */
+enum tally_status session_new(struct session_table *table, const struct session_request *request,
+                              struct session **ret_session, struct tally_error *err);
 /* Vacates its clients. Its poll must have been answered. */
 void session_free(struct session_table *table, struct session *session);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_name(const struct session_table *table, const char *name);
+/* The newest of those that joined before the one with that number; NULL = none. */
+struct session *session_before(const struct session_table *table, uint64_t number);
+/* Sessions that were joined with a token of that identity. */
+int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
 
 /* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
  * slot. */

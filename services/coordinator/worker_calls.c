@@ -52,7 +52,7 @@ static enum tally_status answer_protobuf(struct call *call, enum tally_status en
 static enum tally_status check_owner(const struct call *call, const struct session *session,
                                      struct tally_error *err)
 {
-    return same_identity(&call->identity, &session->identity)
+    return same_identity(&call->identity, &session->token->identity)
                ? TALLY_OK
                : tally_fail(err, TALLY_PERMISSION_DENIED, "session",
                             "the session was joined with the token of somebody else");
@@ -88,6 +88,27 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
 }
 
+/* Whether there may be one more: a new name takes no other session's place. */
+static enum tally_status check_sessions(const struct tally_coordinator *coordinator,
+                                        const struct call *call, struct tally_error *err)
+{
+    const struct session_table *sessions = &coordinator->sessions;
+    const struct tally_coordinator_config *config = &coordinator->config;
+    const struct token_identity nobody = {{0}};
+    if (sessions->n_sessions >= config->max_sessions) {
+        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                          "%lld workers have a session, the limit is %lld",
+                          (long long)sessions->n_sessions, (long long)config->max_sessions);
+    }
+    const int64_t n = session_count_of(sessions, &call->identity);
+    if (n >= config->max_sessions_per_token && !same_identity(&call->identity, &nobody)) {
+        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                          "%lld workers have a session with this token, the limit is %lld",
+                          (long long)n, (long long)config->max_sessions_per_token);
+    }
+    return TALLY_OK;
+}
+
 static enum tally_status check_join(struct tally_coordinator *coordinator, const struct call *call,
                                     const struct tally_join_request *join, struct tally_error *err)
 {
@@ -106,12 +127,9 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
                           "the worker's name has a control character at byte %zu", control);
     }
-    if (coordinator->sessions.n_sessions >= coordinator->config.max_sessions &&
-        session_by_name(&coordinator->sessions, join->name) == NULL) {
-        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
-                          "%lld workers have a session, the limit is %lld",
-                          (long long)coordinator->sessions.n_sessions,
-                          (long long)coordinator->config.max_sessions);
+    if (session_by_name(&coordinator->sessions, join->name) == NULL &&
+        check_sessions(coordinator, call, err) != TALLY_OK) {
+        return TALLY_RESOURCE_EXHAUSTED;
     }
     if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
         bool is_elsewhere;
@@ -129,8 +147,9 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
  * nobody is: the first to ask gets it. */
 static bool may_ask_for(const struct session *session, const struct client_slot *slot)
 {
-    return slot->session == NULL && (slot->previous[0] == '\0' ||
-                                     same_identity(&slot->previous_identity, &session->identity));
+    return slot->session == NULL &&
+           (slot->previous[0] == '\0' ||
+            same_identity(&slot->previous_identity, &session->token->identity));
 }
 
 /* Gives a worker the clients back that it played before, as far as they are vacant. */
@@ -165,7 +184,8 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     }
     status = check_join(coordinator, call, &join, err);
     struct session *old = session_by_name(&coordinator->sessions, join.name);
-    if (status == TALLY_OK && old != NULL && !same_identity(&old->identity, &call->identity)) {
+    if (status == TALLY_OK && old != NULL &&
+        !same_identity(&old->token->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
                             "a worker with the token of somebody else has this name");
     }
@@ -177,13 +197,14 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         if (old != NULL) {
             end_session(coordinator, old);
         }
-        struct hosted_job *bound_to =
-            join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL;
-        status = session_new(&coordinator->sessions, &join, bound_to, &session, err);
+        const struct session_request request = {
+            .join = &join,
+            .bound_to = join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL,
+            .identity = &call->identity,
+            .token_name = call->token_name};
+        status = session_new(&coordinator->sessions, &request, &session, err);
     }
     if (status == TALLY_OK) {
-        session->identity = call->identity;
-        snprintf(session->token_name, sizeof session->token_name, "%s", call->token_name);
         session->last_contact_ms = tally_monotonic_ms();
         session->joined_ms = tally_realtime_ms();
         take_held(coordinator, session, &join);
@@ -243,6 +264,7 @@ static enum tally_status keep_poll(struct tally_coordinator *coordinator, struct
 static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
                       const struct call *call)
 {
+    coordinator->sessions.n_waiting++;
     session->poll.request = call->request;
     session->poll.arrived_ns = call->arrived_ns;
     session->poll.until_ms = call->poll_until_ms;
@@ -338,7 +360,7 @@ static bool plays(const struct session *session, const struct hosted_job *job, u
         job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
     return slot != NULL && (slot->session == session ||
                             (strcmp(slot->previous, session->name) == 0 &&
-                             same_identity(&slot->previous_identity, &session->identity)));
+                             same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
 static struct tally_job_update event_of(const struct tally_update *update)

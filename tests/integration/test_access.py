@@ -250,6 +250,22 @@ class Identity(AccessTestCase):
         names = {worker["name"]: worker["token_name"] for worker in self.admin.get_json("/v1/workers")["workers"]}
         self.assertEqual(names, {"w": None})
 
+    def test_a_token_has_so_many_sessions(self):
+        """Tokens of one name count as one; whoever comes again under its name is counted once."""
+        self.start("--session-timeout-ms", "600000", "--max-sessions-per-token", "2", store="memory:")
+        first = self.worker("alice", "first")
+        self.worker("alice2", "second")
+        for who in ("alice", "alice2"):
+            error = self.assert_connect_error("resource_exhausted", lambda: self.worker(who, "third"))
+            self.assertIn("2 workers have a session with this token, the limit is 2", error.message)
+        self.worker("bob", "of another")
+        second = self.worker("alice", "second")
+        self.assert_connect_error("resource_exhausted", lambda: self.worker("alice", "third"))
+        first.leave()
+        self.worker("alice", "third")
+        self.assert_connect_error("resource_exhausted", lambda: self.worker("alice2", "fourth"))
+        self.assertEqual(second.poll(wait_ms=1).WhichOneof("kind"), "idle")
+
     def test_held_clients_go_back_to_whoever_played_them(self):
         self.start("--session-timeout-ms", "600000", store="memory:")
         job_id = self.admin.submit(job_document(clients=3, quorum=3))

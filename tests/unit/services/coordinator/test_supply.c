@@ -7,12 +7,13 @@
 #include "services/coordinator/session.h"
 #include "tests/unit/services/coordinator/suites.h"
 
-enum { N_JOBS = 6, CLIENTS = 12, N_NAMES = 40, N_STEPS = 6000, MAX_SLOTS_HERE = 5 };
+enum { N_JOBS = 6, N_TOKENS = 3, CLIENTS = 12, N_NAMES = 40, N_STEPS = 6000, MAX_SLOTS_HERE = 5 };
 
 /* Sessions and jobs without a coordinator: there is no engine. */
 struct scene {
     struct session_table table;
     struct hosted_job *jobs[N_JOBS];
+    struct token_identity tokens[N_TOKENS];
     uint64_t random;
     int n_jobs_made;
 };
@@ -45,7 +46,7 @@ static void drop(struct scene *scene, int i)
 
 static void scene_init(struct scene *scene, uint64_t seed)
 {
-    *scene = (struct scene){.random = seed};
+    *scene = (struct scene){.random = seed, .tokens = {{{1}}, {{2}}, {{3}}}};
     for (int i = 0; i < N_JOBS; i++) {
         make_job(scene, i);
     }
@@ -67,8 +68,11 @@ static void join(struct scene *scene, const char *name, struct hosted_job *bound
     struct session *session;
     snprintf(request.name, sizeof request.name, "%s", name);
     snprintf(request.job_id, sizeof request.job_id, "%s", bound_to != NULL ? bound_to->row.id : "");
-    TALLY_ASSERT_STATUS(session_new(&scene->table, &request, bound_to, &session, &err), TALLY_OK,
-                        &err);
+    const struct session_request who = {.join = &request,
+                                        .bound_to = bound_to,
+                                        .identity = &scene->tokens[draw(scene, N_TOKENS)],
+                                        .token_name = ""};
+    TALLY_ASSERT_STATUS(session_new(&scene->table, &who, &session, &err), TALLY_OK, &err);
 }
 
 /* What the counts stand for, by walking over all sessions. */
@@ -140,8 +144,33 @@ static int64_t count_all_free(const struct scene *scene)
     return n;
 }
 
+static int64_t count_of_token(const struct scene *scene, const struct token_identity *identity)
+{
+    int64_t n = 0;
+    for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
+        n += same_identity(&s->token->identity, identity);
+    }
+    return n;
+}
+
+/* The whole list, by its numbers. */
+static void expect_all_in_order(const struct scene *scene)
+{
+    uint64_t before = UINT64_MAX;
+    for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
+        CU_ASSERT_PTR_EQUAL_FATAL(session_before(&scene->table, before), s);
+        before = s->place.number;
+    }
+    CU_ASSERT_PTR_NULL(session_before(&scene->table, before));
+}
+
 static void expect_equal_counts(const struct scene *scene)
 {
+    expect_all_in_order(scene);
+    for (int i = 0; i < N_TOKENS; i++) {
+        CU_ASSERT_EQUAL_FATAL(session_count_of(&scene->table, &scene->tokens[i]),
+                              count_of_token(scene, &scene->tokens[i]));
+    }
     CU_ASSERT_EQUAL_FATAL(scene->table.n_free, count_all_free(scene));
     for (int i = 0; i < N_JOBS; i++) {
         const struct hosted_job *job = scene->jobs[i];
