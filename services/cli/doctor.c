@@ -86,11 +86,14 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
     const struct tally_json *workers = tally_json_get(answer, "workers");
-    facts->n_workers = (int64_t)tally_json_size(workers);
-    facts->n_free_slots = tally_json_get_integer(answer, "slots_free", 0);
+    int64_t n_slots = 0; /* an older coordinator lists all and counts none */
     for (size_t i = 0; i < tally_json_size(workers); i++) {
-        facts->n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
+        n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
     }
+    facts->n_workers =
+        tally_json_get_integer(answer, "workers_total", (int64_t)tally_json_size(workers));
+    facts->n_slots = tally_json_get_integer(answer, "slots_total", n_slots);
+    facts->n_free_slots = tally_json_get_integer(answer, "slots_free", 0);
     tally_json_free(answer);
 }
 

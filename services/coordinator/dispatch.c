@@ -200,6 +200,7 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
     struct session *session = holder->session;
     struct call *call = holder->call;
     if (session != NULL) {
+        coordinator->sessions.n_waiting--;
         session->poll.request = NULL;
         session->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
     } else if (call->forwarded != NULL) {

@@ -343,7 +343,8 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
 /* Handlers, one file per group of routes. */
 handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job; /* rest_jobs.c */
 handler_fn get_rounds, get_rounds_csv, get_model;                           /* rest_results.c */
-handler_fn get_workers, get_healthz, get_readyz;                            /* rest_service.c */
+handler_fn get_healthz, get_readyz;                                         /* rest_service.c */
+handler_fn get_workers;                                                     /* rest_workers.c */
 handler_fn get_series;                                                      /* rest_series.c */
 handler_fn get_events;                                                      /* events.c */
 handler_fn get_metrics;                                                     /* metrics.c */

@@ -321,11 +321,7 @@ static void write_workers(const struct tally_coordinator *coordinator,
                           struct exposition *exposition)
 {
     const struct session_table *sessions = &coordinator->sessions;
-    uint64_t waiting = 0, slots = 0;
-    for (const struct session *s = sessions->first; s != NULL; s = s->next) {
-        waiting += s->poll.request != NULL;
-        slots += s->n_slots;
-    }
+    const uint64_t waiting = (uint64_t)sessions->n_waiting, slots = (uint64_t)sessions->n_slots;
     const uint64_t n = (uint64_t)sessions->n_sessions, n_free = (uint64_t)sessions->n_free;
     static const char WORKERS[] = "tally_workers";
     exposition_family(exposition, WORKERS, EXPOSITION_GAUGE,

@@ -342,8 +342,10 @@ static enum tally_status encode_answer(const struct session *session,
 
 /* Its request, to be answered. Until now the worker was there: it may have waited for longer than
  * it may be silent. */
-static struct tally_http_request *end_poll(struct session *session, int64_t now_ms)
+static struct tally_http_request *end_poll(struct tally_coordinator *coordinator,
+                                           struct session *session, int64_t now_ms)
 {
+    coordinator->sessions.n_waiting--;
     struct tally_http_request *request = session->poll.request;
     session->poll.request = NULL;
     session->last_contact_ms = now_ms;
@@ -361,7 +363,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
         }
     }
     const int64_t now_ns = tally_monotonic_ns();
-    struct tally_http_request *request = end_poll(session, now_ns / 1000000);
+    struct tally_http_request *request = end_poll(coordinator, session, now_ns / 1000000);
     /* An update's bytes have been counted when it was durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
@@ -647,7 +649,7 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     struct tally_buffer body = {0};
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
-    struct tally_http_request *request = end_poll(session, tally_monotonic_ms());
+    struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
     const char *told = told_request_id(request);
     if (told == NULL) {
         draw_request_id(coordinator, drawn);
@@ -674,7 +676,7 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off by the end */
     }
-    struct tally_http_request *request = end_poll(session, tally_monotonic_ms());
+    struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
     const uint64_t out = send_protobuf(request, &body, NULL);
     if (job != NULL) {
         job->wire_out_bytes += out;

@@ -175,6 +175,24 @@ class Replicas(PostgresTestCase):
         said = b.client.get_json("/v1/workers")["replicas"]
         self.assertFalse(said[0]["answered"])
 
+    def test_pages_of_workers_go_through_all_replicas(self):
+        """Whichever coordinator is asked for a page, and where a page ends within one or between two."""
+        a, b = self.start_pair()
+        for i in range(3):
+            ForeignWorker(a.client, name=f"a{i}")
+            ForeignWorker(b.client, name=f"b{i}")
+        for replica in (a, b):
+            wait_until(lambda: len(names_of_workers(replica)) == 6, "all workers")
+        for limit in (1, 2, 3, 4, 5, 6, 7):
+            names, cursor, replicas = [], "", [a, b]
+            while cursor is not None:
+                page = replicas[len(names) % 2].client.get_json(f"/v1/workers?limit={limit}{cursor}")
+                self.assertLessEqual(len(page["workers"]), limit)
+                self.assertEqual((page["workers_total"], page["slots_total"], page["slots_free"]), (6, 6, 6))
+                names += [each["name"] for each in page["workers"]]
+                cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+            self.assertEqual(names, ["a2", "a1", "a0", "b2", "b1", "b0"], limit)
+
     def test_the_same_key_at_two_replicas_is_one_job(self):
         a, b = self.start_pair()
         body = json.dumps(small_job())

@@ -220,6 +220,33 @@ class Rest(TallyTestCase):
         self.assert_ends_well(worker)
         wait_until(lambda: workers() == [], "the worker to have left")
 
+    def test_pages_of_workers(self):
+        workers = [ForeignWorker(self.client, name=f"w{i}", slots=i + 1) for i in range(5)]
+        whole = self.client.get_json("/v1/workers")
+        newest_first = ["w4", "w3", "w2", "w1", "w0"]
+        self.assertEqual([each["name"] for each in whole["workers"]], newest_first)
+        self.assertIsNone(whole["next_cursor"])
+        counts = {"workers_total": 5, "slots_total": 15, "slots_free": 15}
+        first = self.client.get_json("/v1/workers?limit=2")
+        self.assertEqual([each["name"] for each in first["workers"]], newest_first[:2])
+        # Those who come or go meanwhile do not shift pages, not even the last of a page.
+        workers[3].leave()
+        ForeignWorker(self.client, name="new", slots=4)
+        second = self.client.get_json(f"/v1/workers?limit=2&cursor={first['next_cursor']}")
+        third = self.client.get_json(f"/v1/workers?limit=2&cursor={second['next_cursor']}")
+        self.assertEqual([each["name"] for each in second["workers"] + third["workers"]], newest_first[2:])
+        self.assertIsNone(third["next_cursor"])
+        full = self.client.get_json(f"/v1/workers?limit=3&cursor={first['next_cursor']}")
+        self.assertEqual((len(full["workers"]), full["next_cursor"]), (3, None))
+        for page in (whole, first, second, third, full):
+            self.assertEqual({name: page[name] for name in counts}, counts)
+        for query, field in (("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("cursor=", "cursor"),
+                             ("cursor=1", "cursor"), ("cursor=1-", "cursor"), ("cursor=-1-2", "cursor"),
+                             ("cursor=1-2-3", "cursor"), ("cursor=1-99999999999999999999", "cursor"),
+                             ("cursor=%201-2", "cursor"), ("cursor=1-%2B2", "cursor")):
+            with self.subTest(query):
+                self.assert_problem(self.client.get(f"/v1/workers?{query}"), 400, field)
+
     def test_health(self):
         for path in ("/healthz", "/readyz"):
             answer = self.client.get(path)

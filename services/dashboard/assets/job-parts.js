@@ -191,13 +191,14 @@ export function clientsTable() {
       }
     }
     const isLive = ["queued", "running", "paused"].includes(job.status);
-    if (isLive && vacant.length > 0) {
+    if (isLive && vacant.length > 0 && answer.next_cursor === null) {
       rows.push({key: "vacant", cells: ["nobody", ranges(vacant), "vacant", NOTHING]});
     }
     view.set(rows);
     setHidden(view.element, !isLive);
+    const among = answer.next_cursor === null ? "" : ` by the ${integer(answer.workers.length)} newest of ${integer(answer.workers_total)} workers`;
     setText(note, isLive
-      ? `${integer(taken.size)} of ${integer(job.clients)} clients are played; ${integer(answer.slots_free)} slots are free.`
+      ? `${integer(taken.size)} of ${integer(job.clients)} clients are played${among}; ${integer(answer.slots_free)} slots are free.`
       : `The job is ${job.status}: no worker plays its ${plural(job.clients, "client")} any more.`);
   };
   return {element: h("div", {}, note, view.element), update};

@@ -11,6 +11,7 @@ import {epochs} from "./series.js";
 
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
 const WORKERS_MS = 2000;
+const MAX_WORKER_PAGES = 5; // of 1,000: what is left out, the table says
 const MODES = {
   connecting: "connecting", live: "live", polling: "polling every 2 s", retrying: "connection lost", ended: "final",
 };
@@ -23,6 +24,17 @@ function charts(id) {
     tradeoff: new ChartCard({title: "Regret against bits", xTitle: "Bits", yTitle: "Cumulative regret", file: file("regret-bits")}),
     epochs: new ChartCard({title: "Epoch length", xTitle: "Iterate", yTitle: "Time steps", kind: "bar", file: file("epochs")}),
   };
+}
+
+// The first pages of workers in one; its next_cursor tells whether there are more.
+async function getWorkers(signal) {
+  const all = await getJson("/v1/workers", signal);
+  for (let page = 1; page < MAX_WORKER_PAGES && all.next_cursor !== null; page++) {
+    const {workers, next_cursor: cursor} = await getJson(`/v1/workers?cursor=${all.next_cursor}`, signal);
+    all.workers.push(...workers);
+    all.next_cursor = cursor;
+  }
+  return all;
 }
 
 // The three lines of thought of the page: regret over time, bits over time, one against the other.
@@ -142,7 +154,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
 
   feed.run();
   repeat(async () => {
-    const answer = await getJson("/v1/workers", signal);
+    const answer = await getWorkers(signal);
     await feed.loaded;
     clients.update(feed.job, answer);
     setText(numberAge(numbers), jobAge(feed.job));
