@@ -22,6 +22,19 @@ enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json
                                    struct tally_error *err);
 void tally_json_free(struct tally_json *value);
 
+/* A value costs some 100 bytes and a microsecond once it is built, so strangers' texts are measured
+ * first. `values` counts the members of objects and the elements of arrays, on all levels. */
+struct tally_json_limits {
+    size_t bytes, values, depth;
+};
+
+/* Refuses a text that is past a limit; in time proportional to what it reads, without memory. What
+ * is no JSON may pass: the parser refuses it. Errors: INVALID_ARGUMENT; the message names the
+ * limit. */
+enum tally_status tally_json_check_limits(const char *text, size_t n,
+                                          const struct tally_json_limits *limits,
+                                          struct tally_error *err);
+
 /* New values with one reference; NULL when memory ran out. */
 struct tally_json *tally_json_object(void);
 struct tally_json *tally_json_array(void);

@@ -233,11 +233,18 @@ static enum tally_status read_document(const struct tally_json *document,
     return status;
 }
 
+/* A complete document has about 60 members on 3 levels, and 30 KiB if all its texts are as long as
+ * they may be and escaped; the rest is for blanks and unknown keys, which are then named. */
+static const struct tally_json_limits LIMITS = {.bytes = 1 << 20, .values = 1000, .depth = 16};
+
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
                                        struct tally_error *err)
 {
     struct tally_json *document;
-    enum tally_status status = tally_json_parse(text, n, &document, err);
+    enum tally_status status = tally_json_check_limits(text, n, &LIMITS, err);
+    if (status == TALLY_OK) {
+        status = tally_json_parse(text, n, &document, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }

@@ -172,6 +172,12 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_bytes(pid, what="VmRSS"):
+    """What the process holds, or with VmHWM the most that it ever held: proc(5)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(what)).split()[1])
+
+
 def signal_once_caught(popen, number):
     """Sends a signal to a program that has been started, and may not have come so far as to install
     its handler: until then the signal would just kill it. One that has ended gets none."""

@@ -4,8 +4,11 @@ import json
 import os
 import random
 import socket
+import subprocess
 import unittest
+from pathlib import Path
 
+import common
 from common import FORMAT, ConnectError, ForeignWorker, TallyTestCase, changed, essence, job_document, messages
 
 GOOD = job_document()
@@ -274,6 +277,50 @@ class BadDocuments(TallyTestCase):
             with self.subTest(query):
                 answer = self.client.get(f"/v1/jobs/{job_id}/rounds?{query}")
                 self.assert_problem(answer, 400, "after")
+
+
+class HugeDocuments(TallyTestCase):
+    """A document is measured before it is built: what it costs does not grow with what it holds."""
+
+    MANY = 1000000
+
+    def cases(self):
+        yield "10^6 unknown keys", "{" + ",".join(f'"k{i}":1' for i in range(self.MANY)) + "}", "the limit is 1048576"
+        yield "keys in 1 MiB", "{" + ",".join(f'"k{i}":1' for i in range(80000)) + "}", "more than 1000 members"
+        yield "arrays in 1 MiB", "[" + ",".join(["[]"] * 80000) + "]", "more than 1000 members"
+        yield "elements in 1 MiB", text_with("name", "[" + "1," * 200000 + "1]"), "more than 1000 members"
+        yield "the same key again", "{" + ",".join(['"k":1'] * 80000) + "}", "more than 1000 members"
+        yield "nested in 1 MiB", "[" * 500000 + "]" * 500000, "nests more than 16"
+        yield "a long key", '{"' + "k" * 1000000 + '":1}', "unknown key"
+        yield "a long key, 16 MB", '{"' + "k" * 16000000 + '":1}', "the limit is 1048576"
+        yield "a long number", text_with("algorithm.sigma", "9" * 1000000 + ".0"), "real number overflow"
+        yield "a long integer", text_with("horizon", "9" * 1000000), "too big"
+        yield "nothing but blanks", " " * 16000000, "the limit is 1048576"
+
+    def test_they_are_refused_and_leave_no_memory(self):
+        coordinator = self.start_coordinator(store="memory:")
+        before = common.memory_bytes(coordinator.pid, "VmHWM")
+        largest = 0
+        for what, text, words in self.cases():
+            with self.subTest(what):
+                answer = coordinator.client.post_job(text)
+                self.assertEqual(answer.status, 400, answer.body[:300])
+                self.assertIn(words, answer.json()["detail"])
+                largest = max(largest, len(text))
+        grown = common.memory_bytes(coordinator.pid, "VmHWM") - before
+        # The body itself, and room to receive it; built, 10^6 keys take eight times as much.
+        self.assertLess(grown, 3 * largest + (16 << 20))
+        coordinator.client.submit(GOOD)
+
+    def test_simulate_refuses_them_too(self):
+        path = Path(self.folder, "huge.json")
+        for what, text, words in self.cases():
+            with self.subTest(what):
+                path.write_text(text)
+                done = subprocess.run([common.BIN / "tally", "simulate", path], capture_output=True, text=True,
+                                      check=False, timeout=common.HANG_S)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(words, done.stderr[:1000])
 
 
 class BadWorkerCalls(TallyTestCase):

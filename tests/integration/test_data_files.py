@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import dump_svmlight_file
 
+import common
 from common import BIN, HANG_S, TallyTestCase, essence, simulate, wait_until
 
 CLIENTS = 4
@@ -195,9 +196,8 @@ class LongReadings(DataFileCase):
                 f"{process.name} to tell")
             self.assertRegex(line, r"job=\w+ file=blank.svm percent=\d+ points=0$")
         self.assertTrue(worker.is_alive())
-        with open(f"/proc/{worker.pid}/status", encoding="ascii") as status:
-            peak_kib = int(next(line for line in status if line.startswith("VmHWM")).split()[1])
-        self.assertLess(peak_kib, 1_000_000, "sanitizers included; blanks are 16 GiB")
+        peak = common.memory_bytes(worker.pid, "VmHWM")
+        self.assertLess(peak, 1_000_000 << 10, "sanitizers included; blanks are 16 GiB")
         self.assert_ends_well(worker, coordinator)
         self.assertNotIn("GiB", worker.log() + coordinator.log(), "it was not read to its end")
 

@@ -242,6 +242,52 @@ static void test_api_json__dump_honours_the_limit(void)
     tally_json_free(object);
 }
 
+static enum tally_status check_limits(const char *text, size_t n, const char *expected)
+{
+    static const struct tally_json_limits LIMITS = {.bytes = 64, .values = 4, .depth = 2};
+    struct tally_error err = TALLY_ERROR_INIT;
+    const enum tally_status status = tally_json_check_limits(text, n, &LIMITS, &err);
+    if (status != TALLY_OK) {
+        TALLY_ASSERT_TEXT(err.message, expected);
+    }
+    return status;
+}
+
+static void test_api_json__limits_are_checked_before_parsing(void)
+{
+    static const struct {
+        const char *text, *refusal;
+    } CASES[] = {
+        {"{\"a\":1,\"b\":2,\"c\":3,\"d\":4}", NULL},
+        {"{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5}",
+         "the document has more than 4 members and elements, the limit"},
+        {"[1,2,3,4,5]", "the document has more than 4 members and elements, the limit"},
+        {"{\"a\":[1],\"b\":[1]}", NULL},
+        {"{\"a\":[1],\"b\":[1,2]}", "the document has more than 4 members and elements, the limit"},
+        {"[[1]]", NULL},
+        {"[[],[],[]]", "the document has more than 4 members and elements, the limit"},
+        {"[[[", "the document nests more than 2 objects and arrays, the limit"},
+        /* Texts count as one, whatever is in them. */
+        {"[\",,,,[[[{{{\",\"\\\",,,,\",\"\\\\\",4]", NULL},
+        {"[\"\\\\\",2,3,4,5]", "the document has more than 4 members and elements, the limit"},
+        /* No JSON: left to the parser. */
+        {"", NULL},
+        {"]]]]", NULL},
+        {"[\"a", NULL},
+        {"[\"a\\", NULL},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        const enum tally_status status =
+            check_limits(CASES[i].text, strlen(CASES[i].text), CASES[i].refusal);
+        CU_ASSERT_EQUAL(status, CASES[i].refusal == NULL ? TALLY_OK : TALLY_INVALID_ARGUMENT);
+    }
+    char blanks[65];
+    memset(blanks, ' ', sizeof blanks);
+    CU_ASSERT_EQUAL(check_limits(blanks, 64, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(check_limits(blanks, 65, "the document has 65 bytes, the limit is 64"),
+                    TALLY_INVALID_ARGUMENT);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__object_round_trip_keeps_order),
     TALLY_TEST(test_api_json__indent_breaks_lines),
@@ -257,5 +303,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__copy_is_deep),
     TALLY_TEST(test_api_json__setters_report_failure),
     TALLY_TEST(test_api_json__dump_honours_the_limit),
+    TALLY_TEST(test_api_json__limits_are_checked_before_parsing),
 };
 TALLY_SUITE(TALLY_SUITE_API_JSON, "api_json", TESTS);
