@@ -16,6 +16,9 @@
 /* Unpacked bytes between two calls of on_progress: some tens of milliseconds of parsing. */
 enum { TELL_BYTES = 1 << 22 };
 
+/* Of st_blocks, whatever the file system's own blocks are: stat(3type). */
+enum { BLOCK_BYTES = 512 };
+
 /* gzip and plain files alike. */
 
 static int zlib_read(void *reader, void *ret_bytes, size_t n, const char **ret_why)
@@ -153,8 +156,13 @@ enum tally_status tally_data_file_open(const struct tally_data_source *source, c
         close(fd);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to read %s", name);
     }
-    return tally_data_file_of(source, name, &ZLIB_OPS, reader, (uint64_t)facts.st_size, ret_file,
-                              err);
+    const bool is_gzip = gzdirect(reader) == 0;
+    status =
+        tally_data_file_of(source, name, &ZLIB_OPS, reader, (uint64_t)facts.st_size, ret_file, err);
+    if (status == TALLY_OK) { /* holes take no more of the disk than zeros do of a gzip */
+        (*ret_file)->is_packed = is_gzip || facts.st_blocks * BLOCK_BYTES < facts.st_size / 2;
+    }
+    return status;
 }
 
 void tally_data_file_close(struct tally_data_file *file)
@@ -217,6 +225,17 @@ size_t tally_data_file_read(struct tally_data_file *file, void *ret_bytes, size_
         done += some;
     }
     return done;
+}
+
+bool tally_data_file_skip(struct tally_data_file *file, uint64_t n)
+{
+    while (n > 0 && (file->at < file->n || tally_data_file_fill(file))) {
+        const size_t there = file->n - file->at;
+        const size_t some = there < n ? there : (size_t)n;
+        file->at += some;
+        n -= some;
+    }
+    return n == 0;
 }
 
 enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)

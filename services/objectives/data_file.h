@@ -45,6 +45,7 @@ struct tally_data_file {
     enum tally_status status;    /* why there are no more bytes; OK at the end */
     struct tally_error *err;     /* borrowed */
     bool is_at_end;
+    bool is_packed; /* it may unpack to far more than it takes on the disk */
     size_t at, n;   /* of the window */
     char name[300]; /* for messages: as found, and the array in it */
     uint8_t window[TALLY_DATA_WINDOW];
@@ -87,6 +88,9 @@ static inline int tally_data_file_peek(struct tally_data_file *file)
 }
 /* Reads n bytes and returns how many there were. */
 size_t tally_data_file_read(struct tally_data_file *file, void *ret_bytes, size_t n);
+
+/* Reads n bytes and keeps none; false if there are fewer. */
+bool tally_data_file_skip(struct tally_data_file *file, uint64_t n);
 
 /* Fails with "NAME:LINE: ..." unless reading failed already; always file->status afterwards. */
 enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)

@@ -232,6 +232,7 @@ struct loader {
     const struct tally_data_source *source;
     struct tally_rng_key key;
     struct tally_dataset_builder builder;
+    bool has_untried; /* the trial has left out a file */
     struct tally_error *err;
 };
 
@@ -270,9 +271,13 @@ static enum tally_status read_text(struct loader *loader, uint32_t client)
     if (status != TALLY_OK) {
         return status;
     }
-    status = loader->data->type == TALLY_DATA_CSV
-                 ? tally_csv_read(file, table->label, features, &loader->builder)
-                 : tally_libsvm_read(file, features, &loader->builder);
+    if (loader->builder.is_trial && !file->is_packed) {
+        loader->has_untried = true;
+    } else if (loader->data->type == TALLY_DATA_CSV) {
+        status = tally_csv_read(file, table->label, features, &loader->builder);
+    } else {
+        status = tally_libsvm_read(file, features, &loader->builder);
+    }
     tally_data_file_close(file);
     return status;
 }
@@ -420,6 +425,20 @@ static enum tally_status no_points(const struct loader *loader)
                       title_of(loader->data));
 }
 
+/* Of points that are to be split over the clients. */
+static enum tally_status check_number(const struct loader *loader)
+{
+    const struct tally_dataset *dataset = loader->builder.dataset;
+    if (dataset->points == 0) {
+        return no_points(loader);
+    }
+    return dataset->points >= dataset->clients
+               ? TALLY_OK
+               : tally_fail(loader->err, TALLY_INVALID_ARGUMENT, "objective.data",
+                            "%s has %u points, too few for %u clients", title_of(loader->data),
+                            dataset->points, dataset->clients);
+}
+
 /* One file for each client; those that are not here have no points here. */
 static enum tally_status load_per_client(struct loader *loader)
 {
@@ -464,13 +483,8 @@ static enum tally_status load_cut(struct loader *loader)
     if (status != TALLY_OK) {
         return status;
     }
-    if (dataset->points == 0) {
-        return no_points(loader);
-    }
-    if (dataset->points < dataset->clients) {
-        return tally_fail(loader->err, TALLY_INVALID_ARGUMENT, "objective.data",
-                          "%s has %u points, too few for %u clients", title_of(loader->data),
-                          dataset->points, dataset->clients);
+    if (check_number(loader) != TALLY_OK) {
+        return TALLY_INVALID_ARGUMENT;
     }
     for (uint32_t m = 0; m < dataset->clients; m++) {
         dataset->shards[m] = tally_shard_of(dataset->points, dataset->clients, m);
@@ -482,6 +496,44 @@ static enum tally_status load_cut(struct loader *loader)
                           dataset->points);
     }
     return TALLY_OK;
+}
+
+static bool has_file_of(const struct loader *loader, uint32_t client)
+{
+    char name[TALLY_DATA_NAME_CAPACITY];
+    return name_of(loader, title_of(loader->data), client, name) == TALLY_OK &&
+           tally_data_file_exists(loader->source, name);
+}
+
+/* 130 KB of gzip can hold a gigabyte of numbers and a mistake behind them. So the files are read
+ * once before anything is kept of them: what is refused has taken no memory, and what is not takes
+ * as much as it needs. Text that is not packed is left out, because reading it takes long, and its
+ * numbers take no more than some times its length. (Images: idx.c.) */
+static enum tally_status try_files(struct loader *loader)
+{
+    struct tally_dataset_builder *builder = &loader->builder;
+    const struct tally_dataset_builder begin = *builder;
+    const bool is_cut = loader->data->sharding != TALLY_SHARDING_LOCAL;
+    const bool is_per_client = !is_cut && tally_data_spec_is_shared(loader->data);
+    const uint32_t n = is_per_client ? builder->dataset->clients : 1;
+    enum tally_status status = TALLY_OK;
+    if (loader->data->type == TALLY_DATA_IDX) {
+        return TALLY_OK;
+    }
+    builder->is_trial = true;
+    for (uint32_t m = 0; status == TALLY_OK && m < n; m++) {
+        if (!is_per_client || has_file_of(loader, m)) {
+            status = read_files(loader, m);
+        }
+    }
+    if (status == TALLY_OK && is_cut && !loader->has_untried) {
+        status = check_number(loader);
+    }
+    const size_t n_values = builder->n_values;
+    *builder = begin;
+    builder->expected_values = n_values;
+    builder->dataset->points = 0;
+    return status;
 }
 
 enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum tally_labels labels,
@@ -508,9 +560,12 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                         .classes = tally_data_spec_classes(data),
                                         .is_sparse = data->type == TALLY_DATA_LIBSVM},
                             .err = err};
-    const enum tally_status status = data->sharding != TALLY_SHARDING_LOCAL ? load_cut(&loader)
-                                     : tally_data_spec_is_shared(data) ? load_per_client(&loader)
-                                                                       : load_copies(&loader);
+    enum tally_status status = try_files(&loader);
+    if (status == TALLY_OK) {
+        status = data->sharding != TALLY_SHARDING_LOCAL ? load_cut(&loader)
+                 : tally_data_spec_is_shared(data)      ? load_per_client(&loader)
+                                                        : load_copies(&loader);
+    }
     for (uint32_t i = 0; loader.builder.has_zero && i < dataset->points; i++) {
         dataset->labels[i] = dataset->labels[i] == 0 ? -1 : dataset->labels[i];
     }

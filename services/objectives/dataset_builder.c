@@ -13,13 +13,13 @@ static enum tally_status no_memory(struct tally_data_file *file)
     return file->status;
 }
 
-/* Makes room for element n of an array. */
-static bool reserve(void **array, size_t *capacity, size_t n, size_t n_bytes)
+/* Makes room for element n of an array, for all of them if their number is known. */
+static bool reserve(void **array, size_t *capacity, size_t n, size_t expected, size_t n_bytes)
 {
     if (n < *capacity) {
         return true;
     }
-    const size_t more = *capacity < 1024 ? 1024 : 2 * *capacity;
+    const size_t more = n < expected ? expected : *capacity < 1024 ? 1024 : 2 * *capacity;
     void *grown = realloc(*array, more * n_bytes);
     if (grown == NULL) {
         return false;
@@ -29,7 +29,8 @@ static bool reserve(void **array, size_t *capacity, size_t n, size_t n_bytes)
     return true;
 }
 
-#define RESERVE(array, capacity, n) reserve((void **)&(array), &(capacity), (n), sizeof *(array))
+#define RESERVE(array, capacity, n, expected)                                                      \
+    reserve((void **)&(array), &(capacity), (n), (expected), sizeof *(array))
 
 enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, uint32_t column, double value)
@@ -42,8 +43,13 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
                                       "may hold",
                                       TALLY_DATA_MAX_VALUES);
     }
-    if (!RESERVE(dataset->values, builder->value_capacity, n) ||
-        (builder->is_sparse && !RESERVE(dataset->columns, builder->column_capacity, n))) {
+    if (builder->is_trial) {
+        builder->n_values++;
+        return TALLY_OK;
+    }
+    const size_t expected = builder->expected_values;
+    if (!RESERVE(dataset->values, builder->value_capacity, n, expected) ||
+        (builder->is_sparse && !RESERVE(dataset->columns, builder->column_capacity, n, expected))) {
         return no_memory(file);
     }
     dataset->values[n] = value;
@@ -92,14 +98,16 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       "have",
                                       TALLY_DATA_MAX_POINTS);
     }
-    if (!RESERVE(dataset->labels, builder->label_capacity, n) ||
-        (builder->is_sparse && !RESERVE(dataset->row_first, builder->row_capacity, n + 1))) {
-        return no_memory(file);
-    }
-    dataset->labels[n] = label;
-    if (builder->is_sparse) {
-        dataset->row_first[0] = 0;
-        dataset->row_first[n + 1] = builder->n_values;
+    if (!builder->is_trial) {
+        if (!RESERVE(dataset->labels, builder->label_capacity, n, 0) ||
+            (builder->is_sparse && !RESERVE(dataset->row_first, builder->row_capacity, n + 1, 0))) {
+            return no_memory(file);
+        }
+        dataset->labels[n] = label;
+        if (builder->is_sparse) {
+            dataset->row_first[0] = 0;
+            dataset->row_first[n + 1] = builder->n_values;
+        }
     }
     dataset->points++;
     file->points++;

@@ -12,6 +12,8 @@ struct tally_dataset_builder {
     enum tally_labels rule;
     int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
     bool is_sparse;
+    bool is_trial;          /* everything is checked and counted, and nothing kept */
+    size_t expected_values; /* that a trial has counted; 0 = not known */
     size_t n_values, value_capacity, column_capacity;
     size_t label_capacity, row_capacity;
     bool has_zero, has_minus; /* labels 0 and -1 seen, for BINARY */

@@ -7,7 +7,7 @@
 #include "services/objectives/data_file.h"
 #include "services/objectives/sharding.h"
 
-enum { MAX_IMAGES = 100000000, N_CLASSES = 256 };
+enum { N_CLASSES = 256 };
 
 /* Reads a header of n_sizes dimensions. */
 static enum tally_status read_header(struct tally_data_file *file, unsigned n_sizes,
@@ -64,16 +64,22 @@ static bool append_bytes(struct tally_data_file *file, size_t n, uint8_t **array
     return true;
 }
 
+static enum tally_status read_number_of_labels(struct tally_data_file *file, uint32_t *n)
+{
+    const enum tally_status status = read_header(file, 1, n);
+    return status == TALLY_OK && *n > TALLY_DATA_MAX_POINTS
+               ? tally_data_file_refuse(file, "claims %u labels, the limit is %d", *n,
+                                        TALLY_DATA_MAX_POINTS)
+               : status;
+}
+
 static enum tally_status read_labels(struct tally_data_file *file, uint8_t **labels, uint32_t *n)
 {
     size_t size = 0, capacity = TALLY_DATA_WINDOW;
-    enum tally_status status = read_header(file, 1, n);
+    enum tally_status status = read_number_of_labels(file, n);
     *labels = calloc(1, capacity);
     if (*labels == NULL) {
         return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for labels");
-    }
-    if (status == TALLY_OK && *n > MAX_IMAGES) {
-        return tally_data_file_refuse(file, "claims %u labels, the limit is %d", *n, MAX_IMAGES);
     }
     if (status == TALLY_OK && !append_bytes(file, *n, labels, &size, &capacity)) {
         status = tally_data_file_refuse(file, "ends before its %u labels", *n);
@@ -164,21 +170,28 @@ static void put_in_order(enum tally_sharding sharding, const uint8_t *labels, ui
     }
 }
 
-/* Appends the images that were chosen, in the order of the file. */
-static enum tally_status read_images(struct tally_data_file *file,
-                                     const struct tally_idx_data *data, uint32_t n,
-                                     const uint32_t *place, struct tally_idx_set *set)
+static enum tally_status read_shape_of_images(struct tally_data_file *file,
+                                              const struct tally_idx_data *data, uint32_t n)
 {
     uint32_t sizes[3] = {0};
-    size_t size = 0, capacity = 0, n_kept = 0;
-    enum tally_status status = read_header(file, 3, sizes);
+    const enum tally_status status = read_header(file, 3, sizes);
     if (status == TALLY_OK &&
         (sizes[0] != n || (uint64_t)sizes[1] * sizes[2] != (uint64_t)data->features)) {
         file->status = tally_fail(file->err, TALLY_INVALID_ARGUMENT, "objective.data.features",
                                   "%s has %u images of %u x %u, not %u of %lld pixels", file->name,
                                   sizes[0], sizes[1], sizes[2], n, (long long)data->features);
-        status = file->status;
+        return file->status;
     }
+    return status;
+}
+
+/* Appends the images that were chosen, in the order of the file. */
+static enum tally_status read_images(struct tally_data_file *file,
+                                     const struct tally_idx_data *data, uint32_t n,
+                                     const uint32_t *place, struct tally_idx_set *set)
+{
+    size_t size = 0, capacity = 0, n_kept = 0;
+    enum tally_status status = read_shape_of_images(file, data, n);
     for (uint32_t i = 0; status == TALLY_OK && i < n; i++) {
         if (!append_bytes(file, set->features, &set->pixels, &size, &capacity)) {
             status = tally_data_file_refuse(file, "ends in image %u of %u", i, n);
@@ -202,6 +215,42 @@ static enum tally_status load_images(const struct tally_idx_data *data,
     enum tally_status status = tally_data_file_open(source, data->images, &file, err);
     if (status == TALLY_OK) {
         status = read_images(file, data, n, place, set);
+        tally_data_file_close(file);
+    }
+    return status;
+}
+
+/* Passes over n values of a file that is packed, and expects its end. */
+static enum tally_status pass_over(struct tally_data_file *file, uint32_t n, size_t n_bytes,
+                                   const char *what)
+{
+    if (!file->is_packed) {
+        return TALLY_OK;
+    }
+    if (!tally_data_file_skip(file, (uint64_t)n * n_bytes)) {
+        return tally_data_file_refuse(file, "ends before its %u %s", n, what);
+    }
+    return expect_end(file, n, what);
+}
+
+/* Compares both headers, and the lengths with them, before anything is kept: dataset.c says why. */
+static enum tally_status try_files(const struct tally_idx_data *data,
+                                   const struct tally_data_source *source, struct tally_error *err)
+{
+    struct tally_data_file *file;
+    uint32_t n = 0;
+    enum tally_status status = tally_data_file_open(source, data->labels, &file, err);
+    if (status == TALLY_OK) {
+        status = read_number_of_labels(file, &n);
+        status = status == TALLY_OK ? pass_over(file, n, 1, "labels") : status;
+        tally_data_file_close(file);
+    }
+    if (status == TALLY_OK) {
+        status = tally_data_file_open(source, data->images, &file, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_shape_of_images(file, data, n);
+        status = status == TALLY_OK ? pass_over(file, n, (size_t)data->features, "images") : status;
         tally_data_file_close(file);
     }
     return status;
@@ -246,7 +295,10 @@ enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_s
     uint32_t *place = NULL;
     uint32_t n = 0;
     struct tally_idx_set set = {.features = (size_t)data->features};
-    enum tally_status status = load_labels(data, source, &labels, &n, err);
+    enum tally_status status = try_files(data, source, err);
+    if (status == TALLY_OK) {
+        status = load_labels(data, source, &labels, &n, err);
+    }
     if (status == TALLY_OK) {
         status = check_labels(data, labels, n, err);
     }

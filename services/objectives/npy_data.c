@@ -152,7 +152,8 @@ enum tally_status tally_npy_read_points(struct tally_data_file *file, size_t fea
     const size_t inner = is_column ? 1 : header.is_fortran ? rows : features;
     header.is_fortran = header.is_fortran && !is_column;
     status = read_values(file, &header, rows * features, inner, take_value, builder);
-    if (status == TALLY_OK && header.is_fortran && builder->n_values > before &&
+    if (status == TALLY_OK && header.is_fortran && !builder->is_trial &&
+        builder->n_values > before &&
         !transpose(builder->dataset->values + before, rows, features)) {
         status =
             tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory to transpose %s", file->name);
@@ -192,24 +193,23 @@ enum tally_status tally_npy_read_labels(struct tally_data_file *file, size_t poi
 
 struct matrix {
     double *values;
-    size_t capacity, most;
+    size_t most;
+    bool is_trial; /* values are checked, and none is kept */
 };
 
-/* Room grows with the values that were there. */
 static enum tally_status take_entry(void *context, struct tally_data_file *file, uint64_t place,
                                     double value)
 {
     struct matrix *matrix = context;
-    if (place >= matrix->capacity) {
-        const size_t more = 2 * matrix->capacity + 1024;
-        const size_t capacity = more < matrix->most ? more : matrix->most;
-        double *grown = realloc(matrix->values, capacity * sizeof *grown);
-        if (grown == NULL) {
+    if (matrix->is_trial) {
+        return TALLY_OK;
+    }
+    if (matrix->values == NULL) { /* as many as the trial has found */
+        matrix->values = malloc(matrix->most * sizeof *matrix->values);
+        if (matrix->values == NULL) {
             return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for the values of %s",
                               file->name);
         }
-        matrix->values = grown;
-        matrix->capacity = capacity;
     }
     matrix->values[place] = value;
     return TALLY_OK;
@@ -244,14 +244,17 @@ enum tally_status tally_matrix_load(const struct tally_data_source *source, cons
                                     size_t rows, size_t columns, double **ret_values,
                                     struct tally_error *err)
 {
-    struct tally_data_file *file;
     struct matrix matrix = {.most = rows * (columns > 0 ? columns : 1)};
-    enum tally_status status = tally_data_file_open(source, name, &file, err);
-    if (status != TALLY_OK) {
-        return status;
+    enum tally_status status = TALLY_OK;
+    for (int pass = 0; status == TALLY_OK && pass < 2; pass++) { /* as dataset.c does */
+        struct tally_data_file *file;
+        status = tally_data_file_open(source, name, &file, err);
+        if (status == TALLY_OK) {
+            matrix.is_trial = pass == 0;
+            status = read_matrix(file, rows, columns, &matrix);
+            tally_data_file_close(file);
+        }
     }
-    status = read_matrix(file, rows, columns, &matrix);
-    tally_data_file_close(file);
     if (status != TALLY_OK) {
         free(matrix.values);
         return status;

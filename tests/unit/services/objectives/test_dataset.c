@@ -514,7 +514,7 @@ static void test_objectives_dataset__binary_labels_are_signs(void)
 }
 
 struct witness {
-    int calls, most;
+    int calls, most, n_readings;
     uint64_t read_bytes, total_bytes, points;
     char file[64];
 };
@@ -522,7 +522,10 @@ struct witness {
 static bool watch(void *context, const struct tally_load_progress *progress)
 {
     struct witness *witness = context;
-    CU_ASSERT_TRUE(progress->read_bytes >= witness->read_bytes);
+    if (witness->calls == 0 || progress->read_bytes < witness->read_bytes) { /* from the start */
+        witness->n_readings++;
+        witness->points = 0;
+    }
     CU_ASSERT_TRUE(progress->read_bytes <= progress->total_bytes);
     CU_ASSERT_TRUE(progress->points >= witness->points);
     witness->read_bytes = progress->read_bytes;
@@ -547,7 +550,8 @@ static void test_objectives_dataset__tells_how_far_it_is_and_stops(void)
                                            &source, &dataset, &err),
                         TALLY_OK, &err);
     CU_ASSERT_EQUAL(dataset->points, LINES);
-    CU_ASSERT_EQUAL(witness.calls, LINES * 9 / (4 << 20));
+    CU_ASSERT_EQUAL(witness.n_readings, 2); /* it is packed */
+    CU_ASSERT_EQUAL(witness.calls, 2 * (LINES * 9 / (4 << 20)));
     CU_ASSERT_TRUE(witness.points > LINES * 3 / 4 && witness.points < LINES);
     CU_ASSERT_TRUE(witness.total_bytes > 0 && witness.total_bytes < 200000);
     TALLY_ASSERT_TEXT(witness.file, "file");

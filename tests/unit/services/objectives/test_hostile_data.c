@@ -460,6 +460,84 @@ static void test_objectives_hostile_data__bombs_take_no_memory(void)
     idx_files_fini(&FILES);
 }
 
+/* A file of `size` bytes that begins with `n` of them; the rest is a hole. */
+static void write_sparse(const char *name, const void *bytes, size_t n, off_t size)
+{
+    char path[400];
+    idx_files_write(&FILES, name, bytes, n);
+    snprintf(path, sizeof path, "%s/%s", FILES.folder, name);
+    CU_ASSERT_EQUAL_FATAL(truncate(path, size), 0);
+}
+
+#define BYTES(shape)   "{'descr': '|i1', 'fortran_order': False, 'shape': " shape "}"
+#define FORTRAN(shape) "{'descr': '|i1', 'fortran_order': True, 'shape': " shape "}"
+
+/* Some KiB that unpack to 64 MiB, which were 512 MiB of doubles; and a mistake after them. */
+static void test_objectives_hostile_data__a_late_mistake_takes_no_memory(void)
+{
+    static const struct {
+        const char *points, *labels, *message;
+    } arrays[] = {
+        {BYTES("(8388608, 8)"), NPY("(3,)"), "file/y: has shape (3,), not (8388608,), a label"},
+        {FORTRAN("(8388608, 8)"), NPY("(3,)"), "file/y: has shape (3,), not (8388608,), a label"},
+        {BYTES("(8388607, 8)"), NPY("(8388607,)"), "file/X: goes on after its 67108856 values"},
+        {BYTES("(8388609, 8)"), NPY("(8388609,)"),
+         "file/X: row 8388608: the file ends there, 8 values too early"},
+        {BYTES("(8388608, 8)"), NPY("(8388608,)"),
+         "file/y: row 3: the file ends there, 8388605 values too early"},
+    };
+    uint8_t *bytes = malloc(sizeof MEGABYTE + 200), labels[200];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+    idx_files_init(&FILES);
+    memset(MEGABYTE, 0, sizeof MEGABYTE);
+    struct tally_data_spec spec = spec_of(TALLY_DATA_NPZ, 8);
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        n = data_files_npy_bytes(arrays[i].points, MEGABYTE, sizeof MEGABYTE, bytes);
+        const struct zip_member members[] = {
+            {.name = "X.npy", .bytes = bytes, .n = n, .n_tail = sizeof MEGABYTE, .n_times = 64},
+            {.name = "y.npy",
+             .bytes = labels,
+             .n = data_files_npy_bytes(arrays[i].labels, NUMBERS, 24, labels)}};
+        data_files_zip(&FILES, "file", members, 2, 1);
+        expect_small(&spec, arrays[i].message);
+    }
+    /* A hole instead of a compression. */
+    spec.type = TALLY_DATA_NPY;
+    n = data_files_npy_bytes(BYTES("(8388608, 8)"), NUMBERS, 0, bytes);
+    write_sparse("X", bytes, n, (off_t)n + (64 << 20));
+    data_files_npy(&FILES, "y", NPY("(3,)"), NUMBERS, 24);
+    expect_small(&spec, "y: has shape (3,), not (8388608,), a label for each point");
+    spec =
+        (struct tally_data_spec){.type = TALLY_DATA_MATRIX, .matrix = {.matrix = "A", .dim = 8192}};
+    n = data_files_npy_bytes(FORTRAN("(8192, 8192)"), NUMBERS, 0, bytes);
+    write_sparse("A", bytes, n, (off_t)n + (64 << 20) + 1);
+    expect_small(&spec, "A: goes on after its 67108864 values");
+    /* Text: one point more than there may be, after 2^25 of them. */
+    for (size_t i = 0; i < sizeof MEGABYTE; i++) {
+        MEGABYTE[i] = i % 2 == 0 ? '1' : '\n';
+    }
+    data_files_gzip(&FILES, "points.gz", MEGABYTE, sizeof MEGABYTE, 65);
+    spec = spec_of(TALLY_DATA_LIBSVM, 8);
+    strcpy(spec.table.file, "points");
+    expect_small(&spec, "points:33554433: more than 33554432 points in all");
+    /* Images: a pixel too few, and labels a byte too many. */
+    spec = (struct tally_data_spec){
+        .type = TALLY_DATA_IDX,
+        .idx = {.images = "X", .labels = "y", .features = 1 << 20, .classes = 2}};
+    memcpy(bytes, (const uint8_t[16]){0, 0, 8, 3, 0, 0, 0, 64, 0, 0, 4, 0, 0, 0, 4, 0}, 16);
+    write_sparse("X", bytes, 16, 16 + (64 << 20) - 1);
+    n = idx_labels(64, MEGABYTE + sizeof MEGABYTE - 200, bytes);
+    memset(bytes + 8, 0, 64);
+    idx_files_write(&FILES, "y", bytes, n);
+    expect_small(&spec, "X: ends before its 64 images");
+    memcpy(bytes, (const uint8_t[8]){0, 0, 8, 1, 2, 0, 0, 0}, 8); /* 2^25 labels */
+    write_sparse("y", bytes, 8, 8 + (1 << 25) + 1);
+    expect_small(&spec, "y: goes on after its 33554432 labels");
+    free(bytes);
+    idx_files_fini(&FILES);
+}
+
 /* Headers of a few bytes that claim gigabytes. */
 static void test_objectives_hostile_data__claims_are_not_allocated(void)
 {
@@ -489,9 +567,9 @@ static void test_objectives_hostile_data__claims_are_not_allocated(void)
            8);
     idx_files_write(&FILES, "X", bytes, n);
     expect_small(&spec, "X: ends in image 0 of 1000");
-    memcpy(bytes, (const uint8_t[8]){0, 0, 8, 1, 5, 245, 225, 0}, 8); /* 10^8 labels */
+    memcpy(bytes, (const uint8_t[8]){0, 0, 8, 1, 2, 0, 0, 0}, 8); /* 2^25 labels */
     idx_files_write(&FILES, "y", bytes, 8);
-    expect_small(&spec, "y: ends before its 100000000 labels");
+    expect_small(&spec, "X has 1000 images of 1000 x 1000, not 33554432 of 1000000 pixels");
     data_files_npy(&FILES, "A", NPY("(8192, 8192)"), NUMBERS, 48);
     spec =
         (struct tally_data_spec){.type = TALLY_DATA_MATRIX, .matrix = {.matrix = "A", .dim = 8192}};
@@ -555,6 +633,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_hostile_data__damaged_npz_and_gzip_are_refused),
     TALLY_TEST(test_objectives_hostile_data__what_is_no_file_is_refused),
     TALLY_TEST(test_objectives_hostile_data__bombs_take_no_memory),
+    TALLY_TEST(test_objectives_hostile_data__a_late_mistake_takes_no_memory),
     TALLY_TEST(test_objectives_hostile_data__claims_are_not_allocated),
     TALLY_TEST(test_objectives_hostile_data__there_is_an_end),
     TALLY_TEST(test_objectives_hostile_data__messages_stay_one_line),

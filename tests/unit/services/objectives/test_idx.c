@@ -295,7 +295,7 @@ static void test_objectives_idx__other_shapes_are_refused(void)
     LABEL_BYTES[4] = 0x7f; /* two thousand million labels are not read, nor allocated */
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     expect_refused(&data, "objective.data",
-                   "labels: claims 2130706458 labels, the limit is 100000000");
+                   "labels: claims 2130706458 labels, the limit is 33554432");
     idx_files_fini(&FILES);
 }
 
