@@ -260,7 +260,7 @@ static void begin(uint64_t seed, bool verbose)
     sim_log_begin(verbose);
     sim_vfs_begin();
     sim_disk_begin();
-    sim_network_begin();
+    sim_network_begin(sim_coordinator_host);
     draw_jobs();
     draw_network();
     draw_coordinator();

@@ -17,7 +17,13 @@ enum {
     MIN_TURN_US = 20 /* a turn takes time, so a loop that asks to be turned at once moves on */
 };
 
+static bool is_up(const struct sim_host *host);
+static void receive(struct sim_host *host, struct tally_http_request *request);
+static void lose(struct sim_host *host, struct tally_http_request *request);
+static bool may_answer(struct sim_host *host);
+
 static struct {
+    struct sim_host host;
     struct sim_coordinator_config config;
     struct tally_coordinator *it; /* NULL = down */
     struct tally_store *store;    /* the coordinator's */
@@ -30,9 +36,16 @@ static struct {
 static void start(void *context, int64_t argument);
 static void turn(void *context, int64_t life);
 
-bool sim_coordinator_is_up(void)
+static bool is_up(const struct sim_host *host)
 {
+    (void)host;
     return process.it != NULL;
+}
+
+struct sim_host *sim_coordinator_host(struct sim_peer *peer)
+{
+    (void)peer;
+    return &process.host;
 }
 
 struct tally_store *sim_coordinator_store(void)
@@ -56,7 +69,7 @@ static void bury(void)
     process.it = NULL;
     process.store = NULL;
     process.kill_at_answer = 0;
-    sim_http_drop_all();
+    sim_http_drop_all(&process.host);
     tally_coordinator_free(it);
     process.n_lives++;
     sim_after(sim_around(process.config.restart_us), start, NULL, 0);
@@ -135,6 +148,8 @@ void sim_coordinator_begin(const struct sim_coordinator_config *config)
 {
     memset(&process, 0, sizeof process);
     process.config = *config;
+    process.host = (struct sim_host){
+        .is_up = is_up, .receive = receive, .lose = lose, .may_answer = may_answer};
     start(NULL, 0);
 }
 
@@ -142,7 +157,7 @@ void sim_coordinator_end(void)
 {
     if (process.it != NULL) {
         sim_disk_kill();
-        sim_http_drop_all();
+        sim_http_drop_all(&process.host);
         tally_coordinator_free(process.it);
         process.it = NULL;
     }
@@ -190,8 +205,9 @@ void sim_coordinator_kill_at_answer(int64_t n)
     process.kill_at_answer = n;
 }
 
-bool sim_coordinator_may_answer(void)
+static bool may_answer(struct sim_host *host)
 {
+    (void)host;
     if (sim_disk_is_killed()) {
         return false;
     }
@@ -203,8 +219,9 @@ bool sim_coordinator_may_answer(void)
     return true;
 }
 
-void sim_coordinator_receive(struct tally_http_request *request)
+static void receive(struct sim_host *host, struct tally_http_request *request)
 {
+    (void)host;
     tally_coordinator_on_request(process.it, request);
     bury_if_killed();
     if (process.it != NULL) {
@@ -212,7 +229,9 @@ void sim_coordinator_receive(struct tally_http_request *request)
     }
 }
 
-void sim_coordinator_lose(struct tally_http_request *request)
+static void lose(struct sim_host *host, struct tally_http_request *request)
 {
+    (void)host;
     tally_coordinator_on_abandoned(process.it, request);
+    sim_http_close(request);
 }

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/http_server.h"
 #include "storage/store.h"
+#include "tests/simulation/sim_network.h"
 
 struct sim_coordinator_config {
     bool power_loss_safe;
@@ -26,13 +26,10 @@ void sim_coordinator_stop(enum sim_stop how);
 void sim_coordinator_kill_at_disk(int64_t n);
 void sim_coordinator_kill_at_answer(int64_t n);
 
-bool sim_coordinator_is_up(void);
 /* The store of the running coordinator, between its turns; NULL while it is down. */
 struct tally_store *sim_coordinator_store(void);
 
-/* For network and HTTP. */
-void sim_coordinator_receive(struct tally_http_request *request);
-void sim_coordinator_lose(struct tally_http_request *request);
-bool sim_coordinator_may_answer(void);
+/* The one there is, whoever asks: a sim_balancer_fn. */
+struct sim_host *sim_coordinator_host(struct sim_peer *peer);
 
 #endif

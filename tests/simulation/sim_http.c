@@ -4,9 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "services/coordinator/forward.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
-#include "tests/simulation/sim_coordinator.h"
 
 /* About what the real headers take; only that both ends agree on it matters. */
 enum { REQUEST_HEAD_BYTES = 180, ANSWER_HEAD_BYTES = 110 };
@@ -43,16 +43,20 @@ static struct sim_exchange *close_request(struct tally_http_request *request)
     return exchange;
 }
 
-void sim_http_abandon(struct tally_http_request *request)
+void sim_http_close(struct tally_http_request *request)
 {
-    sim_coordinator_lose(request);
-    close_request(request);
+    sim_exchange_drop(close_request(request));
 }
 
-void sim_http_drop_all(void)
+void sim_http_drop_all(const struct sim_host *host)
 {
-    while (open_requests != NULL) {
-        sim_exchange_break(close_request(open_requests));
+    struct tally_http_request *request = open_requests;
+    while (request != NULL) {
+        struct tally_http_request *next = request->next;
+        if (sim_exchange_host(request->exchange) == host) {
+            sim_exchange_break(close_request(request));
+        }
+        request = next;
     }
 }
 
@@ -78,6 +82,9 @@ const char *tally_http_header(const struct tally_http_request *request, const ch
     if (strcasecmp(name, "Content-Type") == 0) {
         return message->content_type;
     }
+    if (strcasecmp(name, FORWARDED_HEADER) == 0) {
+        return message->forwarded;
+    }
     return strcasecmp(name, "Idempotency-Key") == 0 ? message->idempotency_key : NULL;
 }
 
@@ -98,12 +105,13 @@ void tally_http_forget_body(struct tally_http_request *request)
     (void)request; /* the message owns it */
 }
 
-/* There is one coordinator, which forwards nothing. */
-
+/* A copy: the invariants look at the message once it is answered. */
 void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body)
 {
-    (void)request;
+    const struct sim_message *message = sim_exchange_message(request->exchange);
     *ret_body = (struct tally_buffer){0};
+    SIM_REQUIRE(tally_buffer_append(ret_body, message->body, message->n_body) == TALLY_OK,
+                "out of memory");
 }
 
 enum tally_status tally_http_target(const struct tally_http_request *request,
@@ -135,8 +143,10 @@ uint64_t tally_http_respond(struct tally_http_request *request,
         (void)tally_buffer_append(&body, tail->data, tail->size);
     }
     const uint64_t n_wire = ANSWER_HEAD_BYTES + body.size;
+    struct sim_host *host = sim_exchange_host(request->exchange);
+    const bool leaves = host->may_answer(host); /* in which the peer may go */
     struct sim_exchange *exchange = close_request(request);
-    if (sim_coordinator_may_answer()) {
+    if (leaves) {
         invariants_see_answer(sim_exchange_peer(exchange), sim_exchange_message(exchange),
                               response->status, body.data, body.size);
         sim_exchange_answer(exchange, response->status, response->content_type, &body);

@@ -7,9 +7,9 @@
 
 /* A request as the coordinator sees it, until it answers or the request is abandoned or dropped. */
 struct tally_http_request *sim_http_request_new(struct sim_exchange *exchange);
-/* The peer is gone: tells the coordinator. */
-void sim_http_abandon(struct tally_http_request *request);
-/* The coordinator is gone: breaks all connections. */
-void sim_http_drop_all(void);
+/* The coordinator has been told that nobody waits for the answer. */
+void sim_http_close(struct tally_http_request *request);
+/* The coordinator is gone: breaks all its connections. */
+void sim_http_drop_all(const struct sim_host *host);
 
 #endif

@@ -6,13 +6,13 @@
 
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
-#include "tests/simulation/sim_coordinator.h"
 #include "tests/simulation/sim_http.h"
 #include "tests/simulation/sim_random.h"
 
 struct sim_exchange {
     int holds; /* events, the coordinator, and the client while it waits */
     struct sim_peer *peer;
+    struct sim_host *host;
     struct sim_message message; /* its texts are the exchange's */
     bool client_waits;
     sim_answer_fn *done;
@@ -25,13 +25,16 @@ struct sim_exchange {
 static struct {
     struct sim_network_faults faults;
     struct sim_exchange *exchanges;
+    sim_balancer_fn *balancer;
+    int64_t cut_until_us[SIM_MAX_PLACES][SIM_MAX_PLACES]; /* [from][to] */
 } network;
 
 enum { REFUSED_US = 200 /* no process listens: the kernel answers at once */ };
 
-void sim_network_begin(void)
+void sim_network_begin(sim_balancer_fn *balancer)
 {
     memset(&network, 0, sizeof network);
+    network.balancer = balancer;
 }
 
 void sim_network_set_faults(const struct sim_network_faults *faults)
@@ -39,20 +42,48 @@ void sim_network_set_faults(const struct sim_network_faults *faults)
     network.faults = *faults;
 }
 
+void sim_network_cut(int from, int to, int64_t until_us)
+{
+    network.cut_until_us[from][to] = until_us;
+}
+
+int64_t sim_network_cut_left_us(int from, int to)
+{
+    return network.cut_until_us[from][to] - sim_now_us();
+}
+
+void sim_network_mend(void)
+{
+    memset(network.cut_until_us, 0, sizeof network.cut_until_us);
+}
+
+/* How long nothing passes between the two ends of an exchange, in one direction. */
+static int64_t cut_left_us(const struct sim_exchange *exchange, bool to_host)
+{
+    const struct sim_peer *peer = exchange->peer, *host = &exchange->host->peer;
+    const int64_t alone_us = peer->partitioned_until_us - sim_now_us();
+    const int64_t us = to_host ? sim_network_cut_left_us(peer->place, host->place)
+                               : sim_network_cut_left_us(host->place, peer->place);
+    return us > alone_us ? us : alone_us;
+}
+
 static char *copy_text(const char *text)
 {
     return text != NULL ? sim_copy(text, strlen(text)) : NULL;
 }
 
-static struct sim_exchange *new_exchange(struct sim_peer *peer, const struct sim_message *message)
+static struct sim_exchange *new_exchange(struct sim_host *host, struct sim_peer *peer,
+                                         const struct sim_message *message)
 {
     struct sim_exchange *exchange = sim_new(sizeof *exchange);
     exchange->peer = peer;
+    exchange->host = host;
     exchange->message = (struct sim_message){
         .method = copy_text(message->method),
         .path = copy_text(message->path),
         .content_type = copy_text(message->content_type),
         .idempotency_key = copy_text(message->idempotency_key),
+        .forwarded = copy_text(message->forwarded),
         .body = sim_copy(message->body, message->n_body),
         .n_body = message->n_body,
     };
@@ -75,6 +106,7 @@ static void free_exchange(struct sim_exchange *exchange)
     free((void *)exchange->message.path);
     free((void *)exchange->message.content_type);
     free((void *)exchange->message.idempotency_key);
+    free((void *)exchange->message.forwarded);
     free((void *)exchange->message.body);
     tally_buffer_fini(&exchange->answer.body);
     free(exchange);
@@ -145,11 +177,10 @@ static void coordinator_sees_break(void *context, int64_t argument)
 {
     struct sim_exchange *exchange = context;
     (void)argument;
-    if (exchange->request != NULL && sim_now_us() >= exchange->peer->partitioned_until_us) {
+    if (exchange->request != NULL && cut_left_us(exchange, true) <= 0) {
         struct tally_http_request *request = exchange->request;
         exchange->request = NULL;
-        exchange->holds--;
-        sim_http_abandon(request);
+        exchange->host->lose(exchange->host, request);
     }
     release(exchange);
 }
@@ -187,7 +218,7 @@ static void answer_arrives(void *context, int64_t argument)
     if (exchange->client_waits && put_off(exchange, answer_arrives)) {
         return;
     }
-    const int64_t cut_us = exchange->peer->partitioned_until_us - sim_now_us();
+    const int64_t cut_us = cut_left_us(exchange, false);
     if (cut_us > 0 && exchange->client_waits) { /* sent again once it can pass, or given up */
         if (sim_chance(500)) {
             sim_after(cut_us + draw_delay_us(), answer_arrives, exchange, 0);
@@ -206,21 +237,21 @@ static void request_arrives(void *context, int64_t argument)
 {
     struct sim_exchange *exchange = context;
     (void)argument;
-    const int64_t cut_us = exchange->peer->partitioned_until_us - sim_now_us();
+    const int64_t cut_us = cut_left_us(exchange, true);
     if (cut_us > 0) {
         if (sim_chance(500)) {
             sim_after(cut_us + draw_delay_us(), request_arrives, exchange, 0);
             return;
         }
         sim_note("network", "request of %s lost in a partition", exchange->peer->name);
-    } else if (!sim_coordinator_is_up()) {
+    } else if (!exchange->host->is_up(exchange->host)) {
         if (exchange->client_waits) {
             schedule(exchange, REFUSED_US, client_sees_break);
         }
     } else {
         exchange->holds++;
         exchange->request = sim_http_request_new(exchange);
-        sim_coordinator_receive(exchange->request);
+        exchange->host->receive(exchange->host, exchange->request);
     }
     release(exchange);
 }
@@ -237,7 +268,14 @@ static void set_out(struct sim_exchange *exchange, int64_t delay_us)
 struct sim_exchange *sim_network_send(struct sim_peer *peer, const struct sim_message *message,
                                       int64_t timeout_ms, sim_answer_fn *done, void *context)
 {
-    struct sim_exchange *exchange = new_exchange(peer, message);
+    return sim_network_send_to(network.balancer(peer), peer, message, timeout_ms, done, context);
+}
+
+struct sim_exchange *sim_network_send_to(struct sim_host *host, struct sim_peer *peer,
+                                         const struct sim_message *message, int64_t timeout_ms,
+                                         sim_answer_fn *done, void *context)
+{
+    struct sim_exchange *exchange = new_exchange(host, peer, message);
     exchange->client_waits = true;
     exchange->done = done;
     exchange->context = context;
@@ -245,7 +283,7 @@ struct sim_exchange *sim_network_send(struct sim_peer *peer, const struct sim_me
     schedule(exchange, timeout_ms * 1000, client_times_out);
     set_out(exchange, draw_delay_us());
     if (sim_chance(network.faults.doubled)) {
-        struct sim_exchange *again = new_exchange(peer, message);
+        struct sim_exchange *again = new_exchange(host, peer, message);
         sim_note("network", "%s %s is doubled", peer->name, message->path);
         again->holds = 1;
         set_out(again, sim_chance(500) ? draw_delay_us() : sim_between(0, 20000000));
@@ -271,6 +309,17 @@ const struct sim_message *sim_exchange_message(const struct sim_exchange *exchan
 const struct sim_peer *sim_exchange_peer(const struct sim_exchange *exchange)
 {
     return exchange->peer;
+}
+
+struct sim_host *sim_exchange_host(const struct sim_exchange *exchange)
+{
+    return exchange->host;
+}
+
+void sim_exchange_drop(struct sim_exchange *exchange)
+{
+    exchange->request = NULL;
+    release(exchange);
 }
 
 void sim_exchange_answer(struct sim_exchange *exchange, int status, const char *content_type,

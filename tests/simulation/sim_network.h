@@ -1,4 +1,4 @@
-/* sim_network: requests on their way to the coordinator and answers on their way back. Each may be
+/* sim_network: requests on their way to a coordinator and answers on their way back. Each may be
  * late, overtaken, lost or doubled; a loss is noticed at once (the connection breaks) or only by
  * its time-out. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_NETWORK_H
@@ -9,17 +9,37 @@
 
 #include "codec/base/buffer.h"
 
-/* Who sends: a worker's process or an administrator's. Times are those of sim_now_us(). */
+enum { SIM_MAX_PLACES = 32 };
+
+/* A process in the network: a worker's, an administrator's, a coordinator's. Times are those of
+ * sim_now_us(). */
 struct sim_peer {
     char name[65];
-    int64_t partitioned_until_us; /* nothing passes between it and the coordinator before */
+    int place;                    /* in [0, SIM_MAX_PLACES), for sim_network_cut() */
+    int connected_to;             /* number of the coordinator that it was sent to last */
+    int64_t partitioned_until_us; /* nothing passes between it and the others before */
     int64_t paused_until_us;      /* stopped as by SIGSTOP: takes nothing before */
+};
+
+struct tally_http_request;
+
+/* A coordinator's process, as network and HTTP see it. */
+struct sim_host {
+    struct sim_peer peer;
+    bool (*is_up)(const struct sim_host *host);
+    /* A request is there. */
+    void (*receive)(struct sim_host *host, struct tally_http_request *request);
+    /* Nobody waits for its answer any more. The host calls sim_http_close() once it knows. */
+    void (*lose)(struct sim_host *host, struct tally_http_request *request);
+    /* Before an answer leaves: false if the process is dead. */
+    bool (*may_answer)(struct sim_host *host);
 };
 
 /* A request; all texts are copied. */
 struct sim_message {
     const char *method, *path, *content_type;
     const char *idempotency_key; /* NULL = none */
+    const char *forwarded;       /* by the coordinator of this number; NULL = by none */
     const uint8_t *body;
     size_t n_body;
 };
@@ -43,13 +63,26 @@ struct sim_network_faults {
     int64_t delay_us;                /* of a message, mean */
 };
 
-void sim_network_begin(void);
-void sim_network_end(void); /* after the coordinator's end */
+/* Which host takes the next request of a peer: what a load balancer decides. Never NULL. */
+typedef struct sim_host *sim_balancer_fn(struct sim_peer *peer);
+
+void sim_network_begin(sim_balancer_fn *balancer);
+void sim_network_end(void); /* after the coordinators' end */
 void sim_network_set_faults(const struct sim_network_faults *faults);
+
+/* Nothing passes from one place to another, in this direction, before until_us. */
+void sim_network_cut(int from, int to, int64_t until_us);
+/* How long nothing passes, from now; <= 0: it does. */
+int64_t sim_network_cut_left_us(int from, int to);
+void sim_network_mend(void);
 
 /* Calls `done` once, from the event loop, unless it is abandoned before. */
 struct sim_exchange *sim_network_send(struct sim_peer *peer, const struct sim_message *message,
                                       int64_t timeout_ms, sim_answer_fn *done, void *context);
+/* The same to a host of the sender's choice. */
+struct sim_exchange *sim_network_send_to(struct sim_host *host, struct sim_peer *peer,
+                                         const struct sim_message *message, int64_t timeout_ms,
+                                         sim_answer_fn *done, void *context);
 /* The client's process is gone; its connection is seen to be closed unless `unseen`. */
 void sim_network_abandon(struct sim_exchange *exchange, bool unseen);
 
@@ -57,6 +90,9 @@ void sim_network_abandon(struct sim_exchange *exchange, bool unseen);
 
 const struct sim_message *sim_exchange_message(const struct sim_exchange *exchange);
 const struct sim_peer *sim_exchange_peer(const struct sim_exchange *exchange);
+struct sim_host *sim_exchange_host(const struct sim_exchange *exchange);
+/* Nobody waits for an answer. The coordinator's hold on the exchange ends. */
+void sim_exchange_drop(struct sim_exchange *exchange);
 /* The coordinator answers; the body is taken. Its hold on the exchange ends. */
 void sim_exchange_answer(struct sim_exchange *exchange, int status, const char *content_type,
                          struct tally_buffer *body);
