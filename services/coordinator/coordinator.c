@@ -225,6 +225,7 @@ static void reload_jobs(struct tally_coordinator *coordinator)
         if (reloads && status == TALLY_OK) {
             mark_absence(job); /* the engine has forgotten it */
             restart_clock_after_outage(job);
+            coordinator->assignment_failed = true; /* it may be queued again, with its slots */
         }
         if (!job->needs_reload) {
             mark_job_ready(coordinator, job);
