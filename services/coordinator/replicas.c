@@ -29,6 +29,7 @@ struct replicas {
     struct job_rows taken; /* jobs that are ours and not loaded yet */
     bool is_down;          /* stepped down, or not up yet */
     bool has_left;
+    bool has_held_back; /* a queued job, by the present directory */
     int64_t next_beat_ms;
     int64_t renewed_ms;     /* monotonic; when the last successful heartbeat began */
     int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
@@ -122,8 +123,12 @@ int64_t replicas_n_free_elsewhere(const struct tally_coordinator *coordinator)
 
 bool replicas_hold_back(const struct tally_coordinator *coordinator, int64_t job_key)
 {
-    const struct replicas *replicas = coordinator->replicas;
-    return replicas != NULL && placement_holds_back(&replicas->directory, job_key);
+    struct replicas *replicas = coordinator->replicas;
+    const bool holds_back = replicas != NULL && placement_holds_back(&replicas->directory, job_key);
+    if (holds_back) {
+        replicas->has_held_back = true;
+    }
+    return holds_back;
 }
 
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots)
@@ -329,6 +334,8 @@ static bool renew(struct tally_coordinator *coordinator)
         replicas->next_beat_ms = next_beat_ms;
     }
     turn_directory(coordinator);
+    coordinator->assignment_changed |= replicas->has_held_back;
+    replicas->has_held_back = false;
     drop_lost_jobs(coordinator);
     if (replicas->is_down) {
         replicas->is_down = false;
