@@ -243,6 +243,8 @@ int64_t find_expectant(const struct tally_coordinator *coordinator);
  * n_elsewhere: slots of all other replicas; n_free_elsewhere: of them, those that are free. */
 void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
                int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);
+/* Whether a started job cannot get on before some worker plays its vacant clients. */
+bool is_stuck(const struct hosted_job *job);
 /* Slots free for the job now. */
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 

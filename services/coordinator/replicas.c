@@ -12,9 +12,10 @@
 #include "services/program/time.h"
 
 enum {
-    BEATS_PER_LEASE = 6,     /* some may be late or lost without anybody's harm */
-    PATIENCE_BEATS = 6,      /* of a worker's want: before this replica gives beyond its share */
-    SETTLE_MS = 10000,       /* a job that has come here stays so long before it is given away */
+    BEATS_PER_LEASE = 6, /* some may be late or lost without anybody's harm */
+    PATIENCE_BEATS = 6,  /* of a worker's want: before this replica gives beyond its share */
+    STUCK_BEATS = 24,    /* of a job that lacks workers: before it goes where others lack some */
+    SETTLE_MS = 10000,   /* a job that has come here stays so long before it is given away */
     CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
     MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
     MAX_GIVEN_WORKERS = 512  /* likewise: each joins again, somewhere */
@@ -34,6 +35,8 @@ struct replicas {
     int64_t renewed_ms;     /* monotonic; when the last successful heartbeat began */
     int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
     int64_t n_beats_needed; /* ... and since how many heartbeats */
+    int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
+    int64_t n_beats_stuck;  /* likewise */
 };
 
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
@@ -406,9 +409,9 @@ static void take_over(struct tally_coordinator *coordinator)
 
 /* ---- Giving ---- */
 
-/* Gives a queued job away; false if that failed. */
+/* Gives a job away, as the log says why; false if that failed. */
 static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **at,
-                     struct tally_replica *taker)
+                     struct tally_replica *taker, struct tally_log_pair event)
 {
     const struct replicas *replicas = coordinator->replicas;
     struct hosted_job *job = *at;
@@ -418,11 +421,9 @@ static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **
                   tally_log_text("job", job->row.id), tally_log_problem(&err));
         return false; /* the next heartbeat tells whose it is */
     }
-    tally_log(TALLY_LOG_INFO, tally_log_event("job given to a replica with free slots"),
-              tally_log_text("job", job->row.id), tally_log_text("replica", taker->id),
-              tally_log_integer("clients", job->row.clients));
+    tally_log(TALLY_LOG_INFO, event, tally_log_text("job", job->row.id),
+              tally_log_text("replica", taker->id), tally_log_integer("clients", job->row.clients));
     coordinator->metrics.replicas.jobs_given++;
-    taker->free_slots -= job->row.clients;
     taker->jobs++;
     send_away_players(coordinator, job);
     drop_job(coordinator, at);
@@ -456,14 +457,52 @@ static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
             struct tally_replica *taker =
                 placement_taker(&replicas->directory, job->row.key, clients);
             if (taker != NULL) {
-                if (!give_job(coordinator, at, taker)) {
+                if (!give_job(coordinator, at, taker,
+                              tally_log_event("job given to a replica with free slots"))) {
                     return;
                 }
+                taker->free_slots -= clients;
                 n_given++;
                 continue;
             }
         }
         at = &job->next;
+    }
+}
+
+/* Another replica of a lower number that leads jobs; NULL = none. The directory is in the order of
+ * the numbers. */
+static struct tally_replica *find_lower_leader(const struct replicas *replicas)
+{
+    for (size_t i = 0; i < replicas->directory.n; i++) {
+        struct tally_replica *replica = &replicas->directory.replicas[i];
+        if (replica->number < replicas->self.number && replica->is_alive && replica->jobs > 0) {
+            return replica;
+        }
+    }
+    return NULL;
+}
+
+/* Jobs that each lack clients at a replica of their own may wait for ever, while together their
+ * workers are enough for one of them. So a job that stays stuck goes to the lowest replica that
+ * leads jobs, and its workers follow it: within one replica the oldest borrows the slots of the
+ * others (schedule.c). */
+static void gather_stuck_jobs(struct tally_coordinator *coordinator)
+{
+    struct replicas *replicas = coordinator->replicas;
+    struct hosted_job **at = &coordinator->jobs;
+    while (*at != NULL && (tally_job_status((*at)->engine) != TALLY_JOB_RUNNING ||
+                           (*at)->needs_reload || !is_stuck(*at))) {
+        at = &(*at)->next;
+    }
+    const int64_t key = *at != NULL ? (*at)->row.key : 0;
+    replicas->n_beats_stuck = key == replicas->stuck_key ? replicas->n_beats_stuck + 1 : 0;
+    replicas->stuck_key = key;
+    struct tally_replica *taker = find_lower_leader(replicas);
+    if (key != 0 && taker != NULL && replicas->n_beats_stuck >= STUCK_BEATS) {
+        replicas->n_beats_stuck = 0;
+        (void)give_job(coordinator, at, taker,
+                       tally_log_event("job given to a replica that may lack workers as well"));
     }
 }
 
@@ -533,6 +572,7 @@ void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
     if (alive && !coordinator->draining) {
         take_over(coordinator);
         give_jobs(coordinator, now_ms);
+        gather_stuck_jobs(coordinator);
         give_workers(coordinator);
     }
     if (!alive) {

@@ -141,8 +141,7 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
     }
 }
 
-/* Whether a started job cannot get on before somebody plays its vacant clients. */
-static bool is_stuck(const struct hosted_job *job)
+bool is_stuck(const struct hosted_job *job)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
