@@ -9,11 +9,11 @@
 #include "api/worker_messages.h"
 #include "storage/columns.h"
 #include "storage/store.h"
+#include "tests/simulation/lease_invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
-#include "tests/simulation/sim_coordinator.h"
-#include "tests/simulation/sim_disk.h"
 #include "tests/simulation/sim_replay.h"
+#include "tests/simulation/sim_replica.h"
 
 /* A job as the store has shown it so far. Digests of messages stand in [max_rounds][clients], 0 =
  * none. The fault-free run is what is expected up to the first round that closed without some
@@ -32,19 +32,34 @@ struct watch {
     uint64_t *failing;          /* not 0: the client cannot go on in that round */
     struct sim_replay *replay;  /* NULL before that round */
     uint64_t *stored;           /* in the open round, [clients] */
+    int64_t *payload_bits;      /* of the uplink, after round r */
     int64_t moved_us;           /* when a round last closed or the coordinator last failed */
     bool has_two_histories;     /* a power cut took rounds back that had closed without somebody */
     bool may_be_cancelled;
-    bool is_listed; /* in the walk under way */
+    char waiting[160]; /* what its last detail said that it waits for */
+    bool is_listed;    /* in the walk under way */
 };
 
 static struct {
     struct watch watches[SIM_MAX_JOBS];
     int n;
-    uint64_t n_changes; /* of the disk, at the last check */
-    bool has_gone_back; /* a power cut has taken commits back */
-    bool is_stale;      /* the store could not be read when it had changed */
+    uint64_t n_changes;            /* of the disk, at the last check */
+    bool has_gone_back;            /* a power cut has taken commits back */
+    bool is_stale;                 /* the store could not be read when it had changed */
+    int64_t age_us;                /* of the request that is answered */
+    bool serves[SIM_MAX_REPLICAS]; /* the replica has not stepped down */
+    struct invariants_source source;
 } all;
+
+/* Whether the coordinator that answers is to know what the store holds of the job by now; not if it
+ * may pass on what its former leader has said. */
+static bool is_current(const struct watch *watch)
+{
+    const struct sim_replica *replica = sim_replica_self();
+    return !all.is_stale &&
+           (!all.source.is_shared ||
+            lease_invariants_leads(sim_replica_index(replica), watch->row.key, all.age_us));
+}
 
 static size_t n_updates(const struct watch *watch)
 {
@@ -72,10 +87,12 @@ static void forget(struct watch *watch)
     memcpy(watch->checksums, job->checksums, sizeof job->checksums);
 }
 
-void invariants_begin(const struct sim_job *jobs, int n_jobs)
+void invariants_begin(const struct sim_job *jobs, int n_jobs,
+                      const struct invariants_source *source)
 {
     memset(&all, 0, sizeof all);
     all.n = n_jobs;
+    all.source = *source;
     for (int i = 0; i < n_jobs; i++) {
         struct watch *watch = &all.watches[i];
         watch->job = &jobs[i];
@@ -85,6 +102,7 @@ void invariants_begin(const struct sim_job *jobs, int n_jobs)
         watch->failing = sim_new(n_updates(watch) * sizeof(uint64_t));
         watch->checksums = sim_new(((size_t)watch->max_rounds + 2) * sizeof(uint64_t));
         watch->stored = sim_new((size_t)jobs[i].spec.clients * sizeof(uint64_t));
+        watch->payload_bits = sim_new(((size_t)watch->max_rounds + 1) * sizeof(int64_t));
         forget(watch);
     }
 }
@@ -98,6 +116,7 @@ void invariants_end(void)
         sim_replay_free(all.watches[i].replay);
         free(all.watches[i].checksums);
         free(all.watches[i].stored);
+        free(all.watches[i].payload_bits);
     }
     all.n = 0;
 }
@@ -339,6 +358,7 @@ static enum tally_status check_record(void *context, const struct tally_round_re
     watch->n_records++;
     watch->moved_us = sim_now_us();
     tally_ledger_add(&watch->sum, &record->bits);
+    watch->payload_bits[record->round] = (int64_t)watch->sum.uplink.payload_bits;
     check_missing(watch, record);
     if (record->round < watch->dropped_in_round) {
         check_as_expected(watch, record);
@@ -494,8 +514,8 @@ static enum tally_status see_row(void *context, const struct tally_store_job *ro
 
 static void check_store(void)
 {
-    struct tally_store *store = sim_coordinator_store();
-    all.n_changes = sim_disk_n_changes();
+    struct tally_store *store = all.source.store();
+    all.n_changes = all.source.n_changes();
     all.is_stale = false;
     for (int i = 0; i < all.n; i++) {
         all.watches[i].is_listed = false;
@@ -514,10 +534,15 @@ static void check_store(void)
 
 void invariants_check(void)
 {
-    if (all.is_stale || sim_disk_n_changes() != all.n_changes) {
-        sim_disk_hold_faults(true); /* the observer's reads always succeed */
-        check_store();
-        sim_disk_hold_faults(false);
+    if (!all.is_stale && all.source.n_changes() == all.n_changes) {
+        return;
+    }
+    if (all.source.hold_faults != NULL) { /* the observer's reads always succeed */
+        all.source.hold_faults(true);
+    }
+    check_store();
+    if (all.source.hold_faults != NULL) {
+        all.source.hold_faults(false);
     }
 }
 
@@ -530,6 +555,10 @@ static void begin_waits_anew(void)
 
 void invariants_see_restart(void)
 {
+    const struct sim_replica *replica = sim_replica_self();
+    if (replica != NULL) {
+        all.serves[sim_replica_index(replica)] = false;
+    }
     begin_waits_anew();
     all.is_stale = true;
     invariants_check();
@@ -538,8 +567,20 @@ void invariants_see_restart(void)
 /* Jobs are read back from the store, and their rounds begin anew. */
 void invariants_see_coordinator_log(const char *event)
 {
-    if (strcmp(event, "write failed") == 0) {
-        begin_waits_anew();
+    static const char *const BEGINS[] = {"write failed",
+                                         "job taken over",
+                                         "stepping up",
+                                         "job cannot be taken over yet",
+                                         "cannot look for jobs to take over",
+                                         "heartbeat failed"};
+    const struct sim_replica *replica = sim_replica_self();
+    if (replica != NULL && strncmp(event, "stepping ", 9) == 0) {
+        all.serves[sim_replica_index(replica)] = strcmp(event, "stepping up") == 0;
+    }
+    for (size_t i = 0; i < sizeof BEGINS / sizeof BEGINS[0]; i++) {
+        if (strcmp(event, BEGINS[i]) == 0) {
+            begin_waits_anew();
+        }
     }
 }
 
@@ -612,11 +653,13 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
              watch->job->name, task->round, (unsigned long long)task->iterate, task->n_clients,
              task->n_broadcasts, task->snapshot.size > 0 ? ", snapshot" : "",
              task->job_document.size > 0 ? ", document" : "");
-    if (!all.is_stale && task->round != watch->row.progress.round + 1) {
+    const bool is_past = all.source.is_shared && !is_current(watch);
+    if (!all.is_stale && (is_past ? task->round > watch->row.progress.round + 1
+                                  : task->round != watch->row.progress.round + 1)) {
         sim_violation("%s: a task of round %u while round %" PRId64 " is open in the store",
                       watch->job->name, task->round, watch->row.progress.round + 1);
     }
-    if (!all.is_stale && watch->row.status != TALLY_JOB_RUNNING) {
+    if (!all.is_stale && !is_past && watch->row.status != TALLY_JOB_RUNNING) {
         sim_violation("%s: a task although the job is %s", watch->job->name,
                       tally_job_status_name(watch->row.status));
     }
@@ -654,13 +697,18 @@ enum { SAYS_IT_AFTER_US = 3000000 /* the coordinator does after one second */ };
 
 /* A job that has not moved for a while says what it waits for; one that has ended waits for
  * nothing. */
-static void check_waiting(const struct watch *watch, const struct tally_json *waiting)
+static void check_waiting(struct watch *watch, const struct tally_json *waiting)
 {
     const char *text = tally_json_is_object(waiting) ? tally_json_get_text(waiting, "text") : NULL;
     const bool says = text != NULL && text[0] != '\0';
+    snprintf(watch->waiting, sizeof watch->waiting, "%s", says ? text : "");
     const bool has_ended = tally_job_status_is_terminal(watch->row.status);
-    if (!all.is_stale &&
-        (has_ended ? says : !says && sim_now_us() > watch->moved_us + SAYS_IT_AFTER_US)) {
+    const struct sim_replica *replica = sim_replica_self();
+    const bool serves = replica == NULL || all.serves[sim_replica_index(replica)];
+    const bool must_say =
+        sim_now_us() > watch->moved_us + SAYS_IT_AFTER_US && serves && is_current(watch);
+    if (!all.is_stale && !(all.source.is_shared && has_ended) &&
+        (has_ended ? says : !says && must_say)) {
         sim_violation("%s: %s in round %" PRId64 ", and says that it waits for \"%s\"",
                       watch->job->name, tally_job_status_name(watch->row.status),
                       watch->row.progress.round + 1, says ? text : "");
@@ -676,23 +724,30 @@ static void see_detail(const uint8_t *body, size_t n_body)
         return;
     }
     const char *id = tally_json_get_text(detail, "id");
-    const struct watch *watch = id != NULL ? watch_of_id(id) : NULL;
+    struct watch *watch = id != NULL ? watch_of_id(id) : NULL;
     const struct tally_json *bits = tally_json_get(detail, "bits");
     const struct tally_json *uplink = bits != NULL ? tally_json_get(bits, "uplink") : NULL;
     if (watch == NULL || uplink == NULL) {
         sim_violation("the detail of job %s is incomplete, or it is not stored", id);
     } else {
         const struct tally_store_job *row = &watch->row;
+        const int64_t round = tally_json_get_integer(detail, "round", -1);
+        const int64_t payload_bits = tally_json_get_integer(uplink, "payload", -1);
         const bool same =
             all.is_stale ||
-            (tally_json_get_integer(detail, "round", -1) == row->progress.round &&
+            (round == row->progress.round &&
              tally_json_get_integer(detail, "time_step", -1) == row->progress.time_step &&
-             tally_json_get_integer(uplink, "payload", -1) ==
-                 (int64_t)row->progress.bits.uplink.payload_bits &&
+             payload_bits == (int64_t)row->progress.bits.uplink.payload_bits &&
              strcmp(tally_json_get_text(detail, "status"), tally_job_status_name(row->status)) ==
                  0);
-        if (!same) {
-            sim_violation("%s: its detail is not what the store holds", watch->job->name);
+        const bool was_so = all.source.is_shared && !is_current(watch) && round >= 0 &&
+                            round <= watch->n_records && payload_bits == watch->payload_bits[round];
+        if (!same && !was_so) {
+            sim_violation("%s: its detail says %s, round %" PRId64 ", %" PRId64
+                          " payload bits; the store holds %s, round %" PRId64 ", %" PRIu64 " bits",
+                          watch->job->name, tally_json_get_text(detail, "status"), round,
+                          payload_bits, tally_job_status_name(row->status), row->progress.round,
+                          row->progress.bits.uplink.payload_bits);
         }
         check_waiting(watch, tally_json_get(detail, "waiting"));
     }
@@ -700,10 +755,14 @@ static void see_detail(const uint8_t *body, size_t n_body)
 }
 
 void invariants_see_answer(const struct sim_peer *peer, const struct sim_message *message,
-                           int status, const uint8_t *body, size_t n_body)
+                           int64_t age_us, int status, const uint8_t *body, size_t n_body)
 {
+    all.age_us = age_us;
     if (status >= 300) {
         return;
+    }
+    if (all.source.is_shared) {
+        invariants_check(); /* what others have committed */
     }
     const char *method = strrchr(message->path, '/');
     if (strcmp(method, "/PostUpdate") == 0) {
@@ -802,10 +861,10 @@ static void check_final(const struct watch *watch)
             n_stored += watch->stored[m] != 0;
         }
         sim_violation("%s hangs: %s in round %" PRId64 " with %" PRId64 " of %" PRId64
-                      " updates, long after the last fault",
+                      " updates, long after the last fault; it says that it waits for \"%s\"",
                       job->name,
                       watch->is_known ? tally_job_status_name(watch->row.status) : "unknown",
-                      watch->row.progress.round + 1, n_stored, job->spec.clients);
+                      watch->row.progress.round + 1, n_stored, job->spec.clients, watch->waiting);
         return;
     }
     if (watch->row.status == TALLY_JOB_COMPLETED &&

@@ -17,6 +17,9 @@
  * same clients (sim_replay.h): records, points and messages equal it bit for bit. A job fails where
  * the replay fails, because the steps of a client diverge, and nowhere else.
  *
+ * Several coordinators: an answer of one that another has followed may tell what the store has held
+ * before, and nothing else. What one tells that leads the job is what the store holds.
+ *
  * A power cut without power_loss_safe may take the last commits back; after it the job begins again
  * where the store says, and all of the above holds from there. */
 #ifndef TALLY_TESTS_SIMULATION_INVARIANTS_H
@@ -27,20 +30,30 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
+#include "storage/store.h"
 #include "tests/simulation/sim_job.h"
 #include "tests/simulation/sim_network.h"
 
-void invariants_begin(const struct sim_job *jobs, int n_jobs);
+/* Where the invariants see what is committed. */
+struct invariants_source {
+    struct tally_store *(*store)(void);
+    uint64_t (*n_changes)(void);    /* of what is committed, so far */
+    void (*hold_faults)(bool hold); /* while they look; NULL = there are none */
+    bool is_shared;                 /* several coordinators have it */
+};
+
+void invariants_begin(const struct sim_job *jobs, int n_jobs,
+                      const struct invariants_source *source);
 void invariants_end(void);
 
-/* After a turn; reads the store only if the disk has changed. */
+/* After a turn; reads the store only if it has changed. */
 void invariants_check(void);
 void invariants_see_restart(void);
 void invariants_see_power_cut(bool power_loss_safe);
 
-/* The coordinator answers. */
+/* The coordinator answers what came age_us ago. */
 void invariants_see_answer(const struct sim_peer *peer, const struct sim_message *message,
-                           int status, const uint8_t *body, size_t n_body);
+                           int64_t age_us, int status, const uint8_t *body, size_t n_body);
 /* A worker posts, is refused, writes into its log, ends. */
 void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body);
 void invariants_see_refusal(const char *worker, const char *method, const uint8_t *body,

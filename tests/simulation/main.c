@@ -1,8 +1,9 @@
 /* tally-simulation: runs seeds; tests/simulation/README.md.
  *
- *   tally-simulation --seeds A-B [--twice] [--expect-violation]
- *   tally-simulation --seed N [--verbose]
+ *   tally-simulation [--replicas] --seeds A-B [--twice] [--expect-violation]
+ *   tally-simulation [--replicas] --seed N [--verbose]
  *
+ * With --replicas the seeds are those of several coordinators on one database.
  * Exit status: 0 all hold, 1 a violation (its seed is printed), 2 usage, 3 the simulation itself is
  * wrong, by a signal if the program fails. With --expect-violation 0 and 1 change places: for
  * mutants. */
@@ -49,20 +50,20 @@ static void watch_failures(void)
     }
 }
 
-static void watch_seed(uint64_t seed)
+struct arguments {
+    uint64_t first, last;
+    bool verbose, twice, expect_violation, is_replicas;
+};
+
+static void watch_seed(uint64_t seed, const struct arguments *arguments)
 {
     snprintf(failing_seed, sizeof failing_seed,
              "seed %" PRIu64 ": the program fails\n"
-             "replay: tests/simulation/run --seed %" PRIu64 " --verbose\n",
-             seed, seed);
+             "replay: tests/simulation/run%s --seed %" PRIu64 " --verbose\n",
+             seed, arguments->is_replicas ? " --replicas" : "", seed);
     const struct itimerval limit = {.it_value = {.tv_sec = HANG_CPU_S}};
     (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
 }
-
-struct arguments {
-    uint64_t first, last;
-    bool verbose, twice, expect_violation;
-};
 
 static bool read_number(const char **text, uint64_t *ret_value)
 {
@@ -99,6 +100,8 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
             i++;
         } else if (strcmp(argv[i], "--verbose") == 0) {
             arguments->verbose = true;
+        } else if (strcmp(argv[i], "--replicas") == 0) {
+            arguments->is_replicas = true;
         } else if (strcmp(argv[i], "--twice") == 0) {
             arguments->twice = true;
         } else if (strcmp(argv[i], "--expect-violation") == 0) {
@@ -113,18 +116,21 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
 /* True if the seed holds, and goes the same way again if it is run twice. */
 static bool run_seed(uint64_t seed, const struct arguments *arguments)
 {
+    const struct scenario_kind *kind =
+        arguments->is_replicas ? &SCENARIO_REPLICAS : &SCENARIO_ONE_COORDINATOR;
     struct scenario_result result, again;
-    watch_seed(seed);
-    scenario_run(seed, arguments->verbose, &result);
+    watch_seed(seed, arguments);
+    scenario_run(kind, seed, arguments->verbose, &result);
     if (!result.ok) {
         printf("seed %" PRIu64 ": %s\n", seed, result.violation);
         if (!arguments->expect_violation) {
-            printf("replay: tests/simulation/run --seed %" PRIu64 " --verbose\n", seed);
+            printf("replay: tests/simulation/run%s --seed %" PRIu64 " --verbose\n",
+                   arguments->is_replicas ? " --replicas" : "", seed);
         }
         return false;
     }
     if (arguments->twice) {
-        scenario_run(seed, false, &again);
+        scenario_run(kind, seed, false, &again);
         if (again.digest != result.digest || again.n_events != result.n_events) {
             printf("seed %" PRIu64 ": the second run differs from the first\n", seed);
             return false;
@@ -141,8 +147,9 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {0};
     if (!read_arguments(argc, argv, &arguments)) {
-        fprintf(stderr, "usage: tally-simulation --seeds A-B [--twice] [--expect-violation]\n"
-                        "       tally-simulation --seed N [--verbose]\n");
+        fprintf(stderr, "usage: tally-simulation [--replicas] --seeds A-B [--twice] "
+                        "[--expect-violation]\n"
+                        "       tally-simulation [--replicas] --seed N [--verbose]\n");
         return 2;
     }
     watch_failures();

@@ -12,6 +12,17 @@ struct scenario_result {
     uint64_t n_events;
 };
 
-void scenario_run(uint64_t seed, bool verbose, struct scenario_result *ret_result);
+/* A kind of scenario: what there is, and what goes wrong. Seeds of one kind have nothing to do with
+ * those of another. */
+struct scenario_kind {
+    void (*begin)(void); /* draws and starts everything */
+    void (*end)(void);
+    int64_t (*end_us)(void); /* when every job must have ended */
+};
+extern const struct scenario_kind SCENARIO_ONE_COORDINATOR;
+extern const struct scenario_kind SCENARIO_REPLICAS; /* several coordinators on one database */
+
+void scenario_run(const struct scenario_kind *kind, uint64_t seed, bool verbose,
+                  struct scenario_result *ret_result);
 
 #endif

@@ -123,6 +123,7 @@ void sim_admins_begin(const struct sim_job *jobs, int n_jobs, const struct sim_a
     for (int i = 0; i < n_jobs; i++) {
         struct admin *admin = &all.admins[i];
         admin->job = &jobs[i];
+        admin->process.peer.place = SIM_FIRST_ADMIN_PLACE + i;
         snprintf(admin->process.peer.name, sizeof admin->process.peer.name, "admin-%d", i);
         sim_process_start(&admin->process, run, NULL, admin);
     }

@@ -13,6 +13,7 @@
 
 struct tally_http_client {
     bool can_be_cancelled;
+    long silence_ms; /* 0 = no limit of its own */
 };
 
 enum tally_status tally_http_client_new(const struct tally_http_client_config *config,
@@ -32,7 +33,7 @@ void tally_http_client_free(struct tally_http_client *client)
 
 void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms)
 {
-    (void)client, (void)silence_ms; /* the one coordinator says 0 */
+    client->silence_ms = silence_ms; /* 0, if there is one coordinator */
 }
 
 void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
@@ -78,8 +79,13 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
         invariants_see_post(process->peer.name, body, n_body);
     }
     struct sim_answer answer = {0};
-    enum tally_status status =
-        sim_process_call(&message, timeout_ms, client->can_be_cancelled, &answer);
+    const bool is_limited = client->silence_ms > 0 && client->silence_ms < timeout_ms;
+    enum tally_status status = sim_process_call(
+        &message, is_limited ? client->silence_ms : timeout_ms, client->can_be_cancelled, &answer);
+    if (client->silence_ms > 0 && status == TALLY_OK && answer.http_status >= 502 &&
+        answer.http_status <= 504) {
+        process->peer.connected_to = 0; /* the next exchange may reach another */
+    }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "%s", tally_status_info(status)->title);
     }

@@ -19,6 +19,7 @@ static struct {
     struct event *heap;  /* heap[0] is the next */
     size_t n, capacity;
     uint64_t n_asked;
+    const struct sim_clocks *clocks; /* NULL = those of the simulation */
 } queue;
 
 /* Long after boot, and not at midnight. */
@@ -31,6 +32,7 @@ void sim_clock_begin(void)
     queue.realtime_ms = EPOCH_MS;
     queue.n = 0;
     queue.n_asked = 0;
+    queue.clocks = NULL;
 }
 
 void sim_clock_end(void)
@@ -105,9 +107,23 @@ void sim_jump_realtime(int64_t ms)
     queue.realtime_ms += ms;
 }
 
+const struct sim_clocks *sim_clock_look_at(const struct sim_clocks *clocks)
+{
+    const struct sim_clocks *before = queue.clocks;
+    queue.clocks = clocks;
+    return before;
+}
+
+/* What the clocks that are looked at have counted since the start. */
+static int64_t counted_us(void)
+{
+    const int64_t drift_ppm = queue.clocks != NULL ? queue.clocks->drift_ppm : 0;
+    return queue.now_us + queue.now_us / 1000 * drift_ppm / 1000;
+}
+
 int64_t tally_monotonic_ns(void)
 {
-    return BOOT_NS + queue.now_us * 1000;
+    return BOOT_NS + counted_us() * 1000;
 }
 
 int64_t tally_monotonic_ms(void)
@@ -117,5 +133,6 @@ int64_t tally_monotonic_ms(void)
 
 int64_t tally_realtime_ms(void)
 {
-    return queue.realtime_ms + queue.now_us / 1000;
+    const int64_t ahead_ms = queue.clocks != NULL ? queue.clocks->realtime_ms : 0;
+    return queue.realtime_ms + ahead_ms + counted_us() / 1000;
 }

@@ -22,4 +22,13 @@ bool sim_step(void);
 /* Sets the clock for people forward or back; intervals do not notice. */
 void sim_jump_realtime(int64_t ms);
 
+/* The clocks of one machine, where not all have the same. */
+struct sim_clocks {
+    int64_t realtime_ms; /* how far the clock for people is ahead */
+    int64_t drift_ppm;   /* how much too fast both clocks run */
+};
+/* Whose clocks services/program/time.h shows from now on; NULL = the simulation's. Borrowed.
+ * Returns whose they were. */
+const struct sim_clocks *sim_clock_look_at(const struct sim_clocks *clocks);
+
 #endif

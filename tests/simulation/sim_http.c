@@ -7,6 +7,7 @@
 #include "services/coordinator/forward.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
+#include "tests/simulation/sim_clock.h"
 
 /* About what the real headers take; only that both ends agree on it matters. */
 enum { REQUEST_HEAD_BYTES = 180, ANSWER_HEAD_BYTES = 110 };
@@ -14,6 +15,8 @@ enum { REQUEST_HEAD_BYTES = 180, ANSWER_HEAD_BYTES = 110 };
 struct tally_http_request {
     struct sim_exchange *exchange;
     void *user;
+    int64_t arrived_us;
+    bool is_lost; /* nobody waits for the answer, which the coordinator does not know yet */
     struct tally_http_request *next, **link;
 };
 
@@ -23,6 +26,7 @@ struct tally_http_request *sim_http_request_new(struct sim_exchange *exchange)
 {
     struct tally_http_request *request = sim_new(sizeof *request);
     request->exchange = exchange;
+    request->arrived_us = sim_now_us();
     request->next = open_requests;
     request->link = &open_requests;
     if (request->next != NULL) {
@@ -46,6 +50,25 @@ static struct sim_exchange *close_request(struct tally_http_request *request)
 void sim_http_close(struct tally_http_request *request)
 {
     sim_exchange_drop(close_request(request));
+}
+
+void sim_http_note_lost(struct tally_http_request *request)
+{
+    request->is_lost = true;
+}
+
+bool sim_http_is_lost(const struct tally_http_request *request)
+{
+    return request->is_lost;
+}
+
+struct tally_http_request *sim_http_find_lost(const struct sim_host *host)
+{
+    struct tally_http_request *request = open_requests;
+    while (request != NULL && !(request->is_lost && sim_exchange_host(request->exchange) == host)) {
+        request = request->next;
+    }
+    return request;
 }
 
 void sim_http_drop_all(const struct sim_host *host)
@@ -144,10 +167,11 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     }
     const uint64_t n_wire = ANSWER_HEAD_BYTES + body.size;
     struct sim_host *host = sim_exchange_host(request->exchange);
+    const int64_t age_us = sim_now_us() - request->arrived_us;
     const bool leaves = host->may_answer(host); /* in which the peer may go */
     struct sim_exchange *exchange = close_request(request);
     if (leaves) {
-        invariants_see_answer(sim_exchange_peer(exchange), sim_exchange_message(exchange),
+        invariants_see_answer(sim_exchange_peer(exchange), sim_exchange_message(exchange), age_us,
                               response->status, body.data, body.size);
         sim_exchange_answer(exchange, response->status, response->content_type, &body);
     } else {

@@ -7,6 +7,11 @@
 
 /* A request as the coordinator sees it, until it answers or the request is abandoned or dropped. */
 struct tally_http_request *sim_http_request_new(struct sim_exchange *exchange);
+/* Nobody waits for the answer any more, which the coordinator has still to be told. */
+void sim_http_note_lost(struct tally_http_request *request);
+bool sim_http_is_lost(const struct tally_http_request *request);
+/* One such request of a coordinator; NULL = none. */
+struct tally_http_request *sim_http_find_lost(const struct sim_host *host);
 /* The coordinator has been told that nobody waits for the answer. */
 void sim_http_close(struct tally_http_request *request);
 /* The coordinator is gone: breaks all its connections. */

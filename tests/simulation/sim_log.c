@@ -11,6 +11,7 @@
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
+#include "tests/simulation/sim_replica.h"
 #include "tests/simulation/sim_worker.h"
 
 static struct {
@@ -141,7 +142,12 @@ void tally_log_write(enum tally_log_level level, const struct tally_log_pair *pa
         append_pair(text, sizeof text, &pairs[i]);
     }
     const char *worker = sim_worker_speaking();
-    add_line(worker != NULL ? worker : "coordinator", text, strlen(text));
+    const struct sim_replica *replica = sim_replica_self();
+    if (replica != NULL && sim_replica_is_killed(replica)) {
+        return;
+    }
+    const char *coordinator = replica != NULL ? sim_replica_name(replica) : "coordinator";
+    add_line(worker != NULL ? worker : coordinator, text, strlen(text));
     if (worker != NULL) {
         sim_worker_said(pairs[0].value.text, text);
     } else {

@@ -155,6 +155,9 @@ static void finish(struct sim_exchange *exchange, struct sim_answer *answer)
 {
     exchange->client_waits = false;
     exchange->holds--; /* the event that ends it has its own */
+    if (answer->status != TALLY_OK) {
+        exchange->peer->connected_to = 0;
+    }
     exchange->done(exchange->context, exchange, answer);
 }
 

@@ -9,14 +9,15 @@
 
 #include "codec/base/buffer.h"
 
-enum { SIM_MAX_PLACES = 32 };
+/* Places: coordinators, from 0; the database (sim_database.h); and these. */
+enum { SIM_FIRST_WORKER_PLACE = 6, SIM_FIRST_ADMIN_PLACE = 24, SIM_MAX_PLACES = 32 };
 
 /* A process in the network: a worker's, an administrator's, a coordinator's. Times are those of
  * sim_now_us(). */
 struct sim_peer {
     char name[65];
     int place;                    /* in [0, SIM_MAX_PLACES), for sim_network_cut() */
-    int connected_to;             /* number of the coordinator that it was sent to last */
+    int connected_to;             /* the coordinator it was sent to last, from 1; 0 = to none */
     int64_t partitioned_until_us; /* nothing passes between it and the others before */
     int64_t paused_until_us;      /* stopped as by SIGSTOP: takes nothing before */
 };

@@ -32,6 +32,11 @@ bool sim_chance(int per_mille)
     return sim_between(0, 999) < per_mille;
 }
 
+int64_t sim_draw_of(const int64_t *values, int n)
+{
+    return values[sim_between(0, n - 1)];
+}
+
 int64_t sim_around(int64_t mean)
 {
     const double u = (double)(sim_random() >> 11) * 0x1p-53;

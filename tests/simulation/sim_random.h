@@ -14,6 +14,11 @@ uint64_t sim_random(void);
 int64_t sim_between(int64_t low, int64_t high);
 /* True with probability per_mille / 1000. */
 bool sim_chance(int per_mille);
+/* One of n values. */
+int64_t sim_draw_of(const int64_t *values, int n);
+#define SIM_DRAW_OF(...)                                                                           \
+    sim_draw_of((const int64_t[]){__VA_ARGS__},                                                    \
+                (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 /* Exponential with this mean, at most 10 times it. */
 int64_t sim_around(int64_t mean);
 void sim_random_fill(void *bytes, size_t n);

@@ -87,6 +87,7 @@ void sim_workers_begin(const struct sim_workers_config *config)
     for (int i = 0; i <= SIM_MAX_WORKERS; i++) {
         struct worker *worker = &all.workers[i];
         worker->number = i;
+        worker->process.peer.place = SIM_FIRST_WORKER_PLACE + i;
         worker->config = (struct worker_config){
             .coordinator_url = "http://simulated", .slots = 1, .wait_ms = config->wait_ms};
     }

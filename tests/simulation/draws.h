@@ -1,0 +1,24 @@
+/* draws: what every kind of scenario draws: jobs, network, workers. */
+#ifndef TALLY_TESTS_SIMULATION_DRAWS_H
+#define TALLY_TESTS_SIMULATION_DRAWS_H
+
+#include <stdint.h>
+
+#include "tests/simulation/sim_job.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/sim_worker.h"
+
+struct draws {
+    struct sim_job jobs[SIM_MAX_JOBS];
+    int n_jobs;
+    struct sim_network_faults network;
+    struct sim_workers_config workers;
+    int64_t estimate_us; /* about what the jobs would take if nothing failed */
+};
+
+/* In this order. */
+void draw_jobs(struct draws *draws);
+void draw_network(struct draws *draws);
+void draw_workers(struct draws *draws);
+
+#endif
