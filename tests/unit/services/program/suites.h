@@ -6,6 +6,7 @@
 
 extern const struct tally_suite program_child_environment_suite;
 extern const struct tally_suite program_log_suite;
+extern const struct tally_suite program_machine_memory_suite;
 extern const struct tally_suite program_nearest_name_suite;
 extern const struct tally_suite program_options_suite;
 extern const struct tally_suite program_options_help_suite;
