@@ -8,9 +8,12 @@
 #include <sys/mman.h>
 
 #include "codec/checksum.h"
+#include "services/job/footprint.h"
 #include "services/job/lifecycle.h"
 
 enum { N_BROADCASTS = 16 }; /* kept for clients that are a little behind */
+/* Together they may be so long in any case, else no longer than the point: nobody is sent more. */
+enum { KEPT_BROADCAST_BITS = 8 * 64 * 1024 };
 enum { STATE_VERSION = 1, CHANGE_VERSION = 1 };
 
 /* Telemetry of one update. */
@@ -26,6 +29,8 @@ struct client {
     struct tally_report report;
     bool absent; /* is not waited for if the policy allows */
 };
+
+_Static_assert(sizeof(struct client) <= TALLY_FOOTPRINT_ENGINE_CLIENT, "as footprint.h says");
 
 struct tally_job {
     struct tally_job_spec spec;
@@ -307,6 +312,27 @@ static void open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     check_invariants(job);
 }
 
+/* Leaves the newest, and those before it that are shorter with it than the point. */
+static void drop_long_broadcasts(struct tally_job *job)
+{
+    const uint64_t point_bits = 64 * (uint64_t)job->setting.dim;
+    const uint64_t most = point_bits > KEPT_BROADCAST_BITS ? point_bits : KEPT_BROADCAST_BITS;
+    uint64_t bits = tally_job_broadcast(job, job->progress.iterate)->bits.payload_bits;
+    int64_t first = job->progress.iterate;
+    while (first > job->oldest_broadcast &&
+           (bits += tally_job_broadcast(job, first - 1)->bits.payload_bits) <= most) {
+        first--;
+    }
+    for (; job->oldest_broadcast < first; job->oldest_broadcast++) {
+        struct tally_message *dropped = &job->broadcasts[job->oldest_broadcast % N_BROADCASTS];
+        if (job->decision.broadcast.payload.data == NULL) {
+            job->decision.broadcast = *dropped; /* its buffer is used again */
+            *dropped = (struct tally_message){0};
+        }
+        tally_message_fini(dropped);
+    }
+}
+
 static void keep_broadcast(struct tally_job *job)
 {
     struct tally_progress *progress = &job->progress;
@@ -317,6 +343,7 @@ static void keep_broadcast(struct tally_job *job)
     if (progress->iterate - job->oldest_broadcast >= N_BROADCASTS) {
         job->oldest_broadcast = progress->iterate - N_BROADCASTS + 1;
     }
+    drop_long_broadcasts(job);
 }
 
 /* The server takes its own broadcast like every client, from the encoded message. */

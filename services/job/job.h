@@ -172,7 +172,8 @@ bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
- * last few; a client that is further behind takes the point itself. */
+ * last 16, or as many as are shorter together than the point or 64 KiB, and always the last one; a
+ * client that is further behind takes the point itself. */
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
 
 #endif

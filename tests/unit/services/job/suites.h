@@ -9,6 +9,7 @@ extern const struct tally_suite job_baselines_suite;
 extern const struct tally_suite job_broadcasts_suite;
 extern const struct tally_suite job_domain_suite;
 extern const struct tally_suite job_engine_suite;
+extern const struct tally_suite job_footprint_suite;
 extern const struct tally_suite job_horizon_suite;
 extern const struct tally_suite job_lifecycle_suite;
 extern const struct tally_suite job_local_suite;

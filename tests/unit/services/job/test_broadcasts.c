@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
 
@@ -92,9 +94,42 @@ static void test_job_broadcasts__restored_engine_starts_without(void)
     job_host_fini(&host);
 }
 
+/* Long ones are kept as far as they are no longer than the point together: two of floats, and not
+ * three. Short of 64 KiB they are always kept. */
+static void test_job_broadcasts__no_more_than_the_point_is_kept(void)
+{
+    static const struct {
+        int64_t dim;
+        int kept;
+    } CASES[] = {{20000, 2}, {8193, 2}, {5000, 3}, {1024, 16}, {1000, 16}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct tally_job_spec spec = long_way();
+        while (strcmp(tally_job_spec_algorithm(&spec)->name, "fedavg") != 0) {
+            spec.algorithm++;
+        }
+        spec.params = TALLY_FEDAVG.defaults();
+        spec.params.baseline.step_size = 0.001;
+        spec.params.baseline.local_steps = 1;
+        spec.objective.data.synthetic_linear.dim = CASES[i].dim;
+        struct job_host host;
+        job_host_init(&host, &spec);
+        for (int64_t n = 1; n <= 18; n++) {
+            job_host_round(&host);
+            const int64_t iterate = tally_job_progress(host.job)->iterate;
+            const int64_t first = iterate - (n < CASES[i].kept ? n : CASES[i].kept) + 1;
+            CU_ASSERT_EQUAL_FATAL(iterate, n + 1);
+            for (int64_t k = first - 2; k <= iterate; k++) {
+                CU_ASSERT_EQUAL(tally_job_broadcast(host.job, k) != NULL, k >= first);
+            }
+        }
+        job_host_fini(&host);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_broadcasts__the_last_sixteen_are_kept),
     TALLY_TEST(test_job_broadcasts__a_late_replica_follows_by_them),
     TALLY_TEST(test_job_broadcasts__restored_engine_starts_without),
+    TALLY_TEST(test_job_broadcasts__no_more_than_the_point_is_kept),
 };
 TALLY_SUITE(job_broadcasts_suite, "job_broadcasts", TESTS);

@@ -1,0 +1,65 @@
+#include "services/job/footprint.h"
+
+enum {
+    REAL_BYTES = 8,
+    /* x, sums, scratch, broadcasts kept, the next one, the task, the state */
+    COORDINATE_BYTES = 8 + 8 + 8 + 8 + 4 + 8 + 8,
+    STATE_CLIENT_BYTES = 32,
+    CLIENT_BYTES = TALLY_FOOTPRINT_ENGINE_CLIENT + TALLY_FOOTPRINT_SLOT + STATE_CLIENT_BYTES,
+    FIXED_BYTES = 192 << 10,
+    SOLVER_VECTORS = 10,
+    POINT_BYTES = 16,       /* label and place of a point */
+    MAX_HESSIAN_DIM = 1024, /* of all solvers */
+    HESSIANS = 3,           /* and its factor or eigenvalues */
+};
+
+static int64_t dim_of(const struct tally_job_spec *spec)
+{
+    return (int64_t)tally_objective_spec_dim(&spec->objective);
+}
+
+int64_t tally_footprint_started(const struct tally_job_spec *spec)
+{
+    return COORDINATE_BYTES * dim_of(spec) + CLIENT_BYTES * spec->clients + FIXED_BYTES;
+}
+
+const char *tally_footprint_started_field(const struct tally_job_spec *spec)
+{
+    return COORDINATE_BYTES * dim_of(spec) >= CLIENT_BYTES * spec->clients
+               ? tally_objective_dim_field(&spec->objective)
+               : "clients";
+}
+
+/* As far as the document tells. */
+static int64_t data_bytes(const struct tally_data_spec *data)
+{
+    const int64_t features = tally_data_spec_features(data);
+    if (data->type == TALLY_DATA_SYNTHETIC_LINEAR) {
+        return data->synthetic_linear.points * (REAL_BYTES * features + POINT_BYTES);
+    }
+    if (data->type == TALLY_DATA_IDX) {
+        return data->idx.points_per_class * data->idx.classes * (features + POINT_BYTES);
+    }
+    return data->type == TALLY_DATA_MATRIX ? 2 * REAL_BYTES * features * features : 0;
+}
+
+int64_t tally_footprint_solving(const struct tally_job_spec *spec)
+{
+    if (spec->reference.type != TALLY_REFERENCE_SOLVE) {
+        return 0;
+    }
+    const int64_t dim = dim_of(spec);
+    const int64_t hessian = dim <= MAX_HESSIAN_DIM ? HESSIANS * REAL_BYTES * dim * dim : 0;
+    return data_bytes(&spec->objective.data) + SOLVER_VECTORS * REAL_BYTES * dim + hessian;
+}
+
+const char *tally_footprint_solving_field(const struct tally_job_spec *spec)
+{
+    const struct tally_data_spec *data = &spec->objective.data;
+    const bool is_data = 2 * data_bytes(data) > tally_footprint_solving(spec);
+    if (is_data && data->type == TALLY_DATA_SYNTHETIC_LINEAR) {
+        return "objective.data.points";
+    }
+    return is_data && data->type == TALLY_DATA_IDX ? "objective.data.points_per_class"
+                                                   : tally_objective_dim_field(&spec->objective);
+}

@@ -1,0 +1,66 @@
+#include "services/job/footprint.h"
+
+#include <string.h>
+
+#include "tests/unit/services/job/suites.h"
+
+enum { FIXED = 192 << 10, PER_CLIENT = 352 };
+
+static struct tally_job_spec drawn(int64_t dim, int64_t points, int64_t clients)
+{
+    struct tally_job_spec spec = tally_job_spec_default();
+    spec.objective.data.synthetic_linear.dim = dim;
+    spec.objective.data.synthetic_linear.points = points;
+    spec.clients = clients;
+    return spec;
+}
+
+static void test_job_footprint__of_a_started_job(void)
+{
+    struct tally_job_spec spec = drawn(1000000, 2, 2);
+    CU_ASSERT_EQUAL(tally_footprint_started(&spec), 52000000 + 2 * PER_CLIENT + FIXED);
+    TALLY_ASSERT_TEXT(tally_footprint_started_field(&spec), "objective.data.dim");
+    spec = drawn(10, 100000, 100000);
+    CU_ASSERT_EQUAL(tally_footprint_started(&spec), 520 + 100000 * PER_CLIENT + FIXED);
+    TALLY_ASSERT_TEXT(tally_footprint_started_field(&spec), "clients");
+    spec.objective.type = TALLY_PLUGIN;
+    spec.objective.plugin.dim = TALLY_MAX_DIM;
+    TALLY_ASSERT_TEXT(tally_footprint_started_field(&spec), "objective.dim");
+}
+
+static void test_job_footprint__of_solving(void)
+{
+    struct tally_job_spec spec = drawn(2000, 5000, 2);
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec), 5000 * (8 * 2000 + 16) + 80 * 2000);
+    TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.points");
+    spec = drawn(1024, 10, 2); /* as much as a Hessian is made for */
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec),
+                    10 * (8 * 1024 + 16) + 80 * 1024 + 24 * 1024 * 1024);
+    TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.dim");
+    spec.objective.data.type = TALLY_DATA_MATRIX;
+    spec.objective.data.matrix.dim = 8192;
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec), INT64_C(16) * 8192 * 8192 + 80 * 8192);
+    TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.dim");
+    spec.objective.data.type = TALLY_DATA_IDX;
+    spec.objective.data.idx.features = 784;
+    spec.objective.data.idx.classes = 10;
+    spec.objective.data.idx.points_per_class = 5000;
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec), 50000 * (784 + 16) + 80 * 784 + 24 * 784 * 784);
+    TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.points_per_class");
+}
+
+static void test_job_footprint__what_is_not_solved_takes_nothing(void)
+{
+    struct tally_job_spec spec = drawn(1000, 100000, 2);
+    spec.reference.type = TALLY_REFERENCE_NONE;
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec), 0);
+    spec.reference.type = TALLY_REFERENCE_VALUE;
+    CU_ASSERT_EQUAL(tally_footprint_solving(&spec), 0);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_job_footprint__of_a_started_job),
+    TALLY_TEST(test_job_footprint__of_solving),
+    TALLY_TEST(test_job_footprint__what_is_not_solved_takes_nothing),
+};
+TALLY_SUITE(job_footprint_suite, "job_footprint", TESTS);
