@@ -46,6 +46,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     coordinator->store = config->store;
     coordinator->last_job = &coordinator->jobs;
     coordinator->marks.transaction = 1;
+    coordinator->memory.limit = config->max_job_bytes;
     coordinator->reads.last = &coordinator->reads.first;
     coordinator->written.last = &coordinator->written.first;
     coordinator->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -169,13 +170,13 @@ static void take_prepared(struct tally_coordinator *coordinator)
     (void)n; /* EAGAIN: nobody woke us */
     struct prepared result;
     while (preparer_take(coordinator->preparer, &result)) {
+        coordinator->assignment_changed = true;
         struct hosted_job *job = find_job(coordinator, result.job_id);
         if (job == NULL || job->row.status != TALLY_JOB_QUEUED) {
             continue; /* cancelled meanwhile */
         }
         if (result.status == TALLY_OK) {
             take_preparation(coordinator, job, &result.preparation);
-            coordinator->assignment_changed = true;
         } else {
             job->prepare_error = result.err;
             job->prepare_error.status = result.status;
@@ -464,6 +465,7 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator)
         tick(coordinator, now_ms);
     }
     if (coordinator->assignment_changed) {
+        memory_solve_next(coordinator);
         assign_slots(coordinator);
     }
     settle_absence(coordinator); /* who has just been replaced was never absent */

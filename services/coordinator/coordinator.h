@@ -33,6 +33,7 @@ struct tally_coordinator_config {
     int64_t max_streams;            /* of events, at once */
     int64_t max_clients;            /* of one job */
     int64_t max_dim;                /* of a job's iterate */
+    int64_t max_job_bytes;          /* that started jobs hold together (memory.h) */
     int64_t max_sessions;           /* of workers, at once */
     int64_t max_sessions_per_token; /* likewise; without tokens there is no such limit */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */

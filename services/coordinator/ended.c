@@ -95,7 +95,9 @@ void ended_remember(struct ended_jobs *ended, const struct hosted_job *job)
 {
     const bool is_stored =
         job->row.status == TALLY_JOB_COMPLETED || tally_job_open_round(job->engine)->received == 0;
-    if (is_stored && find(ended, job->row.key) == NULL) {
+    size_t dim; /* one that never started has received nothing */
+    const bool has_started = tally_job_point(job->engine, &dim) != NULL;
+    if (has_started && is_stored && find(ended, job->row.key) == NULL) {
         (void)remember(ended, job);
     }
 }

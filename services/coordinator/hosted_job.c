@@ -8,6 +8,9 @@
 #include "services/document/detail.h"
 #include "services/document/document.h"
 #include "services/job/advice.h"
+#include "services/job/footprint.h"
+
+_Static_assert(sizeof(struct client_slot) <= TALLY_FOOTPRINT_SLOT, "as footprint.h says");
 
 void hosted_job_free(struct hosted_job *job)
 {
@@ -97,8 +100,22 @@ static enum tally_status restore_engine(struct tally_store *store, struct hosted
     return TALLY_OK;
 }
 
-enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
-                                  struct hosted_job **ret_job, struct tally_error *err)
+/* Something that says it is queued until the engine can be had. */
+static enum tally_status make_stand_in(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_job **ret_engine, struct tally_error *err)
+{
+    (void)store;
+    job->needs_reload = job->lacks_memory = true;
+    return tally_job_restore(&job->spec, TALLY_JOB_QUEUED, &(struct tally_progress){0}, NULL, 0,
+                             ret_engine, err);
+}
+
+typedef enum tally_status engine_fn(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_job **ret_engine, struct tally_error *err);
+
+static enum tally_status load_with(struct tally_store *store, const struct tally_store_job *row,
+                                   engine_fn *make_engine, struct hosted_job **ret_job,
+                                   struct tally_error *err)
 {
     struct hosted_job *job = calloc(1, sizeof *job);
     enum tally_status status = TALLY_NO_MEMORY;
@@ -129,7 +146,9 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
         }
     }
     if (status == TALLY_OK) {
-        status = restore_engine(store, job, &job->engine, err);
+        job->started_bytes = tally_footprint_started(&job->spec);
+        job->solving_bytes = tally_footprint_solving(&job->spec);
+        status = make_engine(store, job, &job->engine, err);
     }
 out:
     if (status != TALLY_OK) {
@@ -140,6 +159,19 @@ out:
     }
     *ret_job = job;
     return TALLY_OK;
+}
+
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, restore_engine, ret_job, err);
+}
+
+enum tally_status hosted_job_load_later(struct tally_store *store,
+                                        const struct tally_store_job *row,
+                                        struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, make_stand_in, ret_job, err);
 }
 
 void mark_touched(struct hosted_job *job)
@@ -185,7 +217,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->shared_task.round = 0; /* it may be another round of the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
-        job->needs_reload = false;
+        job->needs_reload = job->lacks_memory = false;
         mark_ended(job);
     }
     return status;

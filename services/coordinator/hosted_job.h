@@ -52,19 +52,21 @@ struct hosted_job {
     struct client_slot *slots; /* [clients]; NULL while it is queued and nobody plays it */
     int64_t n_vacant;
     struct job_supply supply;
-    bool prepared;            /* f_star below is known: the job may start */
-    int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not here */
+    int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
+    bool prepared;                        /* f_star below is known: the job may start */
+    int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not yet, or not here */
     int64_t prepare_took_ms;
     double f_star;
     struct tally_curvature curvature; /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
     struct stored_state stored_state;
-    bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
-    bool needs_reload;        /* a commit failed: the engine is ahead of the store */
-    bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
-    bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
-    int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
+    bool has_stored_updates; /* the store may hold some, of rounds that are closed or open */
+    bool needs_reload;       /* a commit failed: the engine is ahead of the store; or it lacks .. */
+    bool lacks_memory;       /* .. the memory for it, and stands queued in its place */
+    bool deadline_noted;     /* the open round's deadline has passed, and did not end it */
+    bool absence_changed;    /* the engine does not know yet what the slots say: mark_absence() */
+    int64_t round_opened_ms; /* monotonic; or resumed, or read back from the store */
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
@@ -84,7 +86,11 @@ void hosted_job_drop_slots(struct hosted_job *job);
  * STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
                                   struct hosted_job **ret_job, struct tally_error *err);
-/* Brings the engine back to what the store holds. */
+/* The same if that has failed with NO_MEMORY, without the engine: it needs to be reloaded. */
+enum tally_status hosted_job_load_later(struct tally_store *store,
+                                        const struct tally_store_job *row,
+                                        struct hosted_job **ret_job, struct tally_error *err);
+/* Brings the engine back to what the store holds. Errors as hosted_job_load(). */
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);

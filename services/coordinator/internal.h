@@ -7,6 +7,7 @@
 #include "services/coordinator/ended.h"
 #include "services/coordinator/forward.h"
 #include "services/coordinator/hosted_job.h"
+#include "services/coordinator/memory.h"
 #include "services/coordinator/metrics.h"
 #include "services/coordinator/pending.h"
 #include "services/coordinator/prepare.h"
@@ -119,7 +120,8 @@ struct tally_coordinator {
     struct job_marks marks;
     struct ended_jobs ended;
     struct preparer *preparer;
-    int64_t replica_number; /* by which the other replicas know this one; 0 = there are none */
+    struct memory_use memory; /* when jobs were last started */
+    int64_t replica_number;   /* by which the other replicas know this one; 0 = there are none */
     struct forwarding *forwarding; /* to them; NULL = likewise */
     int wake_fd;
     struct tally_buffer answer; /* to a poll, while it is made */
@@ -186,7 +188,7 @@ void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at);
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* find_job() does not find it any more. */
 void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Queues the solving of f(x*) if the job still needs it. */
+/* Has f(x*) of the job made known, at once or, if it must be solved, when that is its turn. */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
 /* Reads the row of a job that may be live or not. Errors: NOT_FOUND, STORE. */
@@ -232,6 +234,8 @@ void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_jo
  * if it cannot wait. */
 bool begin_polling(struct tally_coordinator *coordinator, struct call *call);
 
+/* Whether a started job will give its slots and its memory back without anybody's help. */
+bool is_progressing(const struct hosted_job *job);
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 /* Slots of workers here that can go elsewhere once what they play has ended; not those of workers

@@ -127,11 +127,17 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
     if (status == TALLY_DATA_LOSS) {
         return bury_job(coordinator->store, row, &why, err);
     }
+    if (status == TALLY_NO_MEMORY) {
+        tally_log(TALLY_LOG_ERROR, tally_log_event("job waits for memory to be loaded"),
+                  tally_log_text("job", row->id), tally_log_problem(&why));
+        status = hosted_job_load_later(coordinator->store, row, &job, &why);
+    }
     if (status != TALLY_OK) {
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     add_job(coordinator, job);
     restart_clock_after_outage(job);
+    memory_note_loaded(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event(event), tally_log_text("job", row->id),
               tally_log_text("status", tally_job_status_name(row->status)),
               tally_log_integer("round", row->progress.round),
@@ -143,6 +149,10 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
                               struct tally_error *err)
 {
     if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
+        return TALLY_OK;
+    }
+    if (job->solving_bytes > 0) {
+        memory_solve_next(coordinator);
         return TALLY_OK;
     }
     job->prepare_began_ms = tally_monotonic_ms();

@@ -13,6 +13,7 @@
 #include "services/coordinator/token_sources.h"
 #include "services/objectives/objective.h"
 #include "services/program/log.h"
+#include "services/program/machine_memory.h"
 #include "services/program/options.h"
 #include "services/program/process_guard.h"
 #include "services/program/signals.h"
@@ -84,6 +85,10 @@ static const struct tally_option OPTIONS[] = {
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
     {"max-dim", "N", "10000000", "dimension of a job; no document has more than 10000000",
      "Limits"},
+    {"max-job-bytes", "N", NULL,
+     "memory that started jobs need together, as estimated: 52 bytes for each coordinate of each "
+     "job; others wait (default: half of what the machine or the cgroup has)",
+     "Limits"},
     {"max-sessions", "N", "100000", "workers at once", "Limits"},
     {"max-sessions-per-token", "N", "10000",
      "of them with one token, or with several of one name; without tokens there is no such limit",
@@ -116,6 +121,17 @@ struct settings {
     struct tally_tokens tokens;
 };
 
+static enum tally_status read_max_job_bytes(const struct tally_options *options, int64_t *ret_bytes,
+                                            struct tally_error *err)
+{
+    if (tally_options_has(options, "max-job-bytes")) {
+        return tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50, ret_bytes,
+                                     err);
+    }
+    *ret_bytes = tally_machine_memory() / 2;
+    return TALLY_OK;
+}
+
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
 {
@@ -146,6 +162,9 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "max-dim", 1, TALLY_MAX_DIM, &config->max_dim, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_max_job_bytes(options, &config->max_job_bytes, err);
     }
     if (status == TALLY_OK) {
         status =
@@ -450,6 +469,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
                   tally_log_integer("port", tally_http_server_port(server)),
                   tally_log_text("store", label_of(uri, &label)),
                   tally_log_text("version", TALLY_VERSION),
+                  tally_log_integer("max_job_bytes", settings->coordinator.max_job_bytes),
                   tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
         log_tls(server, settings->server.tls_key);
         status = serve(options, settings, server, coordinator, wake_fd, err);

@@ -343,6 +343,17 @@ static void write_workers(const struct tally_coordinator *coordinator,
     exposition_unsigned(exposition, LOST, NULL, coordinator->metrics.workers_lost);
 }
 
+static void write_memory(const struct tally_coordinator *coordinator, struct exposition *exposition)
+{
+    const struct memory_use use = memory_use(coordinator);
+    static const char HELD[] = "tally_job_memory_bytes", LIMIT[] = "tally_job_memory_limit_bytes";
+    exposition_family(exposition, HELD, EXPOSITION_GAUGE,
+                      "Memory of started jobs and of solving f(x*), as estimated.");
+    exposition_unsigned(exposition, HELD, NULL, (uint64_t)use.held);
+    exposition_family(exposition, LIMIT, EXPOSITION_GAUGE, "What --max-job-bytes allows of it.");
+    exposition_unsigned(exposition, LIMIT, NULL, (uint64_t)use.limit);
+}
+
 enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
@@ -359,6 +370,7 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     exposition_family(&exposition, SHARED, EXPOSITION_GAUGE,
                       "Tokens that stand in two token files, and open the roles of both.");
     exposition_unsigned(&exposition, SHARED, NULL, tokens != NULL ? (uint64_t)tokens->n_shared : 0);
+    write_memory(coordinator, &exposition);
     write_requests(metrics, &exposition);
     write_refusals(metrics, &exposition);
     if (coordinator->forwarding != NULL) {

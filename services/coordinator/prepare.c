@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "services/job/footprint.h"
 #include "services/program/load_watch.h"
 
 /* A job on its way through the thread: first in `waiting`, then in `done`. */
 struct work {
     struct tally_job_spec spec;
+    int64_t bytes; /* that solving it takes */
     struct prepared result;
     struct work *next;
 };
@@ -166,12 +168,24 @@ enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to prepare job %s", job_id);
     }
     work->spec = *spec;
+    work->bytes = tally_footprint_solving(spec);
     snprintf(work->result.job_id, sizeof work->result.job_id, "%s", job_id);
     pthread_mutex_lock(&preparer->mutex);
     push(&preparer->waiting, work);
     pthread_cond_signal(&preparer->changed);
     pthread_mutex_unlock(&preparer->mutex);
     return TALLY_OK;
+}
+
+int64_t preparer_bytes(struct preparer *preparer)
+{
+    pthread_mutex_lock(&preparer->mutex);
+    int64_t bytes = preparer->solved != NULL ? preparer->solved->bytes : 0;
+    for (const struct work *work = preparer->waiting.first; work != NULL; work = work->next) {
+        bytes += work->bytes;
+    }
+    pthread_mutex_unlock(&preparer->mutex);
+    return bytes;
 }
 
 void preparer_forget(struct preparer *preparer, const char *job_id)

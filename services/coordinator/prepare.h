@@ -22,6 +22,9 @@ void preparer_free(struct preparer *preparer);
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
                                   const struct tally_job_spec *spec, struct tally_error *err);
 
+/* What the queued jobs and the one under way need, by tally_footprint_solving(). */
+int64_t preparer_bytes(struct preparer *preparer);
+
 /* The job is gone: a solve that has not begun never will, and one that is under way stops soon. */
 void preparer_forget(struct preparer *preparer, const char *job_id);
 

@@ -432,8 +432,9 @@ static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **
 
 static bool may_be_given(const struct hosted_job *job, int64_t now_ms)
 {
-    const int64_t solving_ms =
-        job->prepared ? job->prepare_took_ms : now_ms - job->prepare_began_ms;
+    const int64_t solving_ms = job->prepared                ? job->prepare_took_ms
+                               : job->prepare_began_ms == 0 ? 0
+                                                            : now_ms - job->prepare_began_ms;
     return job->row.status == TALLY_JOB_QUEUED &&
            tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload &&
            job->prepare_error.status == TALLY_OK && solving_ms <= CHEAP_PREPARE_MS &&

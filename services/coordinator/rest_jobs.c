@@ -198,6 +198,9 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     if (status == TALLY_OK) {
         status = check_limits(&coordinator->config, &spec, err);
     }
+    if (status == TALLY_OK) {
+        status = memory_check(coordinator, &spec, err);
+    }
     if (status == TALLY_OK && coordinator->n_jobs >= coordinator->config.max_jobs) {
         status =
             tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,

@@ -5,7 +5,7 @@
  * order of age as soon as all their clients can be filled. A queued job that the present workers
  * could fill as soon as the jobs that get on have ended keeps younger jobs from taking its slots;
  * one that they could not, because there are too few or because a job that is paused or waits keeps
- * them, does not. */
+ * them, does not. Memory (memory.h) goes by the same rule. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +36,12 @@ bool can_be_served(const struct tally_coordinator *coordinator, const struct hos
     return supply_n_serving(&coordinator->sessions, job) > 0;
 }
 
-/* Whether a started job will give its slots back without anybody's help. */
-static bool gets_on(const struct hosted_job *job)
+bool is_progressing(const struct hosted_job *job)
 {
-    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->deadline_noted &&
-           (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP);
+    const enum tally_job_status status = tally_job_status(job->engine);
+    return tally_job_status_is_terminal(status) ||
+           (status == TALLY_JOB_RUNNING && !job->deadline_noted &&
+            (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP));
 }
 
 /* Clients that unbound workers play, of the jobs that the caller counts. */
@@ -60,7 +61,8 @@ static int64_t count_played(const struct tally_coordinator *coordinator,
 static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
                                   const struct hosted_job *job, int64_t n_played)
 {
-    return count_free_slots(coordinator, job) + n_played - supply_n_refused_played(job, gets_on);
+    return count_free_slots(coordinator, job) + n_played -
+           supply_n_refused_played(job, is_progressing);
 }
 
 int64_t count_moving_slots(const struct tally_coordinator *coordinator)
@@ -69,18 +71,25 @@ int64_t count_moving_slots(const struct tally_coordinator *coordinator)
     for (const struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
         bool moves = s->pinned_job[0] == '\0';
         for (uint32_t i = 0; i < s->n_assignments && moves; i++) {
-            moves = gets_on(s->assignments[i].job);
+            moves = is_progressing(s->assignments[i].job);
         }
         n += moves ? s->n_slots : 0;
     }
     return n;
 }
 
+/* Whether the job only lacks slots and memory. */
+static bool may_start(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared && !job->needs_reload;
+}
+
 int64_t find_expectant(const struct tally_coordinator *coordinator)
 {
-    const int64_t n_played = count_played(coordinator, gets_on);
+    const int64_t n_played = count_played(coordinator, is_progressing);
+    const struct memory_use use = memory_use(coordinator);
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared &&
+        if (may_start(job) && memory_will_be_free(&use, job) &&
             count_coming_slots(coordinator, job, n_played) >= job->row.clients) {
             return job->row.key;
         }
@@ -95,7 +104,7 @@ static int64_t count_lacking(const struct tally_coordinator *coordinator,
                              int64_t n_free_elsewhere)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
-    if (status == TALLY_JOB_QUEUED && job->prepared) {
+    if (may_start(job)) {
         const int64_t now = job->row.clients - count_free_slots(coordinator, job);
         return now <= n_free_elsewhere
                    ? now
@@ -110,11 +119,14 @@ static int64_t count_lacking(const struct tally_coordinator *coordinator,
 void find_want(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
                int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots)
 {
-    const int64_t n_played = count_played(coordinator, gets_on);
+    const int64_t n_played = count_played(coordinator, is_progressing);
+    const struct memory_use use = memory_use(coordinator);
     *ret_key = *ret_slots = 0;
     for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        const int64_t lacking =
-            job->needs_reload ? 0 : count_lacking(coordinator, job, n_played, n_free_elsewhere);
+        const bool lacks_memory = may_start(job) && !memory_is_free(&use, job);
+        const int64_t lacking = job->needs_reload || lacks_memory
+                                    ? 0
+                                    : count_lacking(coordinator, job, n_played, n_free_elsewhere);
         if (lacking > 0 && lacking <= n_elsewhere) {
             *ret_key = job->row.key;
             *ret_slots = lacking;
@@ -234,6 +246,39 @@ static void release_unstarted(struct tally_coordinator *coordinator, struct host
     hosted_job_drop_slots(job);
 }
 
+/* Whether a queued job that does not start now will, once the jobs that progress have ended. */
+static bool will_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                       int64_t n_played, const struct memory_use *use)
+{
+    return memory_will_be_free(use, job) &&
+           count_coming_slots(coordinator, job, n_played) >= job->row.clients;
+}
+
+/* Starts queued jobs, oldest first. A job that will start, or will be solved, is not overtaken. */
+static void start_jobs(struct tally_coordinator *coordinator)
+{
+    int64_t n_played = count_played(coordinator, is_progressing);
+    struct memory_use use = memory_use(coordinator);
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        const bool is_solved = may_start(job);
+        const bool has_memory = memory_is_free(&use, job);
+        if (!is_solved && (has_memory || !memory_is_unsolved(job))) {
+            continue;
+        }
+        if (replicas_hold_back(coordinator, job->row.key)) {
+            break;
+        }
+        if (is_solved && has_memory && count_free_slots(coordinator, job) >= job->n_vacant) {
+            start_job(coordinator, job);
+            n_played = count_played(coordinator, is_progressing);
+            use = memory_use(coordinator);
+        } else if (will_start(coordinator, job, n_played, &use)) {
+            break;
+        }
+    }
+    coordinator->memory = use;
+}
+
 void assign_slots(struct tally_coordinator *coordinator)
 {
     coordinator->assignment_changed = false;
@@ -259,21 +304,7 @@ void assign_slots(struct tally_coordinator *coordinator)
             n_played = count_played(coordinator, is_stuck);
         }
     }
-    n_played = count_played(coordinator, gets_on);
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
-        if (tally_job_status(job->engine) != TALLY_JOB_QUEUED || !job->prepared) {
-            continue;
-        }
-        if (replicas_hold_back(coordinator, job->row.key)) {
-            break;
-        }
-        if (count_free_slots(coordinator, job) >= job->n_vacant) {
-            start_job(coordinator, job);
-            n_played = count_played(coordinator, gets_on);
-        } else if (count_coming_slots(coordinator, job, n_played) >= job->row.clients) {
-            break;
-        }
-    }
+    start_jobs(coordinator);
 }
 
 void mark_ready(struct tally_coordinator *coordinator, struct session *session)

@@ -148,6 +148,40 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
     return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) && wait_for_clients(job, waiting);
 }
 
+/* A queued job, to have f(x*) solved or to start; or one that cannot be read from the store. */
+static void wait_for_memory(const struct memory_use *use, const struct hosted_job *job,
+                            struct tally_waiting *waiting)
+{
+    const int64_t needed = job->lacks_memory ? job->started_bytes : memory_needed(job);
+    const int64_t n_free = use->limit - use->held;
+    waiting->what = TALLY_WAITS_FOR_MEMORY;
+    add_text(waiting, "waits for memory: it needs %lld bytes%s", (long long)needed,
+             job->lacks_memory ? " to be read back from the store, and the system has refused them"
+             : job->prepared   ? ""
+                               : " to solve f(x*)");
+    if (!job->lacks_memory) {
+        add_text(waiting, ", and %lld of %lld (--max-job-bytes) are free",
+                 (long long)(n_free > 0 ? n_free : 0), (long long)use->limit);
+    }
+}
+
+/* A queued job: f(x*), memory, or workers. */
+static void wait_to_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                          struct tally_waiting *waiting)
+{
+    const struct memory_use *use = &coordinator->memory;
+    const bool is_unsolved = memory_is_unsolved(job);
+    if ((job->prepared || is_unsolved) && !memory_is_free(use, job)) {
+        wait_for_memory(use, job, waiting);
+    } else if (!job->prepared) {
+        waiting->what = TALLY_WAITS_FOR_REFERENCE;
+        add_text(waiting, is_unsolved ? "waits for f(x*), which will be computed"
+                                      : "waits for f(x*), which is being computed");
+    } else {
+        wait_for_workers(coordinator, job, waiting);
+    }
+}
+
 bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                  int64_t now_ms, struct tally_waiting *ret_waiting)
 {
@@ -157,7 +191,9 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
     bool waits = true;
     const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* and that is not stored yet */
                             job->prepare_error.status != TALLY_OK;
-    if (job->needs_reload || is_to_fail) {
+    if (job->lacks_memory) {
+        wait_for_memory(&coordinator->memory, job, waiting);
+    } else if (job->needs_reload || is_to_fail) {
         wait_for_store(coordinator, waiting);
     } else if (job->row.status == TALLY_JOB_PAUSED) {
         waiting->what = TALLY_WAITS_FOR_RESUME;
@@ -166,11 +202,8 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
         waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
     } else if (job->row.status != TALLY_JOB_QUEUED) {
         waits = false;
-    } else if (!job->prepared) {
-        waiting->what = TALLY_WAITS_FOR_REFERENCE;
-        add_text(waiting, "waits for f(x*), which is being computed");
     } else {
-        wait_for_workers(coordinator, job, waiting);
+        wait_to_start(coordinator, job, waiting);
     }
     waiting->text[tally_utf8_valid_prefix(waiting->text, strlen(waiting->text))] = '\0';
     return waits;

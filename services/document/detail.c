@@ -85,7 +85,8 @@ static bool add_job_bits(struct tally_json *object, const struct tally_job_facts
     return tally_json_set(object, "bits", bits) && ok;
 }
 
-static const char *const WAITING_FOR[] = {"reference", "workers", "clients", "resume", "store"};
+static const char *const WAITING_FOR[] = {"reference", "workers", "clients",
+                                          "resume",    "store",   "memory"};
 
 bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b)
 {

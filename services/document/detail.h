@@ -18,7 +18,8 @@ enum tally_waiting_for {
     TALLY_WAITS_FOR_WORKERS,   /* too few slots are free for it to start */
     TALLY_WAITS_FOR_CLIENTS,   /* of its open round */
     TALLY_WAITS_FOR_RESUME,    /* it is paused */
-    TALLY_WAITS_FOR_STORE      /* what it has come to cannot be written */
+    TALLY_WAITS_FOR_STORE,     /* what it has come to cannot be written */
+    TALLY_WAITS_FOR_MEMORY     /* what it needs is not free */
 };
 
 struct tally_waiting {

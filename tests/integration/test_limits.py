@@ -137,7 +137,7 @@ class Limits(TallyTestCase):
                 self.assertEqual((answer.status, answer.type), (200, wanted), accept)
 
     def test_values_outside_are_named(self):
-        for name, value in (("max-header-bytes", "1023"), ("max-clients", "0"), ("max-dim", "0"), ("max-sessions", "x"), ("max-sessions-per-token", "0"),
+        for name, value in (("max-header-bytes", "1023"), ("max-job-bytes", "1048575"), ("max-clients", "0"), ("max-dim", "0"), ("max-sessions", "x"), ("max-sessions-per-token", "0"),
                             ("request-timeout-s", "0"), ("max-connections-per-address", "-1"),
                             ("max-held-bytes", "1024")):
             with self.subTest(name):

@@ -1,10 +1,11 @@
 """Memory is bounded by bytes: what a job holds while it waits, and what jobs hold together that have started."""
 
 import re
+import resource
 import unittest
 from pathlib import Path
 
-from common import TallyTestCase
+from common import ForeignWorker, TallyTestCase, wait_until
 
 MIB = 1 << 20
 
@@ -63,6 +64,150 @@ class Queued(TallyTestCase):
         self.assertEqual(queued["x_checksum"], client.job(job_id)["x_checksum"])
         client.post(f"/v1/jobs/{job_id}/cancel")
         self.assertEqual(client.get_json(f"/v1/jobs/{job_id}/model"), queued)
+
+
+LARGE = 100_000  # takes 5.4 MB, as estimated
+LARGE_BYTES = 52 * LARGE + 352 * 2 + (192 << 10)
+
+
+class Limited(TallyTestCase):
+    """--max-job-bytes, without real workers: a slot that is there is all that a job needs to start."""
+
+    def start(self, limit, *options, slots=20, **others):
+        self.coordinator = self.start_coordinator(
+            options=("--max-job-bytes", str(limit), "--session-timeout-ms", "86400000", *options), **others)
+        self.client = self.coordinator.client
+        if slots > 0:
+            self.worker = ForeignWorker(self.client, slots=slots)
+
+    def wait_memory(self, job_id):
+        def look():
+            detail = self.client.job(job_id)
+            return detail if (detail["waiting"] or {}).get("for") == "memory" else None
+        detail = wait_until(look, f"job {job_id} to wait for memory")
+        self.assertEqual(detail["status"], "queued")
+        return detail["waiting"]["text"]
+
+    def metrics(self):
+        text = self.client.get("/metrics").body.decode()
+        return [int(re.search(rf"^{name} (\d+)$", text, re.MULTILINE)[1])
+                for name in ("tally_job_memory_bytes", "tally_job_memory_limit_bytes")]
+
+    def test_one_that_alone_needs_more_is_refused(self):
+        self.start(LARGE_BYTES, slots=0)
+        self.client.submit(plain_job(LARGE))
+        for field, document, needed in (
+                ("objective.dim", plain_job(LARGE + 1), LARGE_BYTES + 52),
+                ("clients", plain_job(1, clients=50_000), 52 + 352 * 50_000 + (192 << 10)),
+                ("objective.data.points",
+                 {**plain_job(1), "objective": {"type": "least_squares", "data": {
+                     "type": "synthetic_linear", "dim": 1000, "points": 4000}}, "reference": {"type": "solve"}},
+                 4000 * (8 * 1000 + 16) + 80 * 1000 + 24 * 1000 * 1000)):
+            with self.subTest(field):
+                problem = self.assert_problem(self.client.post_job(document), 400, field)
+                self.assertIn(f"{needed} bytes", problem["detail"])
+                self.assertIn(f"--max-job-bytes {LARGE_BYTES}", problem["detail"])
+        self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
+
+    def test_one_that_does_not_fit_yet_waits_and_is_not_overtaken(self):
+        self.start(2 * LARGE_BYTES - 1)
+        first, second, small = (self.client.submit(plain_job(dim)) for dim in (LARGE, LARGE, 10))
+        self.client.wait_status(first, "running")
+        text = self.wait_memory(second)
+        self.assertIn(f"needs {LARGE_BYTES} bytes", text)
+        self.assertIn(f"{LARGE_BYTES - 1} of {2 * LARGE_BYTES - 1} ", text)
+        self.assertEqual(self.client.job(small)["waiting"]["for"], "workers")
+        self.assertIn("an older job goes first", self.client.job(small)["waiting"]["text"])
+        self.assertEqual(self.metrics(), [LARGE_BYTES, 2 * LARGE_BYTES - 1])
+
+        self.client.post(f"/v1/jobs/{first}/pause")  # for how long nobody knows: others go by
+        self.client.wait_status(small, "running")
+        self.wait_memory(second)
+        self.client.post(f"/v1/jobs/{first}/cancel")
+        self.client.wait_status(second, "running")
+        for job_id in (second, small):
+            self.client.post(f"/v1/jobs/{job_id}/cancel")
+        wait_until(lambda: self.metrics()[0] == 0, "all memory to be given back")
+
+    def test_solving_waits_as_well(self):
+        solved = {**plain_job(1), "objective": {"type": "least_squares", "data": {
+            "type": "synthetic_linear", "dim": 2000, "points": 200}}, "reference": {"type": "solve"}}
+        self.start(LARGE_BYTES + 1000)
+        first = self.client.submit(plain_job(LARGE))
+        self.client.wait_status(first, "running")
+        second = self.client.submit(solved)
+        self.assertIn("to solve f(x*)", self.wait_memory(second))
+        self.client.post(f"/v1/jobs/{first}/cancel")
+        self.client.wait_status(second, "running")
+
+    def test_started_jobs_go_on_under_a_lower_limit(self):
+        self.start(2 * LARGE_BYTES)
+        jobs = [self.client.submit(plain_job(LARGE)) for _ in range(2)]
+        for job_id in jobs:
+            self.client.wait_status(job_id, "running")
+        self.client.post(f"/v1/jobs/{jobs[1]}/pause")
+        queued = self.client.submit(plain_job(LARGE))
+        self.wait_memory(queued)
+        self.coordinator.kill()
+        self.start(1 << 20, store=self.coordinator.store)
+        self.assertEqual([self.client.job(job_id)["status"] for job_id in jobs], ["running", "paused"])
+        self.wait_memory(queued)
+        self.assertIn("max_job_bytes=1048576", self.coordinator.log())
+        self.assertIn("job goes on although jobs need more", self.coordinator.log())
+        self.client.wait_status(self.client.submit(plain_job(10)), "queued")
+
+    def test_a_job_that_cannot_be_loaded_waits(self):
+        """The system gives less than the limit says: the process goes on, and the job once there is enough."""
+        self.start(1 << 40)
+        job_id = self.client.submit(plain_job(10_000_000))
+        self.client.wait_status(job_id, "running")
+        self.coordinator.terminate()
+        self.start(1 << 40, slots=0, store="memory:")
+        room = resident(self.coordinator, "VmSize") + 40 * MIB
+        self.coordinator.kill()
+        self.start(1 << 40, slots=0, launcher=("prlimit", f"--as={room}:unlimited"),
+                   store=f"sqlite:{self.folder}/tally.db")
+        waiting = self.client.job(job_id)["waiting"]
+        self.assertEqual(waiting["for"], "memory")
+        self.assertIn("read back", waiting["text"])
+        self.client.submit(plain_job(10))
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(self.coordinator.pid, resource.RLIMIT_AS, unlimited)
+        wait_until(lambda: self.client.job(job_id)["waiting"] is None or
+                   self.client.job(job_id)["waiting"]["for"] == "clients", "the job to be loaded")
+        self.assertEqual(self.client.job(job_id)["status"], "running")
+
+
+class Estimated(TallyTestCase):
+    """The estimate against what the process holds. It keeps up to 64 MiB of what was freed."""
+
+    DIM = 1_000_000
+    PARAMETERS = {"ceal": {"sigma": 0.5, "sample_scale": 1e-9, "step_size": 0.1},
+                  "fedavg": {"step_size": 0.01, "local_steps": 1},
+                  "fedpaq": {"step_size": 0.01, "local_steps": 1, "levels": 4}}
+
+    def test_is_not_below_what_is_held(self):
+        for algorithm, parameters in self.PARAMETERS.items():
+            with self.subTest(algorithm):
+                self.measure({"type": algorithm, **parameters})
+
+    def measure(self, algorithm):
+        coordinator = self.start_coordinator(name=f"coordinator-{algorithm['type']}",
+                                             store=f"sqlite:{self.folder}/{algorithm['type']}.db")
+        before = resident(coordinator)
+        worker = self.start_worker(coordinator, f"worker-{algorithm['type']}", clients=2)
+        data = {"type": "synthetic_linear", "dim": self.DIM, "points": 2, "frobenius_norm": 10}
+        job_id = coordinator.client.submit({
+            "algorithm": algorithm, "clients": 2, "horizon": 1000000, "reference": {"type": "none"},
+            "objective": {"type": "least_squares", "data": data},
+            "initial_point": {"type": "random_sphere", "radius": 5.0}})
+        wait_until(lambda: coordinator.client.job(job_id)["iterate"] > 8, "eight broadcasts")
+        held = resident(coordinator) - before
+        estimate = 52 * self.DIM
+        self.assertLess(held, estimate + 64 * MIB)
+        self.assertGreater(held, estimate / 3)
+        for process in (worker, coordinator):
+            process.kill()
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ static void start(void *context, int64_t argument)
             .max_streams = 10,
             .max_clients = 100,
             .max_dim = 1000,
+            .max_job_bytes = INT64_C(1) << 30,
             .max_sessions = 1000,
             .heartbeat_ms = 15000,
             .metrics_keep_ms = 60000,
