@@ -63,6 +63,13 @@ void tally_lease_drop(struct tally_lease_set *set, int64_t job_key)
     }
 }
 
+void tally_lease_drop_all(struct tally_lease_set *set, const struct tally_lease_set *which)
+{
+    for (size_t i = 0; i < which->n; i++) {
+        tally_lease_drop(set, which->leases[i].job_key);
+    }
+}
+
 size_t tally_lease_count(const struct tally_lease_set *set)
 {
     size_t n = 0;

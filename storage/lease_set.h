@@ -30,6 +30,8 @@ struct tally_lease *tally_lease_find(const struct tally_lease_set *set, int64_t 
 /* Adds a lease or gives it another token. Errors: NO_MEMORY. */
 enum tally_status tally_lease_put(struct tally_lease_set *set, int64_t job_key, int64_t token);
 void tally_lease_drop(struct tally_lease_set *set, int64_t job_key);
+/* Those of every job in `which`. */
+void tally_lease_drop_all(struct tally_lease_set *set, const struct tally_lease_set *which);
 /* Of those that have not ended. */
 size_t tally_lease_count(const struct tally_lease_set *set);
 

@@ -261,6 +261,7 @@ static bool is_to_be_taken(const struct tally_memory_store *memory,
     return leader == NULL || !is_alive(memory->database, leader);
 }
 
+/* On failure *ret_taken has at least those that are held and were not before. */
 static enum tally_status take_jobs(struct tally_memory_store *memory,
                                    struct tally_lease_set *ret_taken)
 {
@@ -271,9 +272,9 @@ static enum tally_status take_jobs(struct tally_memory_store *memory,
         const int64_t key = job->content->job.key;
         if (is_to_be_taken(memory, job)) {
             set_leader(job, memory->number);
-            status = tally_lease_put(&memory->held, key, job->token);
+            status = tally_lease_put(ret_taken, key, job->token);
             if (status == TALLY_OK) {
-                status = tally_lease_put(ret_taken, key, job->token);
+                status = tally_lease_put(&memory->held, key, job->token);
             }
         }
     }
@@ -313,9 +314,7 @@ static enum tally_status memory_take(struct tally_store *store, tally_store_job_
     if (status == TALLY_OK) {
         status = walk_taken(memory, &taken, each, context, err);
     } else {
-        for (size_t i = 0; i < taken.n; i++) {
-            tally_lease_drop(&memory->held, taken.leases[i].job_key);
-        }
+        tally_lease_drop_all(&memory->held, &taken);
         status = tally_fail(err, status, NULL, "no memory for leases");
     }
     tally_lease_set_fini(&taken);

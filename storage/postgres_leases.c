@@ -301,11 +301,11 @@ static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
         if (status == TALLY_OK) {
             status = tally_pg_read_int64(pg, leases, row, 1, &token, err);
         }
-        if (status == TALLY_OK) {
-            status = tally_lease_put(&pg->held, key, token);
-        }
         if (status == TALLY_OK && ret_taken != NULL) {
             status = tally_lease_put(ret_taken, key, token);
+        }
+        if (status == TALLY_OK) {
+            status = tally_lease_put(&pg->held, key, token);
         }
     }
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "cannot keep a lease");
@@ -384,6 +384,9 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     status = run_transaction(pg, &take, err);
     if (status == TALLY_OK) {
         status = hold(pg, take.results[TAKE], &taken, err);
+        if (status != TALLY_OK) { /* the next take() gives them */
+            tally_lease_drop_all(&pg->held, &taken);
+        }
     }
     if (status == TALLY_OK && taken.n > 0) {
         status = walk_taken(pg, &taken, each, context, err);
