@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ROUNDS = 16 };
+enum {
+    FIRST_ROUNDS = 16,
+    MORE_UPDATES = 16 /* that a transaction may add to a copy before that has to grow */
+};
 
 static struct tally_blob *blob_new(const void *bytes, size_t n)
 {
@@ -54,11 +57,12 @@ static void content_free(struct tally_memory_content *content)
     free(content);
 }
 
-/* NULL without memory. One element more than needed, so that NULL means only that. */
+/* NULL without memory. One change more than needed, so that NULL means only that. */
 static struct tally_memory_content *content_copy(const struct tally_memory_content *from)
 {
     struct tally_memory_content *copy = malloc(sizeof *copy);
-    struct tally_memory_update *updates = calloc(from->n_updates + 1, sizeof *updates);
+    const size_t capacity = from->n_updates + MORE_UPDATES;
+    struct tally_memory_update *updates = malloc(capacity * sizeof *updates);
     struct tally_memory_change *changes = calloc(from->n_changes + 1, sizeof *changes);
     if (copy == NULL || updates == NULL || changes == NULL) {
         free(copy);
@@ -68,6 +72,7 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
     }
     *copy = *from;
     copy->updates = updates;
+    copy->updates_capacity = capacity;
     copy->changes = changes;
     blob_share(copy->state);
     for (size_t i = 0; i < from->n_changes; i++) {
@@ -263,6 +268,22 @@ enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft
     return TALLY_OK;
 }
 
+/* Makes room for one more. */
+static enum tally_status reserve_update(struct tally_memory_content *content)
+{
+    if (content->n_updates < content->updates_capacity) {
+        return TALLY_OK;
+    }
+    const size_t capacity = 2 * content->n_updates + MORE_UPDATES;
+    struct tally_memory_update *updates = realloc(content->updates, capacity * sizeof *updates);
+    if (updates == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    content->updates = updates;
+    content->updates_capacity = capacity;
+    return TALLY_OK;
+}
+
 enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft,
                                                 const struct tally_store_update *update)
 {
@@ -277,18 +298,15 @@ enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft
         now->updates[at].client == update->client) {
         return TALLY_ALREADY_EXISTS;
     }
-    struct tally_memory_update *updates =
-        realloc(now->updates, (now->n_updates + 1) * sizeof *updates);
-    if (updates == NULL) {
+    if (reserve_update(now) != TALLY_OK) {
         return TALLY_NO_MEMORY;
     }
-    now->updates = updates;
     struct tally_blob *body = blob_new(update->body, update->n_body);
     if (body == NULL) {
         return TALLY_NO_MEMORY;
     }
-    memmove(updates + at + 1, updates + at, (now->n_updates - at) * sizeof *updates);
-    updates[at] = (struct tally_memory_update){update->round, update->client, body};
+    memmove(now->updates + at + 1, now->updates + at, (now->n_updates - at) * sizeof *now->updates);
+    now->updates[at] = (struct tally_memory_update){update->round, update->client, body};
     now->n_updates++;
     return TALLY_OK;
 }

@@ -41,7 +41,7 @@ struct tally_memory_content {
     struct tally_memory_change *changes; /* of it since, by round */
     size_t n_changes;
     struct tally_memory_update *updates; /* by round, client */
-    size_t n_updates;
+    size_t n_updates, updates_capacity;
 };
 
 struct tally_memory_job {
