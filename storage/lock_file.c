@@ -82,10 +82,63 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
     }
 }
 
+/* Past the largest database that SQLite makes, 2^48 bytes; its own locks are around 2^30. */
+static const off_t HELD_BYTE = INT64_C(1) << 62;
+
+/* 0, or why the file is not held: EAGAIN = someone has it. */
+static int hold(int fd)
+{
+    struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = HELD_BYTE, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLK, &byte) == 0) {
+        return 0;
+    }
+    return errno == EACCES ? EAGAIN : errno;
+}
+
+enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char *path,
+                                       struct tally_error *err)
+{
+    struct stat file;
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &file) != 0) {
+        const int why = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return tally_fail(err, TALLY_STORE, NULL, "cannot lock \"%s\": %s", path, strerror(why));
+    }
+    const int why = hold(fd);
+    lock->held_fd = fd;
+    if (why == EAGAIN) {
+        return tally_fail(err, TALLY_STORE, NULL,
+                          "in use by another process, which has opened \"%s\" by another name, or "
+                          "whose lock file was removed",
+                          path);
+    }
+    /* A system without such locks has the lock file alone. */
+    return file.st_nlink == 1
+               ? TALLY_OK
+               : tally_fail(err, TALLY_STORE, NULL,
+                            "\"%s\" has %lu names (hard links), and its log is beside one of them: "
+                            "remove the others",
+                            path, (unsigned long)file.st_nlink);
+}
+
+bool tally_lock_file_is_in_place(const struct tally_lock_file *lock)
+{
+    struct stat held;
+    return fstat(lock->fd, &held) == 0 && held.st_nlink > 0;
+}
+
 void tally_lock_file_close(struct tally_lock_file *lock)
 {
     if (lock->fd >= 0) {
-        unlink(lock->path);
+        if (is_named(lock->fd, lock->path)) {
+            unlink(lock->path);
+        }
+        if (lock->held_fd >= 0) {
+            close(lock->held_fd);
+        }
         close(lock->fd);
         free(lock->path);
         *lock = (struct tally_lock_file)TALLY_LOCK_FILE_INIT;

@@ -22,7 +22,8 @@ static bool log_has_moved(const struct tally_sqlite *sqlite)
 }
 
 /* SQLite would go on with files that have no name any more, and all of it would be gone with the
- * process. Two stat() per bracket. */
+ * process. A lock file that was removed keeps no other process away. Three stat() per transaction.
+ */
 static enum tally_status require_file(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int has_moved = 0;
@@ -38,7 +39,11 @@ static enum tally_status require_file(const struct tally_sqlite *sqlite, struct 
                           "the log of database \"%s\" was removed or replaced: start again",
                           sqlite->path);
     }
-    return TALLY_OK;
+    return sqlite->lock.fd < 0 || tally_lock_file_is_in_place(&sqlite->lock)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_STORE, NULL,
+                            "the lock file \"%s\" was removed or replaced: start again",
+                            sqlite->lock.path);
 }
 
 static enum tally_status sqlite_begin(struct tally_store *store, struct tally_error *err)

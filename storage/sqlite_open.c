@@ -90,15 +90,19 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
 }
 
 /* The lock lies beside the file that is really opened, so that a symbolic link to it is no second
- * database. */
+ * database. SQLite has taken no lock of its own yet, which tally_lock_file_hold() could drop. */
 static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_error *err)
 {
-    char *name = sqlite3_mprintf("%s-lock", sqlite3_db_filename(sqlite->db, "main"));
+    const char *file = sqlite3_db_filename(sqlite->db, "main");
+    char *name = sqlite3_mprintf("%s-lock", file);
     if (name == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a lock file name");
     }
     enum tally_status status = tally_lock_file_open(&sqlite->lock, name, err);
     sqlite3_free(name);
+    if (status == TALLY_OK) {
+        status = tally_lock_file_hold(&sqlite->lock, file, err);
+    }
     if (status != TALLY_OK) {
         tally_error_wrap(err, "database \"%s\"", sqlite->path);
     }

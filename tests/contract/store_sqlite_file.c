@@ -215,6 +215,127 @@ void test_store_sqlite_file__second_opener_is_refused(void)
     store_fixture_close(&f);
 }
 
+/* Opens the store `uri` in a process of its own; 0 if that fails with the words. */
+struct opening {
+    const char *uri, *words; /* NULL = it succeeds */
+};
+
+static int open_elsewhere(void *context)
+{
+    const struct opening *opening = context;
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const enum tally_status status = tally_store_open(opening->uri, NULL, &store, &err);
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+    if (opening->words == NULL) {
+        return child_require(status == TALLY_OK, err.message);
+    }
+    return child_require(status == TALLY_STORE, "refused") +
+           child_require(strstr(err.message, opening->words) != NULL, err.message);
+}
+
+static void expect_elsewhere(const char *uri, const char *words)
+{
+    struct opening opening = {uri, words};
+    CU_ASSERT_EQUAL(child_run(open_elsewhere, &opening), 0);
+}
+
+static void expect_lock_lost(struct store_fixture *f)
+{
+    TALLY_ASSERT_STATUS(f->ops->begin(f->store, &f->err), TALLY_STORE, &f->err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, "lock file"));
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(f->ops->check(f->store, &f->err), TALLY_STORE, &f->err);
+    tally_error_clear(&f->err);
+}
+
+void test_store_sqlite_file__without_its_lock_file_nothing_is_written(void)
+{
+    char lock_path[112];
+    struct store_fixture f;
+    store_fixture_open(&f);
+    expect_job(&f, "a", TALLY_JOB_QUEUED);
+    snprintf(lock_path, sizeof lock_path, "%s-lock", f.path);
+    CU_ASSERT_EQUAL(unlink(lock_path), 0);
+    expect_elsewhere(f.uri, "in use by another process");
+    CU_ASSERT_NOT_EQUAL(access(lock_path, F_OK), 0); /* whoever was refused has left none */
+    expect_lock_lost(&f);
+    file_write(lock_path, (const uint8_t *)"1", 1); /* as of another process */
+    expect_lock_lost(&f);
+    expect_elsewhere(f.uri, "in use by another process");
+    file_write(lock_path, (const uint8_t *)"1", 1);
+    f.ops->close(f.store);
+    f.store = NULL;
+    CU_ASSERT_EQUAL(access(lock_path, F_OK), 0); /* it was not ours to remove */
+    expect_elsewhere(f.uri, NULL);
+    store_fixture_reopen(&f);
+    store_fixture_close(&f);
+}
+
+void test_store_sqlite_file__hard_links_are_no_second_database(void)
+{
+    char link_path[80];
+    char link_uri[96];
+    struct store_fixture f;
+    store_fixture_open(&f);
+    snprintf(link_path, sizeof link_path, "%s/link.db", f.folder);
+    snprintf(link_uri, sizeof link_uri, "sqlite:%s", link_path);
+    CU_ASSERT_EQUAL(link(f.path, link_path), 0);
+    expect_elsewhere(link_uri, "in use by another process");
+    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first is none the worse */
+    f.ops->close(f.store);
+    f.store = NULL;
+    expect_elsewhere(link_uri, "has 2 names (hard links)");
+    expect_elsewhere(f.uri, "has 2 names (hard links)");
+    CU_ASSERT_EQUAL(unlink(link_path), 0);
+    store_fixture_reopen(&f);
+    store_fixture_close(&f);
+}
+
+/* Reports 1 for every commit, and 2 at the first that it is not allowed. */
+static void commit_while_allowed(void *context, int reports)
+{
+    struct tally_store *store = open_in_child(context);
+    struct tally_error err = TALLY_ERROR_INIT;
+    while (store->ops->begin(store, &err) == TALLY_OK &&
+           store->ops->commit(store, &err) == TALLY_OK) {
+        child_report(reports, 1);
+        usleep(100); /* else the pipe is full before anybody reads it */
+    }
+    child_report(reports, 2);
+}
+
+/* Whatever the moment at which the lock file goes: the one that runs stops, and no other begins
+ * before it has ended. */
+void test_store_sqlite_file__never_two_that_commit(void)
+{
+    enum { MAX_REPORTS = 20000 }; /* a pipe holds 16,384 that were made before */
+    char lock_path[112];
+    struct store_fixture f;
+    store_fixture_init(&f);
+    snprintf(lock_path, sizeof lock_path, "%s-lock", f.path);
+    for (int i = 0; i < 10; i++) {
+        struct crash crash = {f.uri, {.power_loss_safe = false}, false, 0};
+        struct child child = child_start(commit_while_allowed, &crash);
+        for (int n = 0; n <= i; n++) {
+            CU_ASSERT_EQUAL(child_next(&child), 1);
+        }
+        CU_ASSERT_EQUAL(unlink(lock_path), 0);
+        expect_elsewhere(f.uri, "in use by another process");
+        int report = 1;
+        for (int n = 0; report == 1 && n < MAX_REPORTS; n++) {
+            report = child_next(&child);
+        }
+        CU_ASSERT_EQUAL(report, 2);
+        expect_elsewhere(f.uri, "in use by another process"); /* it has not ended yet */
+        child_kill(&child, 0);
+        expect_elsewhere(f.uri, NULL);
+    }
+    store_fixture_close(&f);
+}
+
 static void hold_store(void *context, int reports)
 {
     open_in_child(context);

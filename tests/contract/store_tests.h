@@ -90,6 +90,9 @@
     X(test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged)                      \
     X(test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits)                              \
     X(test_store_sqlite_file__second_opener_is_refused)                                            \
+    X(test_store_sqlite_file__without_its_lock_file_nothing_is_written)                            \
+    X(test_store_sqlite_file__hard_links_are_no_second_database)                                   \
+    X(test_store_sqlite_file__never_two_that_commit)                                               \
     X(test_store_sqlite_file__killing_the_owner_frees_the_file)                                    \
     X(test_store_sqlite_file__close_leaves_only_the_database)                                      \
     X(test_store_sqlite_file__log_stays_small)                                                     \

@@ -498,6 +498,49 @@ class Backup(OperationsTestCase):
         self.assertEqual(other.client.job(RUNNING)["round"], 13)
 
 
+class OneOwner(OperationsTestCase):
+    """Two coordinators never serve one file, whatever became of its lock file and whatever its name."""
+
+    def refuse_second(self, path, words):
+        done = self.run_program("tally-coordinator", "--store", f"sqlite:{path}", "--listen", "127.0.0.1:0")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(words, done.stderr)
+
+    def look(self, n_jobs):
+        """What only reads goes on beside the coordinator."""
+        copy = Path(self.folder, f"copy-{n_jobs}.db")
+        self.tally("backup", "--store", self.uri, copy)
+        self.assertEqual(query(copy, "SELECT count(*) FROM jobs"), [(n_jobs,)])
+        self.assertEqual(self.run_program("tally-coordinator", "--check", "--store", self.uri).returncode, 0)
+
+    def test_hard_link(self):
+        first = self.start_coordinator(store=self.uri)
+        first.client.submit(job_document())
+        link = Path(self.folder, "link.db")
+        os.link(self.path, link)
+        self.refuse_second(link, "in use by another process")
+        self.look(1)
+        first.client.submit(job_document())
+        first.terminate()
+        self.refuse_second(link, "2 names (hard links)")
+        link.unlink()
+        self.assertEqual(len(self.start_coordinator(store=self.uri).client.get_json("/v1/jobs")["jobs"]), 2)
+
+    def test_removed_lock(self):
+        first = self.start_coordinator(store=self.uri)
+        first.client.submit(job_document())
+        lock = Path(f"{self.path}-lock")
+        lock.unlink()
+        self.refuse_second(self.path, "in use by another process")
+        answer = first.client.post_job(job_document())
+        self.assertEqual(answer.status, 503)
+        self.assertIn("lock file", answer.json()["detail"])
+        self.assertEqual(first.client.get("/readyz").status, 503)
+        self.look(1)
+        first.terminate()
+        self.assertEqual(len(self.start_coordinator(store=self.uri).client.get_json("/v1/jobs")["jobs"]), 1)
+
+
 class Doctor(OperationsTestCase):
     def findings(self, *arguments, status):
         return {found["check"]: found for found in
