@@ -428,14 +428,14 @@ static void look_after_store(struct tally_coordinator *coordinator)
 
 static void tick(struct tally_coordinator *coordinator, int64_t now_ms)
 {
-    struct session *session = coordinator->sessions.first;
+    const int64_t timeout_ms = coordinator->config.session_timeout_ms;
+    struct session *session = session_take_due(&coordinator->sessions, now_ms, timeout_ms);
     while (session != NULL) {
-        struct session *next = session->next;
+        struct session *next = session_of_timer(session->timer.next);
+        session_set_timer(&coordinator->sessions, session, timeout_ms);
         if (session->poll.request != NULL) {
-            if (now_ms >= session->poll.until_ms) {
-                mark_ready(coordinator, session);
-            }
-        } else if (now_ms - session->last_contact_ms > coordinator->config.session_timeout_ms) {
+            mark_ready(coordinator, session);
+        } else {
             tally_log(TALLY_LOG_WARN, tally_log_event("worker is silent"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));

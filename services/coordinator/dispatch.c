@@ -203,6 +203,7 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
         coordinator->sessions.n_waiting--;
         session->poll.request = NULL;
         session->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
+        session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
     } else if (call->forwarded != NULL) {
         forward_abandon(coordinator, call);
     } else {

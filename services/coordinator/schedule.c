@@ -379,6 +379,7 @@ static struct tally_http_request *end_poll(struct tally_coordinator *coordinator
     struct tally_http_request *request = session->poll.request;
     session->poll.request = NULL;
     session->last_contact_ms = now_ms;
+    session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
     return request;
 }
 

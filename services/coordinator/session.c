@@ -244,6 +244,85 @@ enum tally_status session_new(struct session_table *table, const struct session_
     return TALLY_OK;
 }
 
+/* ---- Timers ---- */
+
+int64_t session_due_ms(const struct session *session, int64_t timeout_ms)
+{
+    return session->poll.request != NULL ? session->poll.until_ms
+                                         : session->last_contact_ms + timeout_ms + 1;
+}
+
+void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms)
+{
+    wheel_set(&table->timers, &session->timer, session_due_ms(session, timeout_ms));
+}
+
+struct session *session_of_timer(struct wheel_node *timer)
+{
+    return timer != NULL ? (struct session *)((char *)timer - offsetof(struct session, timer))
+                         : NULL;
+}
+
+static uint64_t number_of(struct wheel_node *timer)
+{
+    return session_of_timer(timer)->place.number;
+}
+
+/* One list of two whose numbers fall. */
+static struct wheel_node *merge(struct wheel_node *a, struct wheel_node *b)
+{
+    struct wheel_node *merged = NULL, **last = &merged;
+    while (a != NULL && b != NULL) {
+        struct wheel_node **higher = number_of(a) > number_of(b) ? &a : &b;
+        *last = *higher;
+        last = &(*last)->next;
+        *higher = *last;
+    }
+    *last = a != NULL ? a : b;
+    return merged;
+}
+
+/* Sorts by number, the highest first: list i has 2^i nodes or none. */
+static struct wheel_node *sort(struct wheel_node *list)
+{
+    struct wheel_node *lists[64] = {NULL}, *sorted = NULL;
+    while (list != NULL) {
+        struct wheel_node *run = list;
+        size_t i = 0;
+        list = list->next;
+        run->next = NULL;
+        for (; lists[i] != NULL; i++) {
+            run = merge(lists[i], run);
+            lists[i] = NULL;
+        }
+        lists[i] = run;
+    }
+    for (size_t i = 0; i < 64; i++) {
+        sorted = merge(lists[i], sorted);
+    }
+    return sorted;
+}
+
+struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms)
+{
+    struct wheel_node *due = NULL;
+    struct wheel_node *timer = wheel_take(&table->timers, now_ms);
+    while (timer != NULL) {
+        struct wheel_node *next = timer->next;
+        struct session *session = session_of_timer(timer);
+        if (session_due_ms(session, timeout_ms) <= now_ms) {
+            timer->next = due;
+            due = timer;
+        } else {
+            session_set_timer(table, session, timeout_ms);
+        }
+        timer = next;
+    }
+    return session_of_timer(sort(due));
+}
+
+/* ---- Clients ---- */
+
 /* Nobody plays the client any more. */
 static void vacate(const struct session *session, const struct assignment *played)
 {
@@ -302,6 +381,7 @@ void session_free(struct session_table *table, struct session *session)
     table->n_slots -= session->n_slots;
     ordered_remove(&table->in_order, &session->in_all);
     leave_buckets(table, session);
+    wheel_remove(&session->timer);
     release_token(table, session->token);
     *session->link = session->next;
     if (session->next != NULL) {

@@ -10,6 +10,7 @@
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/ordered.h"
 #include "services/coordinator/supply.h"
+#include "services/coordinator/wheel.h"
 
 /* A job that a worker has said it cannot serve, whichever client it plays. */
 struct refusal {
@@ -74,6 +75,7 @@ struct session {
     struct session *next_of_id;   /* in the same bucket */
     uint64_t name_hash;
     struct session *next_of_name; /* likewise */
+    struct wheel_node timer;      /* when its poll, or the session, is over */
     struct ordered_node place;    /* among those with free slots; numbered by joining */
     struct ordered_node in_all;   /* the same among all */
 };
@@ -93,6 +95,7 @@ struct session_table {
     int64_t n_free;    /* of them, those that play nothing */
     int64_t n_waiting; /* sessions with a poll that waits */
     struct supply unbound;
+    struct wheel timers;
 };
 
 /* Frees all sessions. */
@@ -117,6 +120,14 @@ struct session *session_by_name(const struct session_table *table, const char *n
 struct session *session_before(const struct session_table *table, uint64_t number);
 /* Sessions that were joined with a token of that identity. */
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
+
+/* When its poll is over, or, if none waits, its worker has been silent for too long. Monotonic. */
+int64_t session_due_ms(const struct session *session, int64_t timeout_ms);
+/* To be called when that has become earlier. */
+void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms);
+/* Takes the sessions that are due, newest first, linked by timer.next; they stay due. */
+struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
+struct session *session_of_timer(struct wheel_node *timer);
 
 /* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
  * slot. */

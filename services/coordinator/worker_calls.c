@@ -207,6 +207,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         session->last_contact_ms = tally_monotonic_ms();
         session->joined_ms = tally_realtime_ms();
+        session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
         take_held(coordinator, session, &join);
         coordinator->assignment_changed = true;
         coordinator->metrics.workers_joined++;
@@ -269,6 +270,7 @@ static void hold_poll(struct tally_coordinator *coordinator, struct session *ses
     session->poll.arrived_ns = call->arrived_ns;
     session->poll.until_ms = call->poll_until_ms;
     session->poll.has_update = false;
+    session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
     mark_ready(coordinator, session);
     session->poll.holder = (struct request_holder){.session = session};
     tally_http_set_user(call->request, &session->poll.holder);

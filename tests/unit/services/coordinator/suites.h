@@ -12,5 +12,6 @@ extern const struct tally_suite coordinator_series_suite;
 extern const struct tally_suite coordinator_stored_state_suite;
 extern const struct tally_suite coordinator_supply_suite;
 extern const struct tally_suite coordinator_token_set_suite;
+extern const struct tally_suite coordinator_wheel_suite;
 
 #endif
