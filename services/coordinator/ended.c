@@ -21,8 +21,16 @@ static struct ended_job **bucket_of(struct ended_jobs *ended, int64_t key)
 
 static void unlink_job(struct ended_jobs *ended, struct ended_job *job)
 {
-    *(job->newer != NULL ? &job->newer->older : &ended->newest) = job->older;
-    *(job->older != NULL ? &job->older->newer : &ended->oldest) = job->newer;
+    if (job->newer != NULL) {
+        job->newer->older = job->older;
+    } else {
+        ended->newest = job->older;
+    }
+    if (job->older != NULL) {
+        job->older->newer = job->newer;
+    } else {
+        ended->oldest = job->newer;
+    }
 }
 
 static void link_newest(struct ended_jobs *ended, struct ended_job *job)
@@ -33,14 +41,20 @@ static void link_newest(struct ended_jobs *ended, struct ended_job *job)
     ended->newest = job;
 }
 
-static void forget(struct ended_jobs *ended, struct ended_job *job)
+static void forget_oldest(struct ended_jobs *ended)
 {
+    struct ended_job *job = ended->oldest;
     struct ended_job **at = bucket_of(ended, job->key);
     while (*at != job) {
         at = &(*at)->next;
     }
     *at = job->next;
-    unlink_job(ended, job);
+    ended->oldest = job->newer;
+    if (job->newer != NULL) {
+        job->newer->older = NULL;
+    } else {
+        ended->newest = NULL;
+    }
     ended->n_bytes -= job->n_bytes;
     free(job);
 }
@@ -48,7 +62,7 @@ static void forget(struct ended_jobs *ended, struct ended_job *job)
 void ended_fini(struct ended_jobs *ended)
 {
     while (ended->oldest != NULL) {
-        forget(ended, ended->oldest);
+        forget_oldest(ended);
     }
 }
 
@@ -70,7 +84,7 @@ static struct ended_job *remember(struct ended_jobs *ended, const struct hosted_
 {
     const size_t clients = (size_t)hosted->row.clients;
     const size_t n_bytes = sizeof(struct ended_job) + clients * sizeof(struct tally_receipt);
-    struct ended_job *job = malloc(n_bytes);
+    struct ended_job *job = calloc(1, n_bytes);
     if (job == NULL) {
         return NULL;
     }
@@ -81,7 +95,7 @@ static struct ended_job *remember(struct ended_jobs *ended, const struct hosted_
         job->receipts[m] = tally_job_receipt(hosted->engine, m);
     }
     while (ended->oldest != NULL && ended->n_bytes + n_bytes > MAX_BYTES) {
-        forget(ended, ended->oldest);
+        forget_oldest(ended);
     }
     struct ended_job **bucket = bucket_of(ended, job->key);
     job->next = *bucket;

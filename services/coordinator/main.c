@@ -132,6 +132,23 @@ static enum tally_status read_max_job_bytes(const struct tally_options *options,
     return TALLY_OK;
 }
 
+static enum tally_status read_session_limits(const struct tally_options *options,
+                                             struct tally_coordinator_config *config,
+                                             struct tally_error *err)
+{
+    enum tally_status status =
+        tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "max-sessions-per-token", 1, 1000000,
+                                       &config->max_sessions_per_token, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "session-timeout-ms", 100, 86400000,
+                                       &config->session_timeout_ms, err);
+    }
+    return status;
+}
+
 static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
                                      struct tally_error *err)
 {
@@ -167,12 +184,7 @@ static enum tally_status read_limits(const struct tally_options *options, struct
         status = read_max_job_bytes(options, &config->max_job_bytes, err);
     }
     if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-sessions-per-token", 1, 1000000,
-                                       &config->max_sessions_per_token, err);
+        status = read_session_limits(options, config, err);
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);
@@ -187,10 +199,6 @@ static enum tally_status read_limits(const struct tally_options *options, struct
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "heartbeat-ms", 100, 86400000,
                                        &config->heartbeat_ms, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "session-timeout-ms", 100, 86400000,
-                                       &config->session_timeout_ms, err);
     }
     if (status == TALLY_OK) {
         status = tally_options_integer(options, "metrics-keep-s", 0, 31536000, &keep_s, err);

@@ -120,7 +120,7 @@ static void receive(struct host *host, uint32_t client, struct tally_job_outcome
 /* A round, whose writes are in an open bracket then. Whether a broadcast closed it. */
 static bool write_round(struct host *host)
 {
-    struct tally_job_outcome outcome;
+    struct tally_job_outcome outcome = {0};
     for (uint32_t m = 0; m < host->job->row.clients; m++) {
         receive(host, m, &outcome);
     }

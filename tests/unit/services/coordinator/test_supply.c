@@ -293,13 +293,13 @@ static void test_coordinator_supply__an_order_finds_what_is_there(void)
     }
 }
 
-static int depth_of(const struct ordered_node *node)
+static int depth_of(const struct ordered_node *root, uint64_t number)
 {
-    if (node == NULL) {
-        return 0;
+    int depth = 1;
+    for (; root != NULL && root->number != number; depth++) {
+        root = number < root->number ? root->below : root->above;
     }
-    const int below = depth_of(node->below), above = depth_of(node->above);
-    return 1 + (below > above ? below : above);
+    return depth;
 }
 
 /* Sessions join in the order of their numbers, the worst case of a tree that is not balanced, and
@@ -314,7 +314,9 @@ static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
         snprintf(name, sizeof name, "w%d", i);
         join(&scene, name, NULL, 1);
     }
-    CU_ASSERT(depth_of(scene.table.unbound.free) <= MAX_DEPTH);
+    for (uint64_t i = 0; i < N; i++) {
+        CU_ASSERT_FATAL(depth_of(scene.table.unbound.free, i) <= MAX_DEPTH);
+    }
     int longest = 0;
     for (size_t b = 0; b < scene.table.n_buckets; b++) {
         int n = 0;
