@@ -103,7 +103,8 @@ static void format_answer(struct tally_buffer *out, const char *date, int status
     (void)tally_buffer_printf(
         out,
         "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\n"
-        "Content-Type: application/problem+json\r\n%s%s%s%sContent-Length: %zu\r\n\r\n",
+        "Content-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\n"
+        "Cache-Control: no-store\r\n%s%s%s%sContent-Length: %zu\r\n\r\n",
         status, MHD_get_reason_phrase_for((unsigned)status), date,
         status == MHD_HTTP_SERVICE_UNAVAILABLE ? "Retry-After: 1\r\n" : "",
         request_id[0] != '\0' ? "X-Request-Id: " : "", request_id,

@@ -878,7 +878,9 @@ static enum MHD_Result refuse(struct tally_http_request *request,
     http_problem(&body, status, title, code, detail);
     struct tally_http_response response = {.status = status,
                                            .content_type = "application/problem+json",
-                                           .headers = {{id[0] != '\0' ? "X-Request-Id" : NULL, id}},
+                                           .headers = {{"X-Content-Type-Options", "nosniff"},
+                                                       {"Cache-Control", "no-store"},
+                                                       {id[0] != '\0' ? "X-Request-Id" : NULL, id}},
                                            .body = &body};
     (void)tally_http_respond(request, &response);
     if (request->response != NULL) {

@@ -143,7 +143,7 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);
 void tally_http_set_user(struct tally_http_request *request, void *user);
 void *tally_http_user(const struct tally_http_request *request);
 
-enum { TALLY_HTTP_MAX_EXTRA_HEADERS = 12 };
+enum { TALLY_HTTP_MAX_EXTRA_HEADERS = 16 };
 
 struct tally_http_response {
     int status;

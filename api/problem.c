@@ -113,8 +113,8 @@ static enum tally_status status_of_http(int http_status)
     static const enum tally_status like_rest[] = {
         TALLY_INVALID_ARGUMENT, TALLY_UNAUTHENTICATED,        TALLY_PERMISSION_DENIED,
         TALLY_NOT_FOUND,        TALLY_METHOD_NOT_ALLOWED,     TALLY_NOT_ACCEPTABLE,
-        TALLY_TOO_LARGE,        TALLY_UNSUPPORTED_MEDIA_TYPE, TALLY_CANCELLED,
-        TALLY_UNIMPLEMENTED};
+        TALLY_TOO_LARGE,        TALLY_UNSUPPORTED_MEDIA_TYPE, TALLY_MISDIRECTED,
+        TALLY_CANCELLED,        TALLY_UNIMPLEMENTED};
     for (size_t i = 0; i < sizeof like_rest / sizeof like_rest[0]; i++) {
         if (tally_status_info(like_rest[i])->http_status == http_status) {
             return like_rest[i];

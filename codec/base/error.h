@@ -26,6 +26,7 @@
     X(FAILED_PRECONDITION, 409, "failed_precondition", 400, false, "not possible in this state")   \
     X(TOO_LARGE, 413, "resource_exhausted", 429, false, "content too large")                       \
     X(UNSUPPORTED_MEDIA_TYPE, 415, "invalid_argument", 400, false, "unsupported media type")       \
+    X(MISDIRECTED, 421, "permission_denied", 421, false, "misdirected request")                    \
     X(RESOURCE_EXHAUSTED, 429, "resource_exhausted", 429, true, "limit reached")                   \
     X(CANCELLED, 499, "canceled", 499, false, "cancelled")                                         \
     X(NO_MEMORY, 503, "resource_exhausted", 429, true, "out of memory")                            \

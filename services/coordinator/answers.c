@@ -108,6 +108,16 @@ static void add_header(struct tally_http_response *response, const char *name, c
     response->headers[n].value = value;
 }
 
+static void add_if_absent(struct tally_http_response *response, const char *name, const char *value)
+{
+    for (size_t n = 0; response->headers[n].name != NULL; n++) {
+        if (strcasecmp(response->headers[n].name, name) == 0) {
+            return;
+        }
+    }
+    add_header(response, name, value);
+}
+
 bool shows_request_id(const struct call *call)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
@@ -147,6 +157,10 @@ static void add_headers(const struct call *call, struct tally_http_response *res
             add_header(response, "Location", call->location);
         }
         add_status_headers(call, is_worker, response);
+    }
+    if (!is_worker || call->status >= 400) { /* else it is protobuf, for workers */
+        add_if_absent(response, "X-Content-Type-Options", "nosniff");
+        add_if_absent(response, "Cache-Control", "no-store");
     }
     if (shows_request_id(call)) {
         add_header(response, "X-Request-Id", call->request_id);

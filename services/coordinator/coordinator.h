@@ -27,6 +27,10 @@ struct tally_tokens;
 struct tally_coordinator_config {
     struct tally_store *store;         /* taken */
     const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
+    /* Names that requests may be sent to where no token is needed (origin_policy.h). */
+    bool any_host;
+    const char *allowed_hosts; /* beside localhost; NULL = none; borrowed */
+
     const char *data_dir;           /* where the files of job documents are, for f(x*); borrowed */
     int64_t session_timeout_ms;     /* silence after which a worker's slots are given to others */
     int64_t max_jobs;               /* queued, running and paused at once */

@@ -5,6 +5,7 @@
 
 #include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
+#include "services/coordinator/origin_policy.h"
 #include "services/program/time.h"
 
 /* Matches one path against a pattern and copies what "{id}" stands for. */
@@ -110,6 +111,70 @@ static enum tally_status authorize(const struct tally_coordinator *coordinator, 
     return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
 }
 
+/* Whether the request needs a token. The dashboard's files, which do not, count as the interface
+ * that they show. */
+static bool is_guarded(const struct tally_coordinator *coordinator, const struct call *call)
+{
+    const struct tally_tokens *tokens = coordinator->config.tokens;
+    const enum route_kind kind = call->route != NULL ? call->route->kind : ROUTE_PUBLIC;
+    return tokens != NULL &&
+           needs_token(tokens, roles_of(kind == ROUTE_PUBLIC ? ROUTE_ADMIN : kind));
+}
+
+/* A web page cannot know a token, so where one is needed any name will do. A request without Host
+ * is HTTP/1.0, which no browser sends. */
+static enum tally_status check_host(const struct tally_coordinator *coordinator,
+                                    const struct call *call, const char *host,
+                                    struct tally_error *err)
+{
+    const struct tally_coordinator_config *config = &coordinator->config;
+    if (config->any_host || host == NULL || host_is_allowed(host, config->allowed_hosts) ||
+        is_guarded(coordinator, call)) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_MISDIRECTED, "Host",
+                      "without tokens Host may be an IP address, localhost or a name given with "
+                      "--allowed-host, not \"%.128s\"",
+                      host);
+}
+
+/* Refuses what a foreign web page can have a browser send (origin_policy.h). */
+static enum tally_status check_origin(const struct tally_coordinator *coordinator,
+                                      const struct call *call, struct tally_error *err)
+{
+    const char *host = tally_http_header(call->request, "Host");
+    const char *method = tally_http_method(call->request);
+    const bool is_read = strcmp(method, "GET") == 0 || strcmp(method, "OPTIONS") == 0;
+    enum tally_status status = check_host(coordinator, call, host, err);
+    if (status != TALLY_OK || is_read) {
+        return status;
+    }
+    const char *origin = tally_http_header(call->request, "Origin");
+    const char *fetch_site = tally_http_header(call->request, "Sec-Fetch-Site");
+    if (!write_is_foreign(host, origin, fetch_site)) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_PERMISSION_DENIED, origin != NULL ? "Origin" : "Sec-Fetch-Site",
+                      "a web page of another origin may not write here: \"%.128s\"",
+                      origin != NULL ? origin : fetch_site);
+}
+
+/* Finds the route and checks whether the caller may use it. A foreign page does not even learn
+ * which routes there are. */
+static enum tally_status admit(const struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
+{
+    struct tally_error unknown = TALLY_ERROR_INIT;
+    const enum tally_status found = find_route(call, tally_http_method(call->request),
+                                               tally_http_path(call->request), &unknown);
+    enum tally_status status = check_origin(coordinator, call, err);
+    if (status == TALLY_OK && found != TALLY_OK) {
+        *err = unknown;
+        status = found;
+    }
+    return status == TALLY_OK ? authorize(coordinator, call, err) : status;
+}
+
 static void push(struct call_queue *queue, struct call *call)
 {
     call->next = NULL;
@@ -165,11 +230,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     call->holder = (struct request_holder){.call = call};
     tally_http_set_user(request, &call->holder);
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status =
-        find_route(call, tally_http_method(request), tally_http_path(request), &err);
-    if (status == TALLY_OK) {
-        status = authorize(coordinator, call, &err);
-    }
+    const enum tally_status status = admit(coordinator, call, &err);
     if (status != TALLY_OK) {
         answer_error(call, &err);
         push(&coordinator->written, call);

@@ -21,7 +21,10 @@ static const char *const PASSED_ON[] = {
     "User-Agent",
 };
 
-enum { N_PASSED_ON = sizeof PASSED_ON / sizeof PASSED_ON[0] };
+enum {
+    N_PASSED_ON = sizeof PASSED_ON / sizeof PASSED_ON[0],
+    OWN_HEADERS = 3 /* that answers.c adds to those of a forwarded answer */
+};
 _Static_assert(N_PASSED_ON + 2 < TALLY_HTTP_FORWARD_MAX_HEADERS, "headers of a forwarded request");
 
 struct forwarded {
@@ -133,7 +136,7 @@ void forward_add_headers(const struct forwarded *forwarded, struct tally_http_re
 {
     size_t n = 0;
     for (const struct tally_http_forward_header *header = forwarded->answer.headers;
-         header->name != NULL && n < TALLY_HTTP_MAX_EXTRA_HEADERS - 1; header++) {
+         header->name != NULL && n < TALLY_HTTP_MAX_EXTRA_HEADERS - OWN_HEADERS; header++) {
         if (strcasecmp(header->name, "X-Request-Id") != 0) { /* ours is the caller's own */
             response->headers[n].name = header->name;
             response->headers[n++].value = header->value;

@@ -10,6 +10,7 @@
 #include "services/coordinator/check.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/listen_scope.h"
+#include "services/coordinator/origin_policy.h"
 #include "services/coordinator/token_sources.h"
 #include "services/objectives/objective.h"
 #include "services/program/log.h"
@@ -49,7 +50,12 @@ static const struct tally_option OPTIONS[] = {
      "bearer tokens that open /metrics alone, as those of the REST interface do too; or one in "
      "TALLY_METRICS_TOKEN",
      "Access"},
-    {"insecure", NULL, NULL, "allow an address that others can reach without tokens", "Access"},
+    {"insecure", NULL, NULL,
+     "allow an address that others can reach without tokens, and requests to any host name",
+     "Access"},
+    {"allowed-host", "NAME...", NULL,
+     "answer requests to this host name without a token too; IP addresses and localhost always are",
+     "Access"},
     {"tls-cert", "FILE", NULL,
      "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
      "TLS"},
@@ -311,6 +317,27 @@ static enum tally_status check_access(const struct tally_options *options,
     return TALLY_OK;
 }
 
+/* Names only: a port would be the next name in the list. */
+static enum tally_status read_hosts(const struct tally_options *options,
+                                    struct tally_coordinator_config *config,
+                                    struct tally_error *err)
+{
+    char name[256];
+    config->any_host = tally_options_bool(options, "insecure");
+    config->allowed_hosts = tally_options_text(options, "allowed-host");
+    const char *at = config->allowed_hosts;
+    while (at != NULL) {
+        const size_t n = strcspn(at, ":");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        if (n >= sizeof name || !is_host_name(name)) {
+            return tally_options_refuse(options, "allowed-host", err,
+                                        "\"%s\" is not a host name; ports do not matter", name);
+        }
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    return TALLY_OK;
+}
+
 static enum tally_status read_settings(const struct tally_options *options,
                                        struct settings *settings, struct tally_error *err)
 {
@@ -323,6 +350,9 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     if (status == TALLY_OK) {
         status = read_tls(options, &settings->server, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_hosts(options, &settings->coordinator, err);
     }
     if (status != TALLY_OK) {
         return status;

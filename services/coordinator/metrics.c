@@ -110,6 +110,7 @@ static enum update_result result_of(const struct call *call)
     case TALLY_FAILED_PRECONDITION:
         return UPDATE_LATE;
     case TALLY_PERMISSION_DENIED:
+    case TALLY_MISDIRECTED:
         return UPDATE_NOT_PLAYED;
     case TALLY_NOT_FOUND:
         return UPDATE_UNKNOWN;

@@ -26,6 +26,8 @@ static enum tally_code code_of(enum tally_status status)
         CASE(UNAVAILABLE);
         CASE(FAILED_PRECONDITION);
         CASE(DATA_LOSS);
+    case TALLY_MISDIRECTED:
+        return TALLY_CODE_PERMISSION_DENIED;
     case TALLY_TOO_LARGE:
         return TALLY_CODE_OUT_OF_RANGE;
     default:

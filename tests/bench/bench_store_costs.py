@@ -220,7 +220,7 @@ def measure_polls():
             body = messages.PollTaskRequest(session=worker.session, wait_ms=60000).SerializeToString()
             connection = socket.create_connection(("127.0.0.1", coordinator.port))
             connection.sendall(
-                b"POST /tally.v1.WorkerService/PollTask HTTP/1.1\r\nHost: x\r\nContent-Type: application/proto\r\n"
+                b"POST /tally.v1.WorkerService/PollTask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/proto\r\n"
                 b"Connect-Protocol-Version: 1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             sockets.append(connection)
         wait_until(lambda: metric(client.get("/metrics").body.decode(), "tally_workers") == N_POLLS, "the polls")

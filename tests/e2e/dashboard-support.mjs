@@ -81,11 +81,11 @@ export class Stage {
   }
 }
 
-export function launch() {
+export function launch(...args) {
   return chromium.launch({
     timeout: HANG_MS,
     executablePath: process.env.TALLY_CHROMIUM ?? "/usr/bin/chromium",
-    args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+    args: [...args, ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
   });
 }
 

@@ -369,6 +369,8 @@ async function provocations() {
       check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: `Bearer ${OLD_TOKEN}`}}),
     "Forbidden workers_token": () =>
       check.fetch(`${guarded}/v1/jobs`, {headers: {Authorization: `Bearer ${WORKER_TOKEN}`}}),
+    "Forbidden foreign_page": () => post(jobs, ceal, {Origin: "http://evil.test"}),
+    "Misdirected rebound_name": () => sendHead(open, "GET", "/v1/jobs", {Host: "evil.test"}),
     "NotFound no_job": () => check.fetch(`${jobs}/${NOBODY}`),
     "NotFound nothing_there": () => check.fetch(`${open}/v2/jobs`),
     "MethodNotAllowed put": () => check.fetch(jobs, {method: "PUT"}),
@@ -460,7 +462,11 @@ test("every operation refuses as documented", async () => {
     }
     const long = await sendHead(open, method, where, {"X-Long": "x".repeat(9000)});
     assert.equal(long.status, 431, what);
+    const rebound = await sendHead(open, method, where, {Host: "evil.test", "Content-Length": 0});
+    assert.equal(rebound.status, 421, what);
     if (method === "POST") {
+      const foreign = await check.fetch(open + where, {method, headers: {Origin: "http://evil.test"}});
+      assert.equal(foreign.status, 403, what);
       const large = await sendHead(open, method, where, {"Content-Length": 67108865});
       assert.equal(large.status, 413, what);
       assert.equal((await sendHead(open, method, where, {"Transfer-Encoding": "gzip"})).status, 501, what);

@@ -32,7 +32,7 @@ class Attacker:
         self.samples = []  # of connections that were open, once a second
 
     def opening(self, kind):
-        host = b"HTTP/1.1\r\nHost: slow\r\n"
+        host = b"HTTP/1.1\r\nHost: localhost\r\n"
         return {
             HEADERS: b"GET /healthz " + host + b"X-Slow: ",
             BODY: b"POST /v1/jobs " + host + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",

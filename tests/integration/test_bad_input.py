@@ -180,7 +180,7 @@ class BadDocuments(TallyTestCase):
     def test_body_of_100_megabytes(self):
         n = 100 * 1000 * 1000
         head = (
-            "POST /v1/jobs HTTP/1.1\r\nHost: tally\r\nContent-Type: application/json\r\n"
+            "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {n}\r\n\r\n"
         ).encode()
         with open(f"/proc/{self.coordinator.pid}/statm", encoding="ascii") as statm:
@@ -199,7 +199,7 @@ class BadDocuments(TallyTestCase):
         """Without a length, the limit holds all the same."""
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         head = (
-            b"POST /v1/jobs HTTP/1.1\r\nHost: tally\r\nContent-Type: application/json\r\n"
+            b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
         with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=60) as connection:
@@ -223,8 +223,8 @@ class BadDocuments(TallyTestCase):
         self.client = self.coordinator.client
         for garbage in (
             b"\x00" * 64, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", os.urandom(4096),
-            b"POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Length: -5\r\n\r\n",
-            b"POST /v1/jobs HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nabc",
+            b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+            b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc",
             b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
             b"GET /v1/jobs HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
         ):

@@ -231,7 +231,7 @@ class Events(EventsTestCase):
             self.addCleanup(connection.close)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", self.coordinator.port))
-            connection.sendall(f"GET /v1/jobs/{job_id}/events?after=0 HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+            connection.sendall(f"GET /v1/jobs/{job_id}/events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             slow.append(connection)
         rounds = list(self.opened(job_id, after=0).rounds())
         self.assert_same_rounds(rounds, job_id)
@@ -258,7 +258,7 @@ class Events(EventsTestCase):
             self.addCleanup(connection.close)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", self.coordinator.port))
-            connection.sendall(f"GET /v1/jobs/{job_id}/events?after={after} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+            connection.sendall(f"GET /v1/jobs/{job_id}/events?after={after} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
         def share():
             before, started = cpu_seconds(self.coordinator), time.monotonic()

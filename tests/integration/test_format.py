@@ -93,7 +93,7 @@ class Coordinator(TallyTestCase):
             with self.subTest(agent):
                 with socket.create_connection(("127.0.0.1", self.coordinator.port)) as connection:
                     connection.sendall(
-                        b"POST /tally.v1.WorkerService/Join HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                        b"POST /tally.v1.WorkerService/Join HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                         b"Content-Type: application/proto\r\nConnect-Protocol-Version: 1\r\n"
                         b"User-Agent: " + agent + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
                     )

@@ -99,7 +99,7 @@ class Limits(TallyTestCase):
         self.assert_problem(self.client.post_job(b" " * 2048), 400)
         n = 20 << 20
         with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
-            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                + f"Content-Length: {n}\r\n\r\n".encode())
             connection.sendall(b" " * n)
             received = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -113,12 +113,12 @@ class Limits(TallyTestCase):
         mine = [socket.create_connection(("127.0.0.1", self.coordinator.port), source_address=("127.0.0.2", 0))
                 for _ in range(2)]
         for peer in mine:  # both are taken in before the third comes
-            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertIn(b"200", peer.recv(4096))
         with socket.create_connection(("127.0.0.1", self.coordinator.port), source_address=("127.0.0.2", 0)) as third:
             self.assertIn(b"of one address are taken", third.recv(4096))
         with socket.create_connection(("127.0.0.1", self.coordinator.port)) as last:
-            last.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+            last.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertIn(b"200", last.recv(4096))
             problem = self.assert_problem(Client(self.coordinator.port).get("/healthz"), 503)
             self.assertIn("all 3 connections are taken", problem["detail"])
@@ -150,7 +150,7 @@ class Limits(TallyTestCase):
     def test_request_timeout(self):
         self.start("--request-timeout-s", "1")
         with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
-            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{")
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
             received = b"".join(iter(lambda: connection.recv(65536), b""))
         head, body = received.split(b"\r\n\r\n", 1)
         self.assertTrue(head.startswith(b"HTTP/1.1 408 "), head)

@@ -605,7 +605,7 @@ class Stop(OperationsTestCase):
             for i in range(1000):
                 connection = stack.enter_context(self.connect(coordinator))
                 if i % 2 == 0:  # the others say nothing at all
-                    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                     self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200"))
             self.stop(coordinator)
 
@@ -615,12 +615,12 @@ class Stop(OperationsTestCase):
         with contextlib.ExitStack() as stack:
             for _ in range(100):
                 half = stack.enter_context(self.connect(coordinator))
-                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
                 reader = stack.enter_context(self.connect(coordinator))
                 for _ in range(50):
-                    reader.sendall(f"GET /v1/jobs/{COMPLETED}/rounds HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                    reader.sendall(f"GET /v1/jobs/{COMPLETED}/rounds HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 stream = stack.enter_context(self.connect(coordinator))
-                stream.sendall(f"GET /v1/jobs/{RUNNING}/events?after=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                stream.sendall(f"GET /v1/jobs/{RUNNING}/events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
             self.stop(coordinator)
 
@@ -635,7 +635,7 @@ class Stop(OperationsTestCase):
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             reader.connect(("127.0.0.1", coordinator.port))
             reader.settimeout(HANG_S)
-            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             got = reader.recv(100)  # the answer has begun, and the kernel takes no more of it
             coordinator.popen.send_signal(signal.SIGTERM)
             time.sleep(0.25)  # longer than the silence that ends draining, far shorter than draining
@@ -728,7 +728,7 @@ class Stop(OperationsTestCase):
             while time.monotonic() < enough_s:
                 other.poll_task()  # it is there, and the round goes on waiting for it
                 time.sleep(0.1)
-            half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
             self.stop(coordinator)  # not before it must: half a request is there
             self.assertFalse(posted.result(HANG_S).HasField("next"))
@@ -739,7 +739,7 @@ class Stop(OperationsTestCase):
         for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
             coordinator = self.start_coordinator(name=f"signal{number}")
             with self.connect(coordinator) as half:
-                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
                 wait_until(lambda: coordinator.client.get("/healthz").status == 200, "an answer")
                 coordinator.popen.send_signal(number)
                 wait_until(lambda: "event=stopping" in coordinator.log(), "draining", pause_s=0.001)

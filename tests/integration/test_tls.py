@@ -200,9 +200,9 @@ class Service(Tls):
         context = coordinator.client.context
         with socket.create_connection(("127.0.0.1", coordinator.port), timeout=HANG_S) as plain, \
                 context.wrap_socket(plain, server_hostname="localhost") as connection:
-            ask = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
-            head = b"HEAD /openapi.yaml HTTP/1.1\r\nHost: h\r\n\r\n"
-            last = b"GET /openapi.yaml HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+            ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            head = b"HEAD /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            last = b"GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             connection.sendall(ask * 50 + head + last)
             received = b"".join(iter(lambda: connection.recv(65536), b""))
         self.assertEqual(received.count(b"HTTP/1.1 200 OK"), 52)
@@ -218,7 +218,7 @@ class Service(Tls):
             plain.connect(("127.0.0.1", coordinator.port))
             with coordinator.client.context.wrap_socket(plain, server_hostname="localhost") as connection:
                 n = 8
-                ask = b"GET /openapi.yaml HTTP/1.1\r\nHost: h\r\n\r\n"
+                ask = b"GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 connection.sendall(ask * (n - 1) + ask[:-2] + b"Connection: close\r\n\r\n")
                 received = b"".join(iter(lambda: connection.recv(3000), b""))
         self.assertEqual(received.count(wanted), n)
@@ -251,7 +251,7 @@ class Service(Tls):
         context = coordinator.client.context
         with socket.create_connection(("127.0.0.1", coordinator.port), timeout=HANG_S) as plain, \
                 context.wrap_socket(plain, server_hostname="localhost") as connection:
-            connection.sendall(f"GET /v1/jobs/{job_id}/events HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+            connection.sendall(f"GET /v1/jobs/{job_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             received = b""
             while b"event: job" not in received:
                 received += connection.recv(65536)

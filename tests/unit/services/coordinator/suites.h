@@ -7,6 +7,7 @@
 extern const struct tally_suite coordinator_exposition_suite;
 extern const struct tally_suite coordinator_hosted_job_suite;
 extern const struct tally_suite coordinator_listen_scope_suite;
+extern const struct tally_suite coordinator_origin_policy_suite;
 extern const struct tally_suite coordinator_placement_suite;
 extern const struct tally_suite coordinator_series_suite;
 extern const struct tally_suite coordinator_stored_state_suite;
