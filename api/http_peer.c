@@ -125,6 +125,18 @@ void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason rea
     tally_buffer_fini(&out);
 }
 
+void http_peer_end_sending(struct http_peer *peer)
+{
+    const union MHD_ConnectionInfo *info =
+        peer->server->identity != NULL
+            ? MHD_get_connection_info(peer->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)
+            : NULL;
+    if (info != NULL) {
+        (void)gnutls_bye((gnutls_session_t)info->tls_session, GNUTLS_SHUT_WR);
+    }
+    (void)shutdown(peer->base.fd, SHUT_WR);
+}
+
 /* ---- TLS handshakes ---- */
 
 static void park(struct http_peer *peer)
@@ -394,6 +406,7 @@ void http_peer_notify(void *context, struct MHD_Connection *connection, void **s
     }
     struct http_peer *peer = *socket_context;
     forget_awake(peer);
+    http_heads_end(peer);
     if (server->accepting == peer) {
         server->accepting = NULL;
     }

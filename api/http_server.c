@@ -32,7 +32,8 @@
  * close"), and a connection that begins with a large body gets the large memory, until it has sent
  * nothing but small ones for a while.
  *
- * Connections, their clocks and TLS handshakes are in http_peer.c. */
+ * Connections, their clocks and TLS handshakes are in http_peer.c, the rules of header sections and
+ * what MHD would answer to bad ones in http_heads.c. */
 #include "api/http_server.h"
 
 #include <assert.h>
@@ -143,7 +144,7 @@ static bool is_name(const struct http_header *header, const char *name, size_t n
 static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const char *name,
                                    size_t n_name, const char *value, size_t n_value)
 {
-    (void)kind, (void)n_value;
+    (void)kind;
     static const char CONNECTION[] = "Connection";
     struct tally_http_request *request = context;
     const struct http_header header = {
@@ -152,6 +153,7 @@ static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const
         request->headers[request->n_headers] = header;
     }
     request->n_headers++;
+    http_heads_note(&request->head, name, n_name, value, n_value);
     if (is_name(&header, CONNECTION, sizeof CONNECTION - 1)) {
         request->asks_close = request->asks_close || has_token(header.value, "close");
         request->asks_keep_alive =
@@ -160,10 +162,11 @@ static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-static struct tally_http_request *request_new(struct tally_http_server *server,
+static struct tally_http_request *request_new(struct http_peer *peer,
                                               struct MHD_Connection *connection, const char *method,
                                               const char *path, const char *version)
 {
+    struct tally_http_server *server = peer->server;
     struct tally_http_request *request = server->free_requests;
     if (request != NULL) {
         server->free_requests = request->next;
@@ -176,9 +179,8 @@ static struct tally_http_request *request_new(struct tally_http_server *server,
         server->n_requests++;
         request->server = server;
         request->connection = connection;
-        request->peer =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-        request->peer->request = request;
+        request->peer = peer;
+        peer->request = request;
         request->method = method;
         request->path = path;
         request->version = version;
@@ -909,9 +911,19 @@ static enum MHD_Result start_request(struct tally_http_request *request)
         return refuse(request, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
                       "header fields too large", "too_large", detail);
     }
-    if (request->peer->has_nul) {
+    if (request->n_headers > HTTP_MAX_HEADERS) {
+        snprintf(detail, sizeof detail, "more than %d header fields", HTTP_MAX_HEADERS);
+        return refuse(request, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
+                      "header fields too large", "too_large", detail);
+    }
+    const bool is_1_0 = strcmp(request->version, MHD_HTTP_VERSION_1_0) == 0;
+    const char *fault =
+        request->peer->has_nul
+            ? "%00 in the path or the query"
+            : http_heads_fault(&request->head, request->method + header_bytes(request), is_1_0);
+    if (fault != NULL) {
         return refuse(request, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST,
-                      "malformed input", "malformed", "%00 in the path or the query");
+                      "malformed input", "malformed", fault);
     }
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
@@ -1023,9 +1035,13 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
                               const char *method, const char *version, const char *upload_data,
                               size_t *upload_data_size, void **request_context)
 {
+    (void)context;
     struct tally_http_request *request = *request_context;
     if (request == NULL) {
-        request = request_new(context, connection, method, url, version);
+        struct http_peer *peer =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        http_heads_end(peer);
+        request = peer->is_refused ? NULL : request_new(peer, connection, method, url, version);
         *request_context = request;
         if (request == NULL) {
             return MHD_NO;
@@ -1080,8 +1096,8 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
 /* As MHD does it by itself, but a NUL would cut the text for all who read it. */
 static size_t unescape(void *context, struct MHD_Connection *connection, char *text)
 {
-    (void)context;
     const size_t n = MHD_http_unescape(text);
+    http_heads_unescaped(context, text);
     if (memchr(text, '\0', n) != NULL) {
         struct http_peer *peer =
             MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -1090,7 +1106,7 @@ static size_t unescape(void *context, struct MHD_Connection *connection, char *t
     return n;
 }
 
-/* MHD answers some requests by itself, and says so in its log alone. */
+/* MHD answers some requests by itself, and says so in its log alone, before it does. */
 static void on_log(void *context, const char *format, va_list arguments)
 {
     struct tally_http_server *server = context;
@@ -1098,8 +1114,11 @@ static void on_log(void *context, const char *format, va_list arguments)
     if (strstr(format, "HTTP response code is %u") != NULL) {
         va_list copy;
         va_copy(copy, arguments);
-        http_refused(server, TALLY_HTTP_REFUSED_LIBRARY, (int)va_arg(copy, unsigned), NULL, id);
+        const int status = (int)va_arg(copy, unsigned);
         va_end(copy);
+        if (!http_heads_refused(server, status)) {
+            http_refused(server, TALLY_HTTP_REFUSED_LIBRARY, status, NULL, id);
+        }
     }
 }
 
@@ -1239,6 +1258,7 @@ static struct MHD_Daemon *start_daemon(struct tally_http_server *server, size_t 
         0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, server,
         MHD_OPTION_NOTIFY_COMPLETED, completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         http_peer_notify, server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, server,
+        MHD_OPTION_URI_LOG_CALLBACK, http_heads_begin, server,
         /* Never met: http_peer.c counts, and includes those that MHD has let go. */
         MHD_OPTION_CONNECTION_LIMIT, config->max_connections + 1, MHD_OPTION_CONNECTION_TIMEOUT,
         config->idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory_bytes,

@@ -19,6 +19,7 @@ struct http_peer {
     struct tally_http_request *request;            /* under way; NULL = none */
     struct tls_identity *identity;                 /* that its handshake used */
     struct http_peer *previous_awake, *next_awake; /* in server->awake */
+    struct http_peer *previous_head, *next_head;   /* in server->heads */
     size_t n_lingered_bytes;
     int window_bytes; /* asked for; 0 = never */
     int n_wakes;
@@ -27,12 +28,19 @@ struct http_peer {
     bool is_parked;          /* suspended until more of the handshake has come */
     bool is_wide;            /* MHD has much memory for it */
     bool finished_in, finished_out;
-    bool has_nul; /* path or query of the request hold a %00 */
-    bool lingers; /* it was answered before it had been read to the end */
+    bool has_nul;    /* path or query of the request hold a %00 */
+    bool is_in_head; /* its request line is in, and handle() has not been called */
+    bool is_refused; /* it was answered before handle() was called */
+    bool lingers;    /* it was answered before it had been read to the end */
     bool is_dropped;
 };
 
-enum { HTTP_SPARE_BODIES = 32, HTTP_DATE_CAPACITY = 32, HTTP_KEPT_HEADERS = 16 };
+enum {
+    HTTP_SPARE_BODIES = 32,
+    HTTP_DATE_CAPACITY = 32,
+    HTTP_KEPT_HEADERS = 16,
+    HTTP_MAX_HEADERS = 100
+};
 
 struct tally_http_server {
     struct tally_http_server_config config; /* its texts are not used after the start */
@@ -48,6 +56,9 @@ struct tally_http_server {
     unsigned most_connections;            /* since memory was given back to the system */
     struct http_peer *accepting;          /* MHD is taking this one over */
     struct http_peer *awake;              /* handshakes that MHD has been given new bytes for */
+    struct http_peer *heads;              /* whose header sections are not complete; newest first */
+    struct http_peer *parsing;            /* of them, the one whose query MHD parses; NULL = none */
+    const char *parsed_path;              /* its path, which MHD unescapes after the query */
     struct tls_identity *identity;        /* for new handshakes; NULL = plain HTTP */
     struct tally_http_request *suspended; /* doubly linked */
     struct tally_http_request *first_waiting, *last_waiting; /* by the time since when they wait */
@@ -75,6 +86,13 @@ struct http_header {
     size_t n_name;
 };
 
+/* What decides where a request ends, and whether others would agree. */
+struct http_head {
+    unsigned n_hosts, n_lengths, n_encodings;
+    const char *end; /* of the last line so far, without CRLF; NULL = there was none */
+    bool has_bad_name, has_bad_line;
+};
+
 struct tally_http_request {
     struct http_upload upload; /* first: the list's pointers are ours */
     struct tally_http_server *server;
@@ -98,6 +116,7 @@ struct tally_http_request {
     bool is_suspended;    /* in server->suspended */
     bool is_gone;         /* the peer hung up */
     bool asks_close, asks_keep_alive; /* in a Connection header */
+    struct http_head head;
     size_t n_headers; /* of the request; those past the kept ones are MHD's to find */
     struct http_header headers[HTTP_KEPT_HEADERS]; /* last: not cleared */
 };
@@ -115,6 +134,23 @@ void http_refused(struct tally_http_server *server, enum tally_http_refusal_reas
                   char ret_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
 void http_problem(struct tally_buffer *body, int status, const char *title, const char *code,
                   const char *detail);
+
+/* ---- http_heads.c ---- */
+
+/* MHD's notice of a request line; `uri` is NULL if it has none. Always NULL: handle() makes the
+ * request. */
+void *http_heads_begin(void *context, const char *uri, struct MHD_Connection *connection);
+/* MHD has unescaped a text, of the query or the path. */
+void http_heads_unescaped(struct tally_http_server *server, const char *text);
+/* The section is complete, or the connection is over. */
+void http_heads_end(struct http_peer *peer);
+/* MHD is about to answer by itself, with this status. True if it has been answered here instead. */
+bool http_heads_refused(struct tally_http_server *server, int status);
+/* For each header line, in their order. The texts are where MHD has read them to. */
+void http_heads_note(struct http_head *head, const char *name, size_t n_name, const char *value,
+                     size_t n_value);
+/* What is wrong with the framing; NULL = nothing. `section_end` is behind the blank line. */
+const char *http_heads_fault(const struct http_head *head, const char *section_end, bool is_1_0);
 
 /* ---- http_peer.c ---- */
 
@@ -145,6 +181,8 @@ bool http_peer_should_move(struct http_peer *peer, size_t bytes);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);
+/* No more is sent, by MHD neither; what still comes is thrown away. */
+void http_peer_end_sending(struct http_peer *peer);
 /* Closes what MHD does not have, and gives the rest back to it, for the end. */
 void http_peer_give_up(struct tally_http_server *server);
 /* GnuTLS asks for the certificate. */

@@ -384,6 +384,7 @@ async function provocations() {
     "StateConflict cancelled": () => post(`${jobs}/${job.id}/cancel`),
     "TooLarge body": () => sendHead(open, "POST", "/v1/jobs",
       {"Content-Type": "application/json", "Content-Length": 67108865}),
+    "QueryTooLong many_parameters": () => check.fetch(`${jobs}?${"a&".repeat(100)}`),
     "HeadersTooLarge long": () => sendHead(open, "GET", "/healthz", {"X-Long": "x".repeat(9000)}),
     "UnsupportedMediaType text": () => post(jobs, "hello", {"Content-Type": "text/plain"}),
     "TooManyJobs full": async () => {
@@ -462,6 +463,8 @@ test("every operation refuses as documented", async () => {
     }
     const long = await sendHead(open, method, where, {"X-Long": "x".repeat(9000)});
     assert.equal(long.status, 431, what);
+    const query = await check.fetch(`${open}${where}?${"a&".repeat(100)}`, {method});
+    assert.equal(query.status, 414, what);
     const rebound = await sendHead(open, method, where, {Host: "evil.test", "Content-Length": 0});
     assert.equal(rebound.status, 421, what);
     if (method === "POST") {

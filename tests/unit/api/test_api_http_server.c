@@ -533,7 +533,7 @@ struct wire_case {
 
 static const struct wire_case WIRE_CASES[] = {
     {"GET /now HTTP/1.1\r\nHost: h\r\n\r\n", false},
-    {"GET /now HTTP/1.1\r\n\r\n", false},
+    {"GET /now HTTP/1.1\r\nHost:\r\n\r\n", false},
     {"GET /now?q=1&q=2 HTTP/1.1\r\nHost: h\r\nX-A: b\r\nx-long: v a l u e\r\n\r\n", false},
     {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", true},
     {"GET /now HTTP/1.1\r\nHost: h\r\nConnection: Keep-Alive\r\n\r\n", false},
@@ -572,7 +572,8 @@ static const struct wire_case WIRE_CASES[] = {
     {"GET /brief/1024 HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /brief/1025 HTTP/1.1\r\nHost: h\r\n\r\n", false},
     {"GET /now "
-     "HTTP/1.1\r\na:1\r\nb:2\r\nc:3\r\nd:4\r\ne:5\r\nf:6\r\ng:7\r\nh:8\r\ni:9\r\nj:10\r\nk:"
+     "HTTP/1.1\r\nHost: "
+     "h\r\na:1\r\nb:2\r\nc:3\r\nd:4\r\ne:5\r\nf:6\r\ng:7\r\nh:8\r\ni:9\r\nj:10\r\nk:"
      "11\r\nl:12\r\nm:13\r\nn:14\r\no:15\r\np:16\r\nConnection: close\r\n\r\n",
      true},
     {"GET /wait HTTP/1.1\r\nHost: h\r\n\r\n", false},
@@ -1065,13 +1066,16 @@ static void test_api_http_server__refusals_are_told(void)
         int status;
         enum tally_http_refusal_reason reason;
     } cases[] = {
-        {"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413, TALLY_HTTP_REFUSED_BODY},
-        {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501,
+        {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n", 413,
+         TALLY_HTTP_REFUSED_BODY},
+        {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501,
          TALLY_HTTP_REFUSED_UNIMPLEMENTED},
         {"GET /a%00b HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
         {"GET /now?q=%00 HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
         {"GET /now?%00=1 HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
-        {"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, TALLY_HTTP_REFUSED_LIBRARY},
+        {"GET / HTTP/1.1\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
+        {"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, TALLY_HTTP_REFUSED_MALFORMED},
+        {"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, TALLY_HTTP_REFUSED_LIBRARY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture f;
@@ -1174,8 +1178,8 @@ static void test_api_http_server__slow_requests_are_dropped(void)
 {
     static const char *const begins[] = {
         "GET /now HTTP/1.1\r\nX: ",
-        "POST /echo HTTP/1.1\r\nContent-Length: 900\r\n\r\n",
-        "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n",
         "",
         "GET /now HTTP/1.1\r\nHost: h\r\n\r\nGET /now HTTP/1.1\r\nX: ", /* the second one */
     };
@@ -1929,15 +1933,16 @@ static void test_api_http_server__junk_does_not_stop_it(void)
         "GET\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n",
         "GET /%zz%4%%00%ff?%=%&=&&q=%e HTTP/1.1\r\nHost: h\r\n\r\n",
-        "GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        "GET / HTTP/1.1\r\n: empty\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        "POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nxyz",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
-        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\n: empty\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: abc\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\nxyz",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+        "5\r\n\r\n0\r\n\r\n",
         "CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     };
@@ -1952,7 +1957,8 @@ static void test_api_http_server__junk_does_not_stop_it(void)
         close(fd);
     }
     CU_ASSERT_EQUAL(ask(&f, "GET /now HTTP/1.1\r\nHost: h\r\n\r\n", &in), 200);
-    CU_ASSERT_EQUAL(ask(&f, "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nxyz", &in), 501);
+    CU_ASSERT_EQUAL(
+        ask(&f, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\nxyz", &in), 501);
     tally_buffer_fini(&in);
     fixture_close(&f);
 }
@@ -2106,7 +2112,7 @@ static void test_api_http_server__taken_port_is_named(void)
     /* Once closed it is free at once, although a connection that the server ended first lingers in
      * TIME_WAIT. */
     int fd = connected(&f);
-    const char *request = "GET /now HTTP/1.1\r\nConnection: close\r\n\r\n";
+    const char *request = "GET /now HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
     await_end(&f, fd, &in);
     close(fd);
