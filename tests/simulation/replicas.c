@@ -94,7 +94,8 @@ static void draw_faults(void)
     for (int i = 0; i < plan.draws.n_jobs; i++) {
         plan.estimate_us += plan.draws.jobs[i].n_rounds * N_ROUND_TRIPS * plan.store.delay_us;
     }
-    plan.kinds = (unsigned)sim_random() & (unsigned)sim_random() & all; /* a quarter of them */
+    plan.kinds = (unsigned)sim_random() & all;
+    plan.kinds &= (unsigned)sim_random(); /* a quarter of them */
     if (sim_chance(600)) {
         plan.kinds |= 1U << sim_between(0, N_MISFORTUNES - 1);
     }
