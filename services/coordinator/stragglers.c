@@ -133,7 +133,12 @@ void hear_of(const struct session *session)
 static void settle_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    for (uint32_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
+    /* A job whose start was not stored is queued again when it has been read back, and may still
+     * have slots. Its engine has no clients; they get workers, who are there, when it starts again.
+     */
+    const bool has_clients =
+        job->slots != NULL && tally_job_status(job->engine) != TALLY_JOB_QUEUED;
+    for (uint32_t m = 0; has_clients && m < job->row.clients; m++) {
         const bool absent = job->slots[m].absent;
         if (tally_job_is_absent(job->engine, m) == absent) {
             continue;
