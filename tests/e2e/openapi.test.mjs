@@ -731,6 +731,9 @@ test("schema and server draw the same limits around parameters", async (context)
       const tries = [];
       if (schema.enum) {
         tries.push(...schema.enum.map((value) => [value, true]), ["zzz", false], ["", false]);
+      } else if (schema.pattern) { // a cursor of two numbers
+        const bad = ["", "x", "1", "1-", "-1", "1--1", "1-x", "0x1-1", "1-1-1"];
+        tries.push(...bad.map((value) => [value, new RegExp(schema.pattern).test(value)]), ["0-1", true]);
       } else if (schema.type === "string") {
         tries.push(["x".repeat(schema.minLength), true], ["x".repeat(schema.maxLength), true],
           ["x".repeat(schema.minLength - 1), false], ["x".repeat(schema.maxLength + 1), false]);
