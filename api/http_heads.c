@@ -19,9 +19,11 @@
 #include "api/http_server_internal.h"
 
 enum {
-    /* MHD keeps a record of 56 bytes for each, in the memory of the connection. */
     MAX_ARGUMENTS = 100,
-    MAX_LINE_END_BYTES = 2 /* CRLF; LF alone will do */
+    /* MHD's record of a header field, an argument or a cookie, in the memory of the connection. */
+    RECORD_BYTES = 64,
+    RESPONSE_HEAD_BYTES = 640, /* the longest, of the dashboard, has less than 560 */
+    MAX_LINE_END_BYTES = 2     /* CRLF; LF alone will do */
 };
 
 static const char TOO_LARGE[] = "too_large";
@@ -126,6 +128,14 @@ static struct http_peer *find_refused(const struct tally_http_server *server, in
     return NULL;
 }
 
+/* The parts of the section do not fit into the memory of a connection. */
+static void refuse_cramped(struct http_peer *peer)
+{
+    refuse_head(peer, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "header fields too large", TOO_LARGE,
+                "too many header fields, cookies or query parameters");
+}
+
 bool http_heads_refused(struct tally_http_server *server, int status)
 {
     char detail[64];
@@ -141,8 +151,7 @@ bool http_heads_refused(struct tally_http_server *server, int status)
         refuse_head(peer, TALLY_HTTP_REFUSED_MALFORMED, status, "malformed input", "malformed",
                     "Content-Length is not a number");
     } else {
-        refuse_head(peer, TALLY_HTTP_REFUSED_HEADERS, status, "header fields too large", TOO_LARGE,
-                    "too many header fields, cookies or query parameters");
+        refuse_cramped(peer);
     }
     return true;
 }
@@ -179,13 +188,29 @@ void http_heads_note(struct http_head *head, const char *name, size_t n_name, co
                      size_t n_value)
 {
     static const char HOST[] = "Host", LENGTH[] = "Content-Length",
-                      ENCODING[] = "Transfer-Encoding";
+                      ENCODING[] = "Transfer-Encoding", COOKIE[] = "Cookie";
     head->n_hosts += is_named(name, n_name, HOST, sizeof HOST - 1);
     head->n_lengths += is_named(name, n_name, LENGTH, sizeof LENGTH - 1);
     head->n_encodings += is_named(name, n_name, ENCODING, sizeof ENCODING - 1);
+    head->n_cookie_bytes += is_named(name, n_name, COOKIE, sizeof COOKIE - 1) ? n_value : 0;
     head->has_bad_name |= !is_token(name, n_name);
     head->has_bad_line |= !follows(head->end, name);
     head->end = value + n_value;
+}
+
+/* MHD splits a copy of the cookies. */
+bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head, size_t n_headers,
+                           size_t n_bytes)
+{
+    const int n_others =
+        MHD_get_connection_values(peer->mhd, MHD_GET_ARGUMENT_KIND | MHD_COOKIE_KIND, NULL, NULL);
+    const size_t n_records = n_headers + (size_t)n_others;
+    if (n_bytes + head->n_cookie_bytes + n_records * RECORD_BYTES + RESPONSE_HEAD_BYTES <=
+        peer->server->memory_bytes) {
+        return true;
+    }
+    refuse_cramped(peer);
+    return false;
 }
 
 const char *http_heads_fault(const struct http_head *head, const char *section_end, bool is_1_0)

@@ -905,6 +905,10 @@ static enum MHD_Result start_request(struct tally_http_request *request)
 {
     const struct tally_http_server_config *config = &request->server->config;
     char detail[64];
+    if (!http_heads_leave_room(request->peer, &request->head, request->n_headers,
+                               header_bytes(request))) {
+        return MHD_NO;
+    }
     if (header_bytes(request) > config->max_header_bytes) {
         snprintf(detail, sizeof detail, "request line and headers longer than %zu bytes",
                  config->max_header_bytes);
@@ -1277,6 +1281,7 @@ static struct MHD_Daemon *start_daemon(struct tally_http_server *server, size_t 
 static enum tally_status start(struct tally_http_server *server, struct tally_error *err)
 {
     const size_t memory_bytes = server->config.max_header_bytes + (size_t)CONNECTION_MEMORY_BYTES;
+    server->memory_bytes = memory_bytes;
     server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
     if (server->watch_fd < 0 || !watch_fd(server, server->listen_fd, server)) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "epoll: %s", strerror(errno));

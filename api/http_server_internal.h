@@ -50,6 +50,7 @@ struct tally_http_server {
     int watch_fd; /* epoll: MHD's own sets, the listening socket, connections MHD leaves alone */
     uint16_t port;
     unsigned idle_timeout_s;
+    size_t memory_bytes; /* that MHD has for the header sections of a request and its response */
     struct http_connections connections;
     struct http_uploads uploads;
     size_t windows_bytes;                 /* that connections have asked the kernel for */
@@ -89,7 +90,8 @@ struct http_header {
 /* What decides where a request ends, and whether others would agree. */
 struct http_head {
     unsigned n_hosts, n_lengths, n_encodings;
-    const char *end; /* of the last line so far, without CRLF; NULL = there was none */
+    size_t n_cookie_bytes; /* of the values of Cookie */
+    const char *end;       /* of the last line so far, without CRLF; NULL = there was none */
     bool has_bad_name, has_bad_line;
 };
 
@@ -149,6 +151,10 @@ bool http_heads_refused(struct tally_http_server *server, int status);
 /* For each header line, in their order. The texts are where MHD has read them to. */
 void http_heads_note(struct http_head *head, const char *name, size_t n_name, const char *value,
                      size_t n_value);
+/* Whether the sections, of so many fields and bytes, leave MHD memory for the response's. If not,
+ * the connection has been answered, as MHD would close it without a word. */
+bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head, size_t n_headers,
+                           size_t n_bytes);
 /* What is wrong with the framing; NULL = nothing. `section_end` is behind the blank line. */
 const char *http_heads_fault(const struct http_head *head, const char *section_end, bool is_1_0);
 

@@ -81,7 +81,7 @@ REFUSED = [
     *((f"{n} headers", get(*([b"X: y"] * (n - 1)), HOST), 431) for n in (101, 150, 160, 170, 180, 500)),
 ]
 
-# They do not fit into the memory of a connection; they do where that is larger.
+# They do not fit into the memory of a connection.
 CRAMPED = [
     ("long cookie", get(HOST, b"Cookie: a=" + b"a" * 7000), 431),
     *((f"{n} cookies", get(HOST, b"Cookie: " + b"; ".join([b"a=b"] * n)), 431) for n in (170, 200, 1000)),
@@ -225,6 +225,24 @@ class Framing(TallyTestCase):
                     self.assertEqual(split(self.converse(request, connection=older))[0], status)
                 newer.sendall(b"Connection: close\r\n\r\n")
                 self.assertEqual(split(self.converse(connection=newer))[0], 200)
+
+    def test_never_closed_without_a_word(self):
+        """Where the request just fits into the connection's memory, its response has to fit as well."""
+        last = get(HOST, b"Connection: close")
+        shapes = [("cookie", n, get(HOST, b"Cookie: a=" + b"x" * n)) for n in range(5600, 6200, 20)]
+        shapes += [(f"{k} headers", n, get(HOST, *([b"X: " + b"y" * n] * k)))
+                   for k, sizes in ((60, range(110, 140)), (80, range(66, 86))) for n in sizes]
+        arguments = b"/healthz?" + b"&".join([b"a=1"] * 99)
+        shapes += [("arguments and headers", n, get(HOST, *([b"X: " + b"y" * n] * 60), target=arguments))
+                   for n in range(30)]
+        seen = set()
+        for what, n, request in shapes:
+            with self.subTest(what, n=n):
+                answer = self.converse(request + last)
+                status, _, _, _ = split(answer)
+                self.assertIn(status, (200, 431), answer)
+                seen.add((what, status))
+        self.assertEqual(len(seen), 8, seen)  # on both sides of the limit
 
     def test_what_is_right_is_served(self):
         last = get(HOST, b"Connection: close")
