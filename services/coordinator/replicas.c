@@ -360,7 +360,9 @@ void replicas_recount(struct tally_coordinator *coordinator)
 
 /* ---- Taking over ---- */
 
-/* Loads a job that we lead now. False if it is to be tried again. */
+/* Loads a job that we lead now. False if it is to be tried again. Its row is read again: when
+ * loading failed, other replicas may have led the job, and have given it back, since the row was
+ * taken. */
 static bool load_taken(struct tally_coordinator *coordinator, struct tally_store_job *row)
 {
     const struct replicas *replicas = coordinator->replicas;
@@ -373,7 +375,15 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
         hosted->needs_reload = coordinator->reload_due = true;
         return true;
     }
-    if (load_job(coordinator, row, "job taken over", &err) != TALLY_OK) {
+    enum tally_status status =
+        coordinator->store->ops->job_get(coordinator->store, row->id, row, &err);
+    if (status == TALLY_OK && tally_job_status_is_terminal(row->status)) {
+        return true; /* another replica has led it to its end */
+    }
+    if (status == TALLY_OK) {
+        status = load_job(coordinator, row, "job taken over", &err);
+    }
+    if (status != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job cannot be taken over yet"),
                   tally_log_text("job", row->id), tally_log_problem(&err));
         return false;
