@@ -197,6 +197,11 @@ static void mark_ended(const struct hosted_job *job)
     }
 }
 
+static void raise_to(uint64_t *counter, uint64_t stored)
+{
+    *counter = stored > *counter ? stored : *counter;
+}
+
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err)
 {
@@ -218,6 +223,10 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         job->needs_reload = job->lacks_memory = false;
+        /* Another replica may have led the job meanwhile, and counted. */
+        raise_to(&job->recovery_bits, row.recovery_bits);
+        raise_to(&job->wire_in_bytes, row.wire_in_bytes);
+        raise_to(&job->wire_out_bytes, row.wire_out_bytes);
         mark_ended(job);
     }
     return status;

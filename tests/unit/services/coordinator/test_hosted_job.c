@@ -326,12 +326,35 @@ static void test_coordinator_ended__a_job_that_ended_in_a_round_is_read(void)
     end_fini(&end);
 }
 
+/* Another replica has led the job for a while: what it counted stays. */
+static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again(void)
+{
+    struct host host;
+    struct tally_store_job row;
+    host_init(&host);
+    const struct tally_store_ops *ops = host.store->ops;
+    (void)write_round(&host);
+    TALLY_ASSERT_STATUS(ops->job_get(host.store, "j", &row, &host.err), TALLY_OK, &host.err);
+    row.recovery_bits = 640;
+    row.wire_in_bytes = 437;
+    row.wire_out_bytes = 1;
+    TALLY_ASSERT_STATUS(ops->job_update(host.store, &row, &host.err), TALLY_OK, &host.err);
+    TALLY_ASSERT_STATUS(ops->commit(host.store, &host.err), TALLY_OK, &host.err);
+    host.job->wire_out_bytes = 2; /* here and not stored yet */
+    TALLY_ASSERT_STATUS(hosted_job_reload(host.store, host.job, &host.err), TALLY_OK, &host.err);
+    CU_ASSERT_EQUAL(host.job->recovery_bits, 640);
+    CU_ASSERT_EQUAL(host.job->wire_in_bytes, 437);
+    CU_ASSERT_EQUAL(host.job->wire_out_bytes, 2);
+    host_fini(&host);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job),
     TALLY_TEST(test_coordinator_ended__a_job_is_read_once_and_answers_as_before),
     TALLY_TEST(test_coordinator_ended__a_job_that_ended_here_is_not_read),
     TALLY_TEST(test_coordinator_ended__a_job_that_ended_in_a_round_is_read),
     TALLY_TEST(test_coordinator_hosted_job__goes_on_from_what_is_stored_after_a_rollback),
+    TALLY_TEST(test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again),
 };
 
 TALLY_SUITE(coordinator_hosted_job_suite, "coordinator_hosted_job", TESTS);
