@@ -1,16 +1,17 @@
-/* Header sections: where a request ends must be beyond doubt (RFC 9112, section 6). Two programs
- * that disagree, a proxy and this server, let a stranger hide one request in another.
+/* Header sections: the end of a request must be unambiguous (RFC 9112, section 6). If a proxy and
+ * this server disagree about it, an attacker can hide one request inside another.
  *
- *   the request line is in   http_heads_begin(): too many arguments are refused
- *   header lines come        nothing of ours runs. MHD may run out of memory, or not understand
- *                            Content-Length, and answers itself: with a page of HTML, in some cases
- *                            with two header sections. It says so in its log first, without the
- *                            connection. http_heads_refused() finds that, sends an answer of ours
- *                            past MHD and shuts down the sending side, so that MHD's goes nowhere
- *   all are in               http_heads_note() has seen each line, http_heads_fault() judges
+ *   request line complete   http_heads_begin() refuses too many query parameters.
+ *   header lines arrive     None of our code runs. If MHD runs out of memory, or cannot parse
+ *                           Content-Length, it answers by itself: with an HTML page, and in some
+ *                           cases with two header sections. It logs this first, but does not name
+ *                           the connection. http_heads_refused() finds the connection, sends our
+ *                           answer past MHD and shuts down the sending side, so that MHD's own
+ *                           answer is lost.
+ *   section complete        http_heads_note() has seen each line; http_heads_fault() judges.
  *
- * MHD joins folded lines and takes a NUL for the end of a value. Both show in where the parts lie:
- * MHD parses in place, so one line begins where the one before it has ended. */
+ * MHD joins folded lines and takes NUL for the end of a value. Positions reveal both: MHD parses in
+ * place, so each line must begin where the previous one ended. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -22,7 +23,7 @@ enum {
     MAX_ARGUMENTS = 100,
     /* MHD's record of a header field, an argument or a cookie, in the memory of the connection. */
     RECORD_BYTES = 64,
-    RESPONSE_HEAD_BYTES = 640, /* the longest, of the dashboard, has less than 560 */
+    RESPONSE_HEAD_BYTES = 640, /* the longest, the dashboard's, has less than 560 */
     MAX_LINE_END_BYTES = 2     /* CRLF; LF alone will do */
 };
 
@@ -109,10 +110,10 @@ static bool has_many_headers(const struct http_peer *peer)
     return MHD_get_connection_values(peer->mhd, MHD_HEADER_KIND, NULL, NULL) >= HTTP_MAX_HEADERS;
 }
 
-/* The connection that MHD is about to answer; NULL if it cannot be told. While MHD parses a query,
- * it is that one. After the last header line MHD knows the section's length and calls handle()
- * next, so a connection with a length, without a handle() and without an answer is the one. Between
- * the two, a connection with too many header fields would be refused in any case. */
+/* The connection that MHD is about to answer; NULL = unknown. While MHD parses a query, it is
+ * server->parsing. After the last header line MHD knows the section's length and calls handle()
+ * next. So a connection in server->heads with a length and without a status is the one. Before its
+ * last header line, a connection with too many header fields is taken: it would be refused too. */
 static struct http_peer *find_refused(const struct tally_http_server *server, int status)
 {
     if (server->parsing != NULL) {
@@ -198,7 +199,7 @@ void http_heads_note(struct http_head *head, const char *name, size_t n_name, co
     head->end = value + n_value;
 }
 
-/* MHD splits a copy of the cookies. */
+/* MHD copies the cookies before it splits them, so they count twice. */
 bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head, size_t n_headers,
                            size_t n_bytes)
 {
@@ -216,11 +217,11 @@ bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head,
 const char *http_heads_fault(const struct http_head *head, const char *section_end, bool is_1_0)
 {
     if (head->has_bad_name) {
-        return "a header field without a proper name";
+        return "a header field with an invalid name";
     }
     if (head->has_bad_line ||
         (head->end != NULL && section_end - head->end > 2 * MAX_LINE_END_BYTES)) {
-        return "a header field of several lines, or with NUL";
+        return "a header field that is folded or contains NUL";
     }
     if (head->n_hosts > 1) {
         return "more than one Host";

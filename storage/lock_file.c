@@ -82,10 +82,10 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
     }
 }
 
-/* Past the largest database that SQLite makes, 2^48 bytes; its own locks are around 2^30. */
+/* Past the end of the largest SQLite database, 2^48 bytes. SQLite's own locks are near 2^30. */
 static const off_t HELD_BYTE = INT64_C(1) << 62;
 
-/* 0, or why the file is not held: EAGAIN = someone has it. */
+/* 0, or the errno: EAGAIN = another process holds the file. */
 static int hold(int fd)
 {
     struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = HELD_BYTE, .l_len = 1};
@@ -111,11 +111,11 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
     lock->held_fd = fd;
     if (why == EAGAIN) {
         return tally_fail(err, TALLY_STORE, NULL,
-                          "in use by another process, which has opened \"%s\" by another name, or "
-                          "whose lock file was removed",
+                          "in use by another process, which opened \"%s\" under another name or "
+                          "has lost its lock file",
                           path);
     }
-    /* A system without such locks has the lock file alone. */
+    /* Any other errno means that there are no such locks here: the lock file alone has to do. */
     return file.st_nlink == 1
                ? TALLY_OK
                : tally_fail(err, TALLY_STORE, NULL,

@@ -137,7 +137,7 @@ static void judge_shared_tokens(const struct doctor_facts *facts, struct doctor_
     if (facts->n_shared_tokens > 0) {
         find(finding, DOCTOR_WARN,
              "give each role tokens of its own; tally-coordinator --check names the lines",
-             "the coordinator has %" PRId64 " tokens that stand in two token files",
+             "the coordinator has %" PRId64 " tokens that are in two token files",
              facts->n_shared_tokens);
     }
 }

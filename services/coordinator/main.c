@@ -51,10 +51,10 @@ static const struct tally_option OPTIONS[] = {
      "TALLY_METRICS_TOKEN",
      "Access"},
     {"insecure", NULL, NULL,
-     "allow an address that others can reach without tokens, and requests to any host name",
-     "Access"},
+     "allow an address that others can reach without tokens, and accept any Host", "Access"},
     {"allowed-host", "NAME...", NULL,
-     "answer requests to this host name without a token too; IP addresses and localhost always are",
+     "accept this Host in requests that need no token; IP addresses and localhost are always "
+     "accepted",
      "Access"},
     {"tls-cert", "FILE", NULL,
      "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
@@ -89,15 +89,15 @@ static const struct tally_option OPTIONS[] = {
      "Limits"},
     {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
-    {"max-dim", "N", "10000000", "dimension of a job; no document has more than 10000000",
-     "Limits"},
+    {"max-dim", "N", "10000000", "dimension of a job; at most 10000000", "Limits"},
     {"max-job-bytes", "N", NULL,
-     "memory that started jobs need together, as estimated: 52 bytes for each coordinate of each "
-     "job; others wait (default: half of what the machine or the cgroup has)",
+     "estimated memory of started jobs, about 52 bytes per coordinate, and of solving f(x*); "
+     "further "
+     "jobs wait (default: half the memory of the machine or cgroup)",
      "Limits"},
     {"max-sessions", "N", "100000", "workers at once", "Limits"},
     {"max-sessions-per-token", "N", "10000",
-     "of them with one token, or with several of one name; without tokens there is no such limit",
+     "workers at once with one token, or with tokens of one name; no limit without tokens",
      "Limits"},
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
@@ -317,7 +317,7 @@ static enum tally_status check_access(const struct tally_options *options,
     return TALLY_OK;
 }
 
-/* Names only: a port would be the next name in the list. */
+/* Reads names without ports: ':' separates the names. */
 static enum tally_status read_hosts(const struct tally_options *options,
                                     struct tally_coordinator_config *config,
                                     struct tally_error *err)
@@ -331,7 +331,7 @@ static enum tally_status read_hosts(const struct tally_options *options,
         snprintf(name, sizeof name, "%.*s", (int)n, at);
         if (n >= sizeof name || !is_host_name(name)) {
             return tally_options_refuse(options, "allowed-host", err,
-                                        "\"%s\" is not a host name; ports do not matter", name);
+                                        "\"%s\" is not a host name; give it without a port", name);
         }
         at = at[n] == ':' ? at + n + 1 : NULL;
     }

@@ -349,9 +349,10 @@ static void write_memory(const struct tally_coordinator *coordinator, struct exp
     const struct memory_use use = memory_use(coordinator);
     static const char HELD[] = "tally_job_memory_bytes", LIMIT[] = "tally_job_memory_limit_bytes";
     exposition_family(exposition, HELD, EXPOSITION_GAUGE,
-                      "Memory of started jobs and of solving f(x*), as estimated.");
+                      "Estimated memory of started jobs and of solving f(x*).");
     exposition_unsigned(exposition, HELD, NULL, (uint64_t)use.held);
-    exposition_family(exposition, LIMIT, EXPOSITION_GAUGE, "What --max-job-bytes allows of it.");
+    exposition_family(exposition, LIMIT, EXPOSITION_GAUGE,
+                      "Limit of tally_job_memory_bytes, from --max-job-bytes.");
     exposition_unsigned(exposition, LIMIT, NULL, (uint64_t)use.limit);
 }
 
@@ -369,7 +370,7 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     static const char SHARED[] = "tally_shared_tokens";
     const struct tally_tokens *tokens = coordinator->config.tokens;
     exposition_family(&exposition, SHARED, EXPOSITION_GAUGE,
-                      "Tokens that stand in two token files, and open the roles of both.");
+                      "Tokens that are in two token files and grant both roles.");
     exposition_unsigned(&exposition, SHARED, NULL, tokens != NULL ? (uint64_t)tokens->n_shared : 0);
     write_memory(coordinator, &exposition);
     write_requests(metrics, &exposition);

@@ -21,7 +21,7 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting 
     va_end(arguments);
 }
 
-/* Workers that are here but have refused the job, and why the newest of them did. */
+/* Names the newest worker that has refused the job, with its reason, and counts the others. */
 static void add_refusals(const struct hosted_job *job, struct tally_waiting *waiting)
 {
     int64_t n = 0;
@@ -148,7 +148,8 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
     return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) && wait_for_clients(job, waiting);
 }
 
-/* A queued job, to have f(x*) solved or to start; or one that cannot be read from the store. */
+/* A queued job that needs memory to solve f(x*) or to start, or a job that lacks the memory to be
+ * read back from the store. */
 static void wait_for_memory(const struct memory_use *use, const struct hosted_job *job,
                             struct tally_waiting *waiting)
 {
@@ -156,7 +157,7 @@ static void wait_for_memory(const struct memory_use *use, const struct hosted_jo
     const int64_t n_free = use->limit - use->held;
     waiting->what = TALLY_WAITS_FOR_MEMORY;
     add_text(waiting, "waits for memory: it needs %lld bytes%s", (long long)needed,
-             job->lacks_memory ? " to be read back from the store, and the system has refused them"
+             job->lacks_memory ? " to be read back from the store, and the system refused them"
              : job->prepared   ? ""
                                : " to solve f(x*)");
     if (!job->lacks_memory) {
