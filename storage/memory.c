@@ -38,7 +38,7 @@ static void memory_close(struct tally_store *store)
     free(memory);
 }
 
-/* One above every key that is used, in open transactions too. One that was rolled back frees it. */
+/* One above every key in use, also in open transactions. A rollback frees its key. */
 static int64_t next_key(const struct tally_memory_database *database)
 {
     const struct tally_memory_store *memory = database->first;

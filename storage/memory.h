@@ -4,12 +4,12 @@
  * All store objects of a database belong to one thread. Their calls may interleave in any order,
  * also while several have an open transaction; only the callback of a walk may not write through
  * another store object. Isolation is READ COMMITTED: a transaction's writes are visible to its own
- * store object alone until commit() applies all of them or none. Nobody waits for a lock. Keys of
- * jobs are unique and become visible in the order of the commits. Conflicts show in commit():
+ * store object alone until commit() applies all of them or none. No call waits for a lock. Keys of
+ * jobs are unique and become visible in the order of the commits. commit() reports conflicts:
  *
- *     FAILED_PRECONDITION  the fence, which is checked in commit(), and earlier in flush()
+ *     FAILED_PRECONDITION  another replica leads a job that was written to (also in flush())
  *     ALREADY_EXISTS       two transactions inserted the same id or idempotency key
- *     STORE                two store objects that are no replicas wrote to the same job */
+ *     STORE                two store objects that are not replicas wrote to the same job */
 #ifndef TALLY_STORAGE_MEMORY_H
 #define TALLY_STORAGE_MEMORY_H
 
@@ -19,7 +19,7 @@
 
 struct tally_memory_database;
 
-/* The clock by which leases run out, in milliseconds since any point in time. */
+/* The clock by which leases run out, in milliseconds since an arbitrary point in time. */
 struct tally_memory_clock {
     int64_t (*now_ms)(void *context);
     void *context;
@@ -39,15 +39,15 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
                                              struct tally_store **ret_store,
                                              struct tally_error *err);
 
-/* Breaks the connection of one store object that tally_memory_database_open() gave, as a lost
- * network connection does: an open transaction is lost (its writes and its commit fail with STORE)
- * and the next begin() or lease operation connects again; it holds the jobs that it still leads. To
- * lose the answer of a commit: commit, disconnect, and report STORE. */
+/* Breaks the connection of a store object that tally_memory_database_open() opened, like a lost
+ * network connection. An open transaction is lost: its writes and its commit fail with STORE. The
+ * next begin() or lease operation connects again; the store object then holds the jobs that it
+ * still leads. To simulate a lost response to a commit: commit, disconnect, and report STORE. */
 void tally_memory_database_disconnect(struct tally_store *store);
 /* As if the database server was killed and started again: all rows stay, and all connections break.
- * There is no separate grace time: as on PostgreSQL, leases stop running out half a lease after the
- * last renewal of anybody, and the first renewal after that prolongs them by as long as the gap
- * was. So time in which the simulated server answers nobody does not count. */
+ * There is no separate grace time. As on PostgreSQL, the clock of all leases stops half a lease
+ * after the last renewal by any replica, and the next renewal prolongs them by the time that it
+ * stood. So time in which the simulated server is down does not count. */
 void tally_memory_database_restart(struct tally_memory_database *database);
 
 #endif

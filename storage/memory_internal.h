@@ -1,4 +1,4 @@
-/* memory_internal: what the memory*.c files share; nobody else includes it. */
+/* memory_internal: shared by the memory*.c files only. */
 #ifndef TALLY_STORAGE_MEMORY_INTERNAL_H
 #define TALLY_STORAGE_MEMORY_INTERNAL_H
 
@@ -21,7 +21,7 @@ struct tally_memory_database {
     size_t n_jobs, jobs_capacity;
     struct tally_memory_replica *replicas; /* by number */
     size_t n_replicas;
-    int64_t renewed_ms;               /* the last renewal of anybody */
+    int64_t renewed_ms;               /* the last renewal by any replica */
     struct tally_memory_store *first; /* of the store objects */
 };
 
@@ -31,11 +31,11 @@ struct tally_memory_store {
     struct tally_memory_database *database;
     struct tally_memory_store *next; /* on the same database */
     bool owns_database;              /* a private one */
-    bool is_lost;                    /* the connection is, and nothing has noticed it yet */
+    bool is_lost;                    /* the connection was lost, and no call has noticed */
 
     bool in_transaction;
     bool is_broken; /* a write failed; the transaction can only be rolled back */
-    bool is_fenced; /* likewise, as another replica leads a job of it */
+    bool is_fenced; /* the same, because another replica leads one of its jobs */
     struct tally_memory_draft **drafts; /* of the transaction, by job key */
     size_t n_drafts, drafts_capacity;
 
@@ -65,8 +65,8 @@ struct tally_memory_view {
     const struct tally_memory_draft *draft; /* NULL = not written by the transaction */
 };
 
-/* What is visible; false if nothing is. Borrowed until the next write, commit or rollback. The job
- * with that key, the first one after it, the last one before it. */
+/* Find a visible job: with that key, the first one after it, the last one before it. False if there
+ * is none. Borrowed until the next write, commit or rollback. */
 bool tally_memory_find(const struct tally_memory_store *memory, int64_t job_key,
                        struct tally_memory_view *ret_view);
 bool tally_memory_find_after(const struct tally_memory_store *memory, int64_t job_key,
@@ -84,13 +84,13 @@ struct tally_memory_job *tally_memory_job_find(const struct tally_memory_databas
 /* Whether the open transaction can go on: FAILED_PRECONDITION or STORE otherwise. */
 enum tally_status tally_memory_require_transaction(const struct tally_memory_store *memory,
                                                    struct tally_error *err);
-/* NO_MEMORY, after which the transaction can only be rolled back. */
+/* Returns NO_MEMORY; the transaction can then only be rolled back. */
 enum tally_status tally_memory_fail(struct tally_memory_store *memory, struct tally_error *err);
 /* Every write to a job begins here, except its insertion. Errors: NOT_FOUND, NO_MEMORY. */
 enum tally_status tally_memory_draft(struct tally_memory_store *memory, int64_t job_key,
                                      struct tally_memory_draft **ret_draft,
                                      struct tally_error *err);
-/* Takes the draft of a new job over, also when it fails. Errors: NO_MEMORY. */
+/* Adds the draft of a new job. Takes ownership, also on failure. Errors: NO_MEMORY. */
 enum tally_status tally_memory_add_draft(struct tally_memory_store *memory,
                                          struct tally_memory_draft *draft, struct tally_error *err);
 

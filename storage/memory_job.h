@@ -27,18 +27,18 @@ struct tally_memory_change {
     struct tally_blob *bytes;
 };
 
-/* By round. Records are never changed or taken away, and there are as many as a job has lived:
- * copying them with every transaction would be quadratic. */
+/* In order of rounds. Records are never changed or removed. There is one per round, so copying them
+ * in every transaction would take quadratic time. */
 struct tally_memory_rounds {
     struct tally_round_record *records;
     size_t n, capacity;
 };
 
-/* All else that writes can change. */
+/* Everything else that a write can change. */
 struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
-    struct tally_memory_change *changes; /* of it since, by round */
+    struct tally_memory_change *changes; /* of the state since then, by round */
     size_t n_changes;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates, updates_capacity;
@@ -51,7 +51,7 @@ struct tally_memory_job {
     struct tally_memory_content *content; /* NULL = not committed yet */
     struct tally_memory_rounds rounds;
     uint64_t version; /* grows with each commit */
-    int64_t leader;   /* number of a replica; 0 = nobody */
+    int64_t leader;   /* number of a replica; 0 = none */
     int64_t token;    /* grows with each change of leader */
 };
 
@@ -73,12 +73,12 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
                                                      uint64_t request_digest);
 /* A draft of a job that was committed; NULL without memory. */
 struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job);
-/* With the job if it is new. NULL is allowed. */
+/* Frees the job too if it is new. NULL is allowed. */
 void tally_memory_draft_free(struct tally_memory_draft *draft);
 void tally_memory_job_free(struct tally_memory_job *job);
 
-/* Moves the draft into its job and frees it. The first makes room for that, so that the second
- * cannot fail. Errors: NO_MEMORY. */
+/* apply() moves the draft into its job and frees it. prepare() reserves the memory for that, so
+ * that apply() cannot fail. Errors of prepare(): NO_MEMORY. */
 enum tally_status tally_memory_draft_prepare(struct tally_memory_draft *draft);
 void tally_memory_draft_apply(struct tally_memory_draft *draft);
 

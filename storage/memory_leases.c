@@ -1,8 +1,8 @@
 /* memory_leases: replicas, and which of them leads which job.
  *
  * The rules are those of the statements in postgres_statement.c. A job's token grows with each
- * change of leader, and a store object that leads a job without holding its token (it was given, or
- * a former process of the same id led it) gets it from its next take(). */
+ * change of leader. A store object may lead a job without holding its token: the job was given to
+ * it, or an earlier process with the same id led the job. Its next take() returns such a job. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static struct tally_memory_replica *find_id(const struct tally_memory_database *
     return NULL;
 }
 
-/* The row of this process; NULL once it has left or another process of its id has joined. */
+/* The row of this process; NULL after it has left or another process with its id has joined. */
 static struct tally_memory_replica *find_self(const struct tally_memory_store *memory)
 {
     struct tally_memory_replica *self = find_number(memory->database, memory->number);
@@ -54,8 +54,8 @@ static struct tally_memory_replica *find_self(const struct tally_memory_store *m
 
 /* ---- Time ---- */
 
-/* Time in which nobody can renew, because the database itself is away, does not count: leases stop
- * running out half a lease after the last renewal of anybody. */
+/* Time in which no replica can renew, because the database is down, does not count: the clock of
+ * leases stops half a lease after the last renewal by any replica. */
 static bool is_alive(const struct tally_memory_database *database,
                      const struct tally_memory_replica *replica)
 {
@@ -64,7 +64,7 @@ static bool is_alive(const struct tally_memory_database *database,
     return replica->is_member && replica->expires_ms >= (now < stop ? now : stop);
 }
 
-/* The first renewal after such a time gives it back, and each starts the next one. */
+/* The first renewal after such a gap prolongs all leases by it. Every renewal restarts the gap. */
 static void tick(struct tally_memory_database *database)
 {
     const int64_t now = now_ms(database);
@@ -96,8 +96,8 @@ static void set_leader(struct tally_memory_job *job, int64_t number)
     job->token++;
 }
 
-/* Numbers are kept, but not for ever. Jobs that a replica led to their end are nobody's then; live
- * ones are taken from it first. */
+/* A silent replica keeps its number for a week. Then the ended jobs that it led have no leader; its
+ * live jobs must have been taken before. */
 static void forget_long_dead(struct tally_memory_database *database)
 {
     const int64_t now = now_ms(database);
@@ -169,7 +169,7 @@ static enum tally_status memory_join(struct tally_store *store, const struct tal
     replica->is_member = true;
     replica->incarnation++;
     announce(database, replica, self);
-    /* Nobody holds the jobs of a former process any more; they stay this replica's own. */
+    /* No process holds the jobs of the earlier process any more; this replica still leads them. */
     for (size_t i = 0; i < database->n_jobs; i++) {
         if (database->jobs[i]->leader == replica->row.number) {
             set_leader(database->jobs[i], replica->row.number);
@@ -193,7 +193,7 @@ static enum tally_status require_member(struct tally_memory_store *memory, struc
 
 /* ---- Leading ---- */
 
-/* Keeps of what is held the leases that are still good. */
+/* Drops the leases that are no longer valid from those held. */
 static void keep_confirmed(struct tally_memory_store *memory)
 {
     size_t n_kept = 0;
@@ -247,7 +247,7 @@ static enum tally_status memory_renew(struct tally_store *store, const struct ta
     return status;
 }
 
-/* Leading a job without holding it means that it was given, or that a former process led it. */
+/* A job is led but not held if it was given, or if an earlier process led it. */
 static bool is_to_be_taken(const struct tally_memory_store *memory,
                            const struct tally_memory_job *job)
 {
@@ -261,7 +261,7 @@ static bool is_to_be_taken(const struct tally_memory_store *memory,
     return leader == NULL || !is_alive(memory->database, leader);
 }
 
-/* On failure *ret_taken has at least those that are held and were not before. */
+/* On failure *ret_taken has at least the jobs that are newly held. */
 static enum tally_status take_jobs(struct tally_memory_store *memory,
                                    struct tally_lease_set *ret_taken)
 {

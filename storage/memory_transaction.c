@@ -1,8 +1,8 @@
-/* memory_transaction: what a store object sees, and how its writes become everybody's.
+/* memory_transaction: what a store object sees, and how its writes become visible to all.
  *
  *     write     goes to a draft of the job, with the token that the store object holds
- *     commit    proves the token of every job, looks for conflicts, makes room; then nothing can
- *               fail, and all drafts are applied
+ *     commit    checks the token of every job, checks for conflicts and reserves memory; then
+ *               applies all drafts, which cannot fail
  *     rollback  frees the drafts */
 #include <assert.h>
 #include <stdlib.h>
@@ -266,7 +266,7 @@ static enum tally_status prove(struct tally_memory_store *memory, struct tally_e
     return memory->is_fenced ? TALLY_FAILED_PRECONDITION : TALLY_OK;
 }
 
-/* Looks for what another store object has committed meanwhile. */
+/* Checks for conflicts with what other store objects have committed meanwhile. */
 static enum tally_status find_conflict(const struct tally_memory_store *memory,
                                        struct tally_error *err)
 {
@@ -320,7 +320,7 @@ static enum tally_status prepare(struct tally_memory_store *memory, struct tally
     return status == TALLY_OK ? status : tally_memory_fail(memory, err);
 }
 
-/* There is room for it. A job that is inserted is led by whoever inserts it. */
+/* Memory was reserved. The replica that inserts a job leads it. */
 static void insert(struct tally_memory_store *memory, const struct tally_memory_draft *draft)
 {
     struct tally_memory_database *database = memory->database;
@@ -359,7 +359,7 @@ enum tally_status tally_memory_begin(struct tally_store *store, struct tally_err
     return TALLY_OK;
 }
 
-/* Every write has told at once, except whether its job may be written to. */
+/* Writes report their errors at once, except whether their jobs may be written to. */
 enum tally_status tally_memory_flush(struct tally_store *store, struct tally_error *err)
 {
     struct tally_memory_store *memory = memory_of(store);

@@ -21,9 +21,9 @@ static bool log_has_moved(const struct tally_sqlite *sqlite)
             file.st_dev != sqlite->log.device || file.st_ino != sqlite->log.inode);
 }
 
-/* SQLite would go on with files that have no name any more, and all of it would be gone with the
- * process. A lock file that was removed keeps no other process away. Three stat() per transaction.
- */
+/* SQLite would go on with files that have lost their names, and all writes would be lost when the
+ * process ends. A lock file that was removed keeps no other process away. The checks cost three
+ * stat() per transaction. */
 static enum tally_status require_file(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int has_moved = 0;

@@ -90,7 +90,7 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
 }
 
 /* The lock lies beside the file that is really opened, so that a symbolic link to it is no second
- * database. SQLite has taken no lock of its own yet, which tally_lock_file_hold() could drop. */
+ * database. SQLite has taken no lock yet that tally_lock_file_hold() could drop. */
 static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_error *err)
 {
     const char *file = sqlite3_db_filename(sqlite->db, "main");

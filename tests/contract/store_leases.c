@@ -1,5 +1,5 @@
-/* Contract of leases.h: several store objects on one store, who leads which job, and who may write.
- * What only a server can show is in store_postgres_leases.c. */
+/* Contract of leases.h: which of several store objects on one store leads which job and may write
+ * to it. Tests that need a server are in store_postgres_leases.c. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* Store objects on one in-memory database that have transactions open at once, in one thread: what
- * would have to wait on a server shows as a conflict here. */
+/* Concurrent transactions of store objects on one in-memory database, in one thread. Where a server
+ * would make a transaction wait, there is a conflict. */
 #include <string.h>
 
 #include "storage/memory.h"

@@ -11,14 +11,14 @@
  *   - the checksum in every task is that of the fault-free run's point;
  *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
  *   - no worker has to throw its point away, and none is told that its update differs.
- * Where the policy of a job lets a round close without some client, the fault-free run is no
- * measure from there on. Then the record names the missing clients, none of them had an update
- * acknowledged, and there is a quorum. The measure is a replay by the engine alone, without the
- * same clients (sim_replay.h): records, points and messages equal it bit for bit. A job fails where
- * the replay fails, because the steps of a client diverge, and nowhere else.
+ * Once a job's policy lets a round close without some client, the fault-free run is no measure any
+ * more. Then the record names the missing clients, no update of theirs was acknowledged, and there
+ * is a quorum. The measure is a replay by the engine alone, without the same clients
+ * (sim_replay.h): records, points and messages equal it bit for bit. A job fails only where the
+ * replay fails, because the steps of a client diverge.
  *
- * Several coordinators: an answer of one that another has followed may tell what the store has held
- * before, and nothing else. What one tells that leads the job is what the store holds.
+ * With several coordinators, the leader of a job responds with what the store holds. A coordinator
+ * that has lost the job may respond with what the store held before, and with nothing else.
  *
  * A power cut without power_loss_safe may take the last commits back; after it the job begins again
  * where the store says, and all of the above holds from there. */
@@ -34,12 +34,12 @@
 #include "tests/simulation/sim_job.h"
 #include "tests/simulation/sim_network.h"
 
-/* Where the invariants see what is committed. */
+/* How the invariants see what is committed. */
 struct invariants_source {
     struct tally_store *(*store)(void);
     uint64_t (*n_changes)(void);    /* of what is committed, so far */
     void (*hold_faults)(bool hold); /* while they look; NULL = there are none */
-    bool is_shared;                 /* several coordinators have it */
+    bool is_shared;                 /* by several coordinators */
 };
 
 void invariants_begin(const struct sim_job *jobs, int n_jobs,
@@ -51,7 +51,7 @@ void invariants_check(void);
 void invariants_see_restart(void);
 void invariants_see_power_cut(bool power_loss_safe);
 
-/* The coordinator answers what came age_us ago. */
+/* The coordinator answers a request that arrived age_us ago. */
 void invariants_see_answer(const struct sim_peer *peer, const struct sim_message *message,
                            int64_t age_us, int status, const uint8_t *body, size_t n_body);
 /* A worker posts, is refused, writes into its log, ends. */

@@ -1,9 +1,11 @@
-/* lease_invariants: a second account of who leads which job, kept from what the database has
- * carried out, without a look at its tokens. It holds that
- *   - whoever commits a write to a job leads it at that moment: two coordinators never both write
- *     one job in one lease, and one that has lost a job never writes to it again;
- *   - a job is taken only from nobody, from a former process of the same replica, by the one it was
- *     given to, or from a replica whose lease has run out by the database's clock. */
+/* lease_invariants: a second record of which replica leads which job. It follows the operations
+ * that the database has carried out, and does not look at tokens. It checks that
+ *   - a replica that commits a write to a job leads the job at that moment: two coordinators never
+ *     both write to a job within one lease, and a coordinator that has lost a job never writes
+ *     to it;
+ *   - a job is taken only if it has no leader, if its leader is an earlier process of the same
+ *     replica, if it was given to the replica that takes it, or if its leader's lease has expired
+ * by the database's clock. */
 #ifndef TALLY_TESTS_SIMULATION_LEASE_INVARIANTS_H
 #define TALLY_TESTS_SIMULATION_LEASE_INVARIANTS_H
 
@@ -28,7 +30,7 @@ void lease_invariants_see_give(const struct lease_holder *holder, int64_t job_ke
 void lease_invariants_see_insert(const struct lease_holder *holder, int64_t job_key);
 void lease_invariants_see_write(const struct lease_holder *holder, int64_t job_key);
 
-/* Whether the replica leads the job, since a while of `us` at least. */
+/* Whether the replica has led the job for at least `us`. */
 bool lease_invariants_leads(int replica, int64_t job_key, int64_t us);
 
 #endif

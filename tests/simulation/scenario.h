@@ -12,8 +12,7 @@ struct scenario_result {
     uint64_t n_events;
 };
 
-/* A kind of scenario: what there is, and what goes wrong. Seeds of one kind have nothing to do with
- * those of another. */
+/* A kind of scenario: its processes and its misfortunes. Seeds of different kinds are unrelated. */
 struct scenario_kind {
     void (*begin)(void); /* draws and starts everything */
     void (*end)(void);

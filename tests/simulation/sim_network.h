@@ -30,7 +30,7 @@ struct sim_host {
     bool (*is_up)(const struct sim_host *host);
     /* A request is there. */
     void (*receive)(struct sim_host *host, struct tally_http_request *request);
-    /* Nobody waits for its answer any more. The host calls sim_http_close() once it knows. */
+    /* The client has stopped waiting. The host calls sim_http_close() once it knows. */
     void (*lose)(struct sim_host *host, struct tally_http_request *request);
     /* Before an answer leaves: false if the process is dead. */
     bool (*may_answer)(struct sim_host *host);
@@ -73,14 +73,14 @@ void sim_network_set_faults(const struct sim_network_faults *faults);
 
 /* Nothing passes from one place to another, in this direction, before until_us. */
 void sim_network_cut(int from, int to, int64_t until_us);
-/* How long nothing passes, from now; <= 0: it does. */
+/* How long the cut still lasts; <= 0 = there is none. */
 int64_t sim_network_cut_left_us(int from, int to);
 void sim_network_mend(void);
 
 /* Calls `done` once, from the event loop, unless it is abandoned before. */
 struct sim_exchange *sim_network_send(struct sim_peer *peer, const struct sim_message *message,
                                       int64_t timeout_ms, sim_answer_fn *done, void *context);
-/* The same to a host of the sender's choice. */
+/* The same, to a host that the sender chooses. */
 struct sim_exchange *sim_network_send_to(struct sim_host *host, struct sim_peer *peer,
                                          const struct sim_message *message, int64_t timeout_ms,
                                          sim_answer_fn *done, void *context);

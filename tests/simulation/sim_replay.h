@@ -1,10 +1,10 @@
 /* sim_replay: a job as the engine alone runs it, without faults but with the same clients missing.
  *
- * Once a policy has closed a round without some client, the fault-free run of sim_job.h is no
- * measure any more. The replay is: it follows the records of the store, leaves out in each round
- * the clients that the record names, and tells what every record, point and message must then be.
- * It also tells which clients cannot go on: fewer clients average less noise away, so steps may
- * diverge that do not diverge with all of them. */
+ * Once a policy has closed a round without some client, the replay replaces the fault-free run of
+ * sim_job.h as the measure. It follows the records in the store, omits in each round the clients
+ * that the record names, and gives every record, point and message that must result. It also tells
+ * which clients cannot continue: fewer clients average out less noise, so steps may diverge that do
+ * not diverge with all clients. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_REPLAY_H
 #define TALLY_TESTS_SIMULATION_SIM_REPLAY_H
 
@@ -30,7 +30,7 @@ int64_t sim_replay_open_round(const struct sim_replay *replay);
 uint64_t sim_replay_checksum(const struct sim_replay *replay, int64_t *ret_iterate);
 /* Digest of what the client sends in the open round (sim_update_digest). */
 uint64_t sim_replay_update(const struct sim_replay *replay, uint32_t client);
-/* Whether the client cannot go on in the open round, and says so instead. */
+/* Whether the client cannot continue in the open round, and reports that instead of an update. */
 bool sim_replay_diverges(const struct sim_replay *replay, uint32_t client);
 /* Whether the job fails in the open round, or has failed. */
 bool sim_replay_fails(const struct sim_replay *replay);

@@ -1,6 +1,6 @@
 /* sim_replica: the real coordinator as one of several processes on one database. Each runs in a
- * fiber: wherever it waits, in a call of the store or before an answer leaves, it may be paused,
- * killed, or cut off, and the others go on. */
+ * fiber. Wherever it waits, in a store call or before it sends a response, it may be paused, killed
+ * or cut off while the others continue. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_REPLICA_H
 #define TALLY_TESTS_SIMULATION_SIM_REPLICA_H
 
@@ -17,9 +17,9 @@ struct sim_replica;
 struct sim_replicas_config {
     int n;
     int64_t lease_ms, session_timeout_ms;
-    int64_t batch_us;   /* at most so long after a request the loop turns */
+    int64_t batch_us;   /* the loop turns at most so long after a request */
     int64_t restart_us; /* mean time until a dead one is started again */
-    int moves;          /* of 1000 requests: at another coordinator than the one before */
+    int moves;          /* of 1000 requests: sent to another coordinator than the one before */
     struct sim_clocks clocks[SIM_MAX_REPLICAS];
 };
 
@@ -32,20 +32,20 @@ struct sim_host *sim_replica_at(const char *url);
 
 /* Misfortunes of one replica drawn by chance. */
 enum sim_fate { SIM_FATE_KILL, SIM_FATE_PAUSE, SIM_FATE_CUT, SIM_FATE_DRAIN };
-/* Now, or at its n-th boundary, a place where it waits, or before its n-th commit arrives. `us` is
- * how long. */
+/* Now; at its n-th boundary, which is a place where it waits; or before its n-th commit arrives.
+ * `us`: duration of the fate. */
 enum sim_when { SIM_NOW, SIM_AT_BOUNDARY, SIM_AT_COMMIT };
 void sim_replica_strike(enum sim_fate fate, enum sim_when when, int64_t n, int64_t us);
-/* Cut off from the database, in both directions or in one. */
+/* Cuts one off from the database, in one direction or both. */
 void sim_replica_cut_database(int64_t us);
-/* From each other. */
+/* Cuts two off from each other. */
 void sim_replica_cut_apart(int64_t us);
-/* A worker, or administrator, of this place from one of the coordinators. */
+/* Cuts the worker or administrator at this place off from one of the coordinators. */
 void sim_replica_cut_client(int place, int64_t us);
-/* All are stopped in good order, one after the other. */
+/* Stops all in good order, one after the other. */
 void sim_replicas_roll(int64_t pause_us);
 void sim_replica_jump_clock(int64_t ms);
-/* Ends what was done to them, and what was planned. */
+/* Ends the misfortunes under way and cancels those planned. */
 void sim_replicas_calm(void);
 
 /* For the surroundings of the coordinator. */
@@ -57,11 +57,11 @@ int64_t sim_replica_life(const struct sim_replica *replica);
 const char *sim_replica_name(const struct sim_replica *replica);
 struct sim_peer *sim_replica_peer(struct sim_replica *replica);
 bool sim_replica_is_killed(const struct sim_replica *replica);
-/* Within its fiber: a boundary, at which `us` pass. False if the process is dead. */
+/* A boundary, within its fiber: `us` pass. False if the process is dead. */
 bool sim_replica_pass(struct sim_replica *replica, int64_t us);
-/* The next one is on the way of a commit to the database. */
+/* The next boundary is a commit in transit to the database. */
 void sim_replica_note_commit(struct sim_replica *replica);
-/* There is something for its loop. */
+/* Wakes its loop. */
 void sim_replica_wake_up(struct sim_replica *replica);
 
 #endif

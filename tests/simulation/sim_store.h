@@ -1,7 +1,7 @@
 /* sim_store: the store of one of several coordinators: a connection to the database
  * (sim_database.h) over the simulated network. Each call takes time, in which the process may be
- * paused or killed, and others go on. A call may not arrive, and then has no effect, or its answer
- * may be lost after its effect; either way the caller is told STORE, and the connection is gone. */
+ * paused or killed while others continue. A call may be lost before it takes effect, or its
+ * response after that. Either way the caller gets STORE, and the connection is lost. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_STORE_H
 #define TALLY_TESTS_SIMULATION_SIM_STORE_H
 
@@ -12,7 +12,7 @@
 struct sim_replica;
 
 struct sim_store_faults {
-    int64_t delay_us; /* of a message, mean; 0 = none, and nobody goes on meanwhile */
+    int64_t delay_us; /* of a message, mean; 0 = none, and no other fiber runs meanwhile */
     int lost_requests, lost_answers; /* of 1000 calls */
 };
 void sim_store_set_faults(const struct sim_store_faults *faults);

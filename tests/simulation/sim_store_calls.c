@@ -47,7 +47,7 @@ static enum tally_status sim_job_insert(struct tally_store *base, const struct t
     return sim_store_hear(store, status, err);
 }
 
-/* A write is collected, and goes with the next call that asks: it has no answer of its own. */
+/* A write is collected and sent with the next call that has a response; it has none of its own. */
 #define WRITE(key, call)                                                                           \
     struct sim_store *store = sim_store_of(base);                                                  \
     const enum tally_status status = collect(store, err);                                          \

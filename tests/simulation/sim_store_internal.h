@@ -1,5 +1,4 @@
-/* sim_store_internal: what the two files of the simulated connection share; nobody else includes
- * it. */
+/* sim_store_internal: shared by the two files of the simulated connection only. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_STORE_INTERNAL_H
 #define TALLY_TESTS_SIMULATION_SIM_STORE_INTERNAL_H
 
