@@ -1110,7 +1110,7 @@ static size_t unescape(void *context, struct MHD_Connection *connection, char *t
     return n;
 }
 
-/* MHD answers some requests by itself, and says so in its log alone, before it does. */
+/* MHD answers some requests by itself. Only its log says so, before it answers. */
 static void on_log(void *context, const char *format, va_list arguments)
 {
     struct tally_http_server *server = context;

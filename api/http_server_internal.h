@@ -87,7 +87,7 @@ struct http_header {
     size_t n_name;
 };
 
-/* What decides where a request ends, and whether others would agree. */
+/* What decides where a request ends, and whether a proxy would agree. */
 struct http_head {
     unsigned n_hosts, n_lengths, n_encodings;
     size_t n_cookie_bytes; /* of the values of Cookie */
@@ -146,13 +146,13 @@ void *http_heads_begin(void *context, const char *uri, struct MHD_Connection *co
 void http_heads_unescaped(struct tally_http_server *server, const char *text);
 /* The section is complete, or the connection is over. */
 void http_heads_end(struct http_peer *peer);
-/* MHD is about to answer by itself, with this status. True if it has been answered here instead. */
+/* MHD is about to answer by itself, with this status. True if this has answered instead. */
 bool http_heads_refused(struct tally_http_server *server, int status);
-/* For each header line, in their order. The texts are where MHD has read them to. */
+/* Called for each header line, in order. The texts must lie in MHD's own buffer. */
 void http_heads_note(struct http_head *head, const char *name, size_t n_name, const char *value,
                      size_t n_value);
-/* Whether the sections, of so many fields and bytes, leave MHD memory for the response's. If not,
- * the connection has been answered, as MHD would close it without a word. */
+/* Whether a section of n_headers fields and n_bytes leaves MHD memory for the response's. If not,
+ * this function has answered, because MHD would close the connection without an answer. */
 bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head, size_t n_headers,
                            size_t n_bytes);
 /* What is wrong with the framing; NULL = nothing. `section_end` is behind the blank line. */
@@ -187,7 +187,7 @@ bool http_peer_should_move(struct http_peer *peer, size_t bytes);
 /* Sends a refusal past MHD, which cannot answer at this point. Nothing else may be sent after. */
 void http_peer_answer(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *title, const char *code, const char *detail);
-/* No more is sent, by MHD neither; what still comes is thrown away. */
+/* Ends sending, also by MHD. Bytes that still arrive are discarded. */
 void http_peer_end_sending(struct http_peer *peer);
 /* Closes what MHD does not have, and gives the rest back to it, for the end. */
 void http_peer_give_up(struct tally_http_server *server);

@@ -229,7 +229,7 @@ static enum tally_status write_escaped(struct writer *writer, uint32_t point)
     }
 }
 
-/* JSON goes to terminals too, so what would control one is escaped. */
+/* JSON is printed on terminals too, so control characters are escaped. */
 static enum tally_status write_text(struct writer *writer, const char *text)
 {
     enum tally_status status = tally_buffer_append(writer->out, "\"", 1);

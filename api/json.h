@@ -22,15 +22,15 @@ enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json
                                    struct tally_error *err);
 void tally_json_free(struct tally_json *value);
 
-/* A value costs some 100 bytes and a microsecond once it is built, so strangers' texts are measured
- * first. `values` counts the members of objects and the elements of arrays, on all levels. */
+/* A parsed value costs about 100 bytes and a microsecond, so untrusted texts are measured before
+ * they are parsed. `values` counts the members of objects and the elements of arrays, on all
+ * levels. */
 struct tally_json_limits {
     size_t bytes, values, depth;
 };
 
-/* Refuses a text that is past a limit; in time proportional to what it reads, without memory. What
- * is no JSON may pass: the parser refuses it. Errors: INVALID_ARGUMENT; the message names the
- * limit. */
+/* Refuses a text that exceeds a limit. Takes linear time and allocates nothing. Invalid JSON may
+ * pass: the parser refuses it. Errors: INVALID_ARGUMENT; the message names the limit. */
 enum tally_status tally_json_check_limits(const char *text, size_t n,
                                           const struct tally_json_limits *limits,
                                           struct tally_error *err);

@@ -16,7 +16,7 @@ size_t tally_utf8_valid_prefix(const char *text, size_t n);
 /* Whether a terminal, a log reader or a browser acts on the code point instead of showing it: the
  * C0 and C1 controls and DEL, the line and paragraph separators U+2028 and U+2029, and the
  * bidirectional embeddings, overrides and isolates (U+202A to U+202E, U+2066 to U+2069), which make
- * a text read differently from what it is. */
+ * a text look different from what it is. */
 bool tally_utf8_is_control(uint32_t point);
 
 /* Offset of the first such character in the NUL-terminated `text`; strlen(text) if it has none. */

@@ -93,7 +93,7 @@ enum tally_status tally_cli_get_json(struct tally_cli *cli, const char *path,
     return tally_cli_call_json(cli, &exchange, ret_value, err);
 }
 
-/* Messages quote documents and data files, which may come from strangers. */
+/* Messages quote documents and data files, which may be untrusted. */
 static void print_line(const char *begin, const char *message)
 {
     char line[sizeof(struct tally_error)];

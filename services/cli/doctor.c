@@ -60,7 +60,7 @@ static void read_clock(const char *date, struct doctor_facts *facts)
     }
 }
 
-/* What the coordinator's metrics tell of its set-up. */
+/* Reads the coordinator's version and its shared tokens from its metrics. */
 static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
 {
     static const char LABEL[] = "tally_build_info{version=\"";
@@ -86,7 +86,7 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
     const struct tally_json *workers = tally_json_get(answer, "workers");
-    int64_t n_slots = 0; /* an older coordinator lists all and counts none */
+    int64_t n_slots = 0; /* for an older coordinator, which lists all workers and sends no totals */
     for (size_t i = 0; i < tally_json_size(workers); i++) {
         n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
     }

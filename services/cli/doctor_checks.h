@@ -27,7 +27,7 @@ struct doctor_facts {
     int64_t clock_ahead_ms; /* of the coordinator's clock */
     char version[32];       /* of the coordinator; "" = not known */
     const char *own_version;
-    int64_t n_shared_tokens; /* of the coordinator, that open two roles */
+    int64_t n_shared_tokens; /* of the coordinator: tokens that grant two roles */
     int64_t n_workers, n_slots, n_free_slots;
     int64_t n_queued, most_clients; /* of queued jobs: how many, and the largest need of slots */
     int64_t n_waiting;              /* jobs that wait for somebody */

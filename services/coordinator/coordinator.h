@@ -27,7 +27,7 @@ struct tally_tokens;
 struct tally_coordinator_config {
     struct tally_store *store;         /* taken */
     const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
-    /* Names that requests may be sent to where no token is needed (origin_policy.h). */
+    /* Host names that requests without a token may use (origin_policy.h). */
     bool any_host;
     const char *allowed_hosts; /* beside localhost; NULL = none; borrowed */
 
@@ -39,7 +39,7 @@ struct tally_coordinator_config {
     int64_t max_dim;                /* of a job's iterate */
     int64_t max_job_bytes;          /* that started jobs hold together (memory.h) */
     int64_t max_sessions;           /* of workers, at once */
-    int64_t max_sessions_per_token; /* likewise; without tokens there is no such limit */
+    int64_t max_sessions_per_token; /* at once; no limit without tokens */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
     /* For a store that several replicas share. */

@@ -111,8 +111,8 @@ static enum tally_status authorize(const struct tally_coordinator *coordinator, 
     return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
 }
 
-/* Whether the request needs a token. The dashboard's files, which do not, count as the interface
- * that they show. */
+/* Whether the request needs a token. The dashboard's files need none, but count as admin routes:
+ * those are what the dashboard shows. */
 static bool is_guarded(const struct tally_coordinator *coordinator, const struct call *call)
 {
     const struct tally_tokens *tokens = coordinator->config.tokens;
@@ -121,8 +121,8 @@ static bool is_guarded(const struct tally_coordinator *coordinator, const struct
            needs_token(tokens, roles_of(kind == ROUTE_PUBLIC ? ROUTE_ADMIN : kind));
 }
 
-/* A web page cannot know a token, so where one is needed any name will do. A request without Host
- * is HTTP/1.0, which no browser sends. */
+/* A web page does not know a token, so any Host is accepted where a token is needed. A request
+ * without Host is HTTP/1.0, which no browser sends. */
 static enum tally_status check_host(const struct tally_coordinator *coordinator,
                                     const struct call *call, const char *host,
                                     struct tally_error *err)
@@ -138,7 +138,7 @@ static enum tally_status check_host(const struct tally_coordinator *coordinator,
                       host);
 }
 
-/* Refuses what a foreign web page can have a browser send (origin_policy.h). */
+/* Refuses requests that a browser sends for a web page of another origin (origin_policy.h). */
 static enum tally_status check_origin(const struct tally_coordinator *coordinator,
                                       const struct call *call, struct tally_error *err)
 {
@@ -159,8 +159,8 @@ static enum tally_status check_origin(const struct tally_coordinator *coordinato
                       origin != NULL ? origin : fetch_site);
 }
 
-/* Finds the route and checks whether the caller may use it. A foreign page does not even learn
- * which routes there are. */
+/* Finds the route and checks whether the caller may use it. The origin is checked first: a page of
+ * another origin does not learn which routes exist. */
 static enum tally_status admit(const struct tally_coordinator *coordinator, struct call *call,
                                struct tally_error *err)
 {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Half a million clients. */
+/* Receipts of half a million clients. */
 enum { MAX_BYTES = 16 * 1024 * 1024 };
 
 struct ended_job {
@@ -109,7 +109,7 @@ void ended_remember(struct ended_jobs *ended, const struct hosted_job *job)
 {
     const bool is_stored =
         job->row.status == TALLY_JOB_COMPLETED || tally_job_open_round(job->engine)->received == 0;
-    size_t dim; /* one that never started has received nothing */
+    size_t dim; /* a job that never started has received nothing */
     const bool has_started = tally_job_point(job->engine, &dim) != NULL;
     if (has_started && is_stored && find(ended, job->row.key) == NULL) {
         (void)remember(ended, job);
@@ -122,8 +122,8 @@ static enum tally_status fail_ended(const struct tally_store_job *row, struct ta
                       tally_job_status_name(row->status));
 }
 
-/* Whether the row leaves it open that the update was received. A message of a closed round is
- * counted in the row's bits; that of a round in which the job ended is not. */
+/* OK if, by the row, the update may have been received. The row's bits count the messages of closed
+ * rounds, but not those of the round in which the job ended. */
 static enum tally_status check_row(const struct tally_store_job *row,
                                    const struct tally_job_update *update, struct tally_error *err)
 {

@@ -1,10 +1,10 @@
-/* ended: what is remembered of jobs that have ended: each client's last message, by its digest.
+/* ended: receipts of jobs that have ended: the digest of each client's last message.
  *
- * A worker that has not heard the answer to its last update sends it again, also after the job has
- * ended, and is told that it was received. Any session can send such an update. So it costs a
- * comparison: with the job's row first, then with these receipts. Only the first update for a job
- * that ended before this process knew it loads the job, whose state has the length of its
- * dimension; the receipts have 32 bytes for a client. */
+ * A worker that has lost the response to its last update sends the update again, also after the job
+ * has ended, and is told that it was received. Any session can send such an update, so it must be
+ * cheap: it is compared with the job's row first, then with the receipts, 32 bytes per client. The
+ * job itself, whose state grows with its dimension, is loaded only if its receipts are not in
+ * memory: it ended before this process started, or its receipts were forgotten. */
 #ifndef TALLY_SERVICES_COORDINATOR_ENDED_H
 #define TALLY_SERVICES_COORDINATOR_ENDED_H
 
@@ -28,14 +28,13 @@ struct ended_jobs {
 
 void ended_fini(struct ended_jobs *ended);
 
-/* Remembers a job that has just ended, unless the store has other receipts of it than the engine:
- * those of an open round are not stored with a job that was cancelled in it. Without memory it
- * remembers nothing. */
+/* Remembers a job that has just ended, unless the engine has receipts that the store lacks: those
+ * of the open round are not stored with a cancelled job. Remembers nothing if memory runs out. */
 void ended_remember(struct ended_jobs *ended, const struct hosted_job *job);
 
-/* An update for a job that has ended; `row` is as stored. OK: it is a repetition, as ret_outcome
- * tells. Errors: OUT_OF_RANGE (client), FAILED_PRECONDITION (it was not received before the job
- * ended), ALREADY_EXISTS (another message was), STORE, DATA_LOSS, NO_MEMORY. */
+/* An update for a job that has ended; `row` is as stored. OK: the update is a duplicate,
+ * described by ret_outcome. Errors: OUT_OF_RANGE (client), FAILED_PRECONDITION (it was not received
+ * before the job ended), ALREADY_EXISTS (another message was), STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *store,
                                 const struct tally_store_job *row,
                                 const struct tally_job_update *update,

@@ -100,7 +100,7 @@ static enum tally_status restore_engine(struct tally_store *store, struct hosted
     return TALLY_OK;
 }
 
-/* Something that says it is queued until the engine can be had. */
+/* A queued engine that stands in until the memory for the real one can be had. */
 static enum tally_status make_stand_in(struct tally_store *store, struct hosted_job *job,
                                        struct tally_job **ret_engine, struct tally_error *err)
 {

@@ -61,12 +61,12 @@ struct hosted_job {
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
     struct stored_state stored_state;
-    bool has_stored_updates; /* the store may hold some, of rounds that are closed or open */
-    bool needs_reload;       /* a commit failed: the engine is ahead of the store; or it lacks .. */
-    bool lacks_memory;       /* .. the memory for it, and stands queued in its place */
-    bool deadline_noted;     /* the open round's deadline has passed, and did not end it */
-    bool absence_changed;    /* the engine does not know yet what the slots say: mark_absence() */
-    int64_t round_opened_ms; /* monotonic; or resumed, or read back from the store */
+    bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
+    bool needs_reload;        /* a commit failed, so the engine is ahead of the store; or .. */
+    bool lacks_memory;        /* .. memory ran out: a queued engine stands in for its own */
+    bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
+    bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
+    int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
@@ -78,7 +78,7 @@ struct hosted_job {
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };
 
-/* Makes or frees the slots of a job that nobody plays. */
+/* Makes or frees the slots of a job of which no client is played. */
 enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
 void hosted_job_drop_slots(struct hosted_job *job);
 
@@ -86,7 +86,8 @@ void hosted_job_drop_slots(struct hosted_job *job);
  * STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
                                   struct hosted_job **ret_job, struct tally_error *err);
-/* The same if that has failed with NO_MEMORY, without the engine: it needs to be reloaded. */
+/* For a job whose hosted_job_load() failed with NO_MEMORY: loads all but the engine, and sets
+ * needs_reload. */
 enum tally_status hosted_job_load_later(struct tally_store *store,
                                         const struct tally_store_job *row,
                                         struct hosted_job **ret_job, struct tally_error *err);

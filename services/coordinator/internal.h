@@ -188,7 +188,7 @@ void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at);
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* find_job() does not find it any more. */
 void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Has f(x*) of the job made known, at once or, if it must be solved, when that is its turn. */
+/* Makes f(x*) of the job known: at once, or in its turn if it must be solved. */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
 /* Reads the row of a job that may be live or not. Errors: NOT_FOUND, STORE. */

@@ -71,7 +71,7 @@ static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
     job->prepare_began_ms = tally_monotonic_ms();
     if (preparer_submit(coordinator->preparer, job->row.id, &job->spec, &err) != TALLY_OK) {
         job->prepare_began_ms = 0;
-        coordinator->assignment_failed = true; /* tried again in a second */
+        coordinator->assignment_failed = true; /* retried after a second */
     }
 }
 

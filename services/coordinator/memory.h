@@ -1,8 +1,8 @@
-/* memory: what started jobs, and the solving of f(x*), hold together, against --max-job-bytes.
+/* memory: the memory of started jobs and of solving f(x*), limited by --max-job-bytes.
  *
- * Each counts by the estimate of services/job/footprint.h. A queued job holds nothing and waits
- * until its share is free. Jobs that had started before a restart, or at another replica, go on
- * whatever the limit is. */
+ * Memory is estimated by services/job/footprint.h. A queued job counts as 0 and waits until the
+ * memory that it needs is free. Jobs that started before a restart, or at another replica, continue
+ * even above the limit. */
 #ifndef TALLY_SERVICES_COORDINATOR_MEMORY_H
 #define TALLY_SERVICES_COORDINATOR_MEMORY_H
 
@@ -17,29 +17,30 @@ struct tally_coordinator;
 
 /* Bytes. */
 struct memory_use {
-    int64_t held; /* by started jobs and by what is being solved */
-    int64_t kept; /* of it, by jobs that do not progress: nobody knows for how long */
+    int64_t held; /* by started jobs and by the f(x*) that is being solved */
+    int64_t kept; /* the part of `held` of jobs that do not progress, so may never free it */
     int64_t limit;
 };
 struct memory_use memory_use(const struct tally_coordinator *coordinator);
 
-/* Whether f(x*) of the queued job is still to be solved. */
+/* Whether the job is queued and the solving of its f(x*) has not begun. */
 bool memory_is_unsolved(const struct hosted_job *job);
-/* What the queued job needs next: to have f(x*) solved, or to start. */
+/* Bytes that the queued job needs for its next step: solving f(x*), or starting. */
 int64_t memory_needed(const struct hosted_job *job);
-/* Whether that is free. */
+/* Whether memory_needed() is free now. */
 bool memory_is_free(const struct memory_use *use, const struct hosted_job *job);
-/* Whether it will be, once the jobs that progress have ended. */
+/* Whether memory_needed() will be free once the jobs that progress have ended. */
 bool memory_will_be_free(const struct memory_use *use, const struct hosted_job *job);
 
 /* Refuses a job that alone needs more than the limit. Errors: OUT_OF_RANGE, naming the field. */
 enum tally_status memory_check(const struct tally_coordinator *coordinator,
                                const struct tally_job_spec *spec, struct tally_error *err);
 
-/* Has f(x*) solved of the oldest queued job that needs it and has the memory, one job at a time. */
+/* Begins solving f(x*) of the oldest queued job that needs it and has the memory for it. One job is
+ * solved at a time. */
 void memory_solve_next(struct tally_coordinator *coordinator);
 
-/* A started job has been read from the store: logs if that is more than the limit. */
+/* To be called after a started job was read from the store: logs if `held` exceeds the limit. */
 void memory_note_loaded(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* The nodes below and above the number, which no node of the tree has. */
+/* Splits a tree into the nodes below and above `number`. Precondition: no node has that number. */
 static void split(struct ordered_node *root, uint64_t number, struct ordered_node **ret_below,
                   struct ordered_node **ret_above)
 {
@@ -20,7 +20,7 @@ static void split(struct ordered_node *root, uint64_t number, struct ordered_nod
     *ret_below = *ret_above = NULL;
 }
 
-/* One tree of two, where all of `below` have lower numbers than all of `above`. */
+/* Joins two trees; every number in `below` is lower than every number in `above`. */
 static void merge(struct ordered_node *below, struct ordered_node *above,
                   struct ordered_node **ret_root)
 {

@@ -2,7 +2,7 @@
  *
  * A treap (Seidel and Aragon, "Randomized search trees", 1996): a search tree by number and a heap
  * by priority. Every operation takes O(log n) steps in expectation if the priorities are random and
- * unknown to whoever decides which nodes stay. Nothing is allocated, so nothing can fail. */
+ * callers cannot choose nodes by them. Nothing is allocated, so nothing can fail. */
 #ifndef TALLY_SERVICES_COORDINATOR_ORDERED_H
 #define TALLY_SERVICES_COORDINATOR_ORDERED_H
 
@@ -14,9 +14,9 @@ struct ordered_node {
     uint64_t priority;                  /* random; a parent's is at least its children's */
 };
 
-/* `root` is NULL for an empty set. The node must be in no set. */
+/* `*root` is NULL for an empty set. Precondition: the node is in no set. */
 void ordered_insert(struct ordered_node **root, struct ordered_node *node);
-/* The node must be in this set. */
+/* Precondition: the node is in this set. */
 void ordered_remove(struct ordered_node **root, const struct ordered_node *node);
 /* The node with the highest number below `number`; NULL = none. */
 struct ordered_node *ordered_before(struct ordered_node *root, uint64_t number);

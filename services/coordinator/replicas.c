@@ -12,7 +12,7 @@
 #include "services/program/time.h"
 
 enum {
-    BEATS_PER_LEASE = 6, /* some may be late or lost without anybody's harm */
+    BEATS_PER_LEASE = 6, /* some may be late or lost without harm */
     PATIENCE_BEATS = 6,  /* of a worker's want: before this replica gives beyond its share */
     STUCK_BEATS = 24,    /* of a job that lacks workers: before it goes where others lack some */
     SETTLE_MS = 10000,   /* a job that has come here stays so long before it is given away */
@@ -36,7 +36,7 @@ struct replicas {
     int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
     int64_t n_beats_needed; /* ... and since how many heartbeats */
     int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
-    int64_t n_beats_stuck;  /* likewise */
+    int64_t n_beats_stuck;  /* heartbeats for which it has been */
 };
 
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
@@ -360,9 +360,8 @@ void replicas_recount(struct tally_coordinator *coordinator)
 
 /* ---- Taking over ---- */
 
-/* Loads a job that we lead now. False if it is to be tried again. Its row is read again: when
- * loading failed, other replicas may have led the job, and have given it back, since the row was
- * taken. */
+/* Loads a job that this replica leads now. False = to be tried again. Its row is read again: if an
+ * earlier try failed, another replica may have led the job and given it back since. */
 static bool load_taken(struct tally_coordinator *coordinator, struct tally_store_job *row)
 {
     const struct replicas *replicas = coordinator->replicas;
@@ -481,8 +480,8 @@ static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
     }
 }
 
-/* Another replica of a lower number that leads jobs; NULL = none. The directory is in the order of
- * the numbers. */
+/* The lowest live replica that leads jobs and has a lower number than this one; NULL = none. The
+ * directory is in order of numbers. */
 static struct tally_replica *find_lower_leader(const struct replicas *replicas)
 {
     for (size_t i = 0; i < replicas->directory.n; i++) {
@@ -494,10 +493,10 @@ static struct tally_replica *find_lower_leader(const struct replicas *replicas)
     return NULL;
 }
 
-/* Jobs that each lack clients at a replica of their own may wait for ever, while together their
- * workers are enough for one of them. So a job that stays stuck goes to the lowest replica that
- * leads jobs, and its workers follow it: within one replica the oldest borrows the slots of the
- * others (schedule.c). */
+/* Jobs at different replicas may each lack clients for ever, although together their workers are
+ * enough for one of them. So a job that stays stuck moves to the lowest replica that leads jobs,
+ * and its workers follow it. There the oldest stuck job borrows the slots of the others
+ * (schedule.c). */
 static void gather_stuck_jobs(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;

@@ -90,8 +90,8 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     return TALLY_OK;
 }
 
-/* A name is shown in tables and logs. Only new jobs are checked: the documents of stored ones must
- * stay readable. */
+/* Names are shown in tables and logs. Only new jobs are checked, so that stored documents stay
+ * readable. */
 static enum tally_status check_name(const char *name, struct tally_error *err)
 {
     const size_t control = tally_utf8_find_control(name);

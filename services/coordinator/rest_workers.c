@@ -1,9 +1,9 @@
-/* rest_workers: the list of workers, in pages: those of one replica after those of another, by its
- * number, and of each the newest first.
+/* rest_workers: the list of workers, in pages. Workers are ordered by the number of their replica,
+ * and within a replica newest first.
  *
- * A cursor "R-N" says where a page begins: at the sessions of replica R that are older than the one
- * with number N, then those of the replicas above R. Every replica gives its part of the page, and
- * its counts. A page takes as long as its workers are many, not as there are sessions. */
+ * A cursor "R-N" says where a page begins: with the sessions of replica R that are older than
+ * session number N, followed by the replicas above R. Every replica contributes its part of the
+ * page and its counts. The time for a page depends on its workers, not on all sessions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
 
 struct page {
     int64_t limit;
-    int64_t replica; /* those below have been listed */
+    int64_t replica; /* replicas below it have been listed */
     int64_t before;  /* number of a session of that replica */
 };
 
@@ -152,7 +152,7 @@ static const struct session *first_on(const struct tally_coordinator *coordinato
                : session_before(&coordinator->sessions, (uint64_t)page->before);
 }
 
-/* Sets what is the same for a page of one replica and for one of all. Takes the list. */
+/* Sets the members that a page of one replica and a page of all have in common. Takes `workers`. */
 static bool set_page(struct tally_json *answer, struct tally_json *workers, const char *next_cursor)
 {
     bool ok = tally_json_set(answer, "workers", workers);
@@ -161,8 +161,8 @@ static bool set_page(struct tally_json *answer, struct tally_json *workers, cons
            ok;
 }
 
-/* What this replica has of the page. cursors: of each worker, for a replica that puts the page
- * together; NULL = none are needed. Takes it. NULL = out of memory. */
+/* This replica's part of the page. cursors: an array that receives the cursor of each worker, for
+ * the replica that assembles the page; NULL = not needed. Takes it. Returns NULL without memory. */
 static struct tally_json *workers_here(const struct tally_coordinator *coordinator,
                                        const struct page *page, struct tally_json *cursors)
 {
@@ -193,8 +193,8 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     return keep_if(ok, answer);
 }
 
-/* Where the page after this one begins, if replica `number` has said this, of which so many workers
- * are taken. "" = there is nothing left of that replica's. */
+/* Where the next page begins, if this page takes n_taken workers from the response `said` of
+ * replica `number`. "" = that replica has no more workers. */
 static void find_next(const struct tally_json *said, int64_t number, size_t n_taken,
                       char ret_cursor[CURSOR_CAPACITY])
 {
@@ -210,7 +210,7 @@ static void find_next(const struct tally_json *said, int64_t number, size_t n_ta
     }
 }
 
-/* One that is of an older version gives all of its workers, without counts and cursors. */
+/* A replica of an older version sends all of its workers, without counts and cursors. */
 static int64_t count_slots(const struct tally_json *workers)
 {
     int64_t n = 0;
@@ -228,7 +228,7 @@ static bool add_count(struct tally_json *all, const struct tally_json *said, con
                                       tally_json_get_integer(said, name, otherwise));
 }
 
-/* Adds what a replica has said of its workers to `all`, up to the limit. False = out of memory. */
+/* Adds the workers in a replica's response to `all`, up to the limit. False = out of memory. */
 static bool add_workers(struct tally_json *all, const struct tally_json *said, int64_t number,
                         int64_t limit)
 {
@@ -294,8 +294,8 @@ static bool add_own(const struct tally_coordinator *coordinator, struct tally_js
 
 static void collect_workers(struct tally_coordinator *coordinator, struct call *call);
 
-/* Asks the replicas after call->asked, one at a time, until one is to be waited for; answers once
- * all have been asked. */
+/* Asks the next replica after call->asked and returns to wait for its response; answers the call
+ * once all have been asked. */
 static enum tally_status ask_next(struct tally_coordinator *coordinator, struct call *call,
                                   const struct page *page, struct tally_error *err)
 {
@@ -323,7 +323,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
     return answer_json(call, 200, keep_if(ok, answer), err);
 }
 
-/* An answer of another replica has come, or none. */
+/* Another replica has responded, or failed to. */
 static void collect_workers(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_json *said = NULL;
@@ -331,7 +331,7 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     struct page page;
     size_t n;
     const struct tally_replica *replicas = replicas_list(coordinator, &n);
-    bool ok = read_page(call, &page, NULL) == TALLY_OK; /* as before */
+    bool ok = read_page(call, &page, NULL) == TALLY_OK; /* it was valid in get_workers() */
     if (call->status == 200) {
         (void)tally_json_parse((const char *)call->body.data, call->body.size, &said, NULL);
     }
@@ -354,7 +354,7 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     }
 }
 
-/* Whether the other replicas know of this one. */
+/* Whether this replica is in the directory. */
 static bool is_listed(const struct tally_coordinator *coordinator)
 {
     size_t n, i = 0;

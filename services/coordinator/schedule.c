@@ -78,7 +78,7 @@ int64_t count_moving_slots(const struct tally_coordinator *coordinator)
     return n;
 }
 
-/* Whether the job only lacks slots and memory. */
+/* Whether the job lacks nothing but slots and memory to start. */
 static bool may_start(const struct hosted_job *job)
 {
     return tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared && !job->needs_reload;
@@ -246,7 +246,7 @@ static void release_unstarted(struct tally_coordinator *coordinator, struct host
     hosted_job_drop_slots(job);
 }
 
-/* Whether a queued job that does not start now will, once the jobs that progress have ended. */
+/* Whether a queued job that cannot start now can start once the jobs that progress have ended. */
 static bool will_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                        int64_t n_played, const struct memory_use *use)
 {
@@ -254,7 +254,8 @@ static bool will_start(const struct tally_coordinator *coordinator, const struct
            count_coming_slots(coordinator, job, n_played) >= job->row.clients;
 }
 
-/* Starts queued jobs, oldest first. A job that will start, or will be solved, is not overtaken. */
+/* Starts queued jobs, oldest first. No younger job overtakes a job that will start, or whose f(x*)
+ * will be solved, once the jobs that progress have ended. */
 static void start_jobs(struct tally_coordinator *coordinator)
 {
     int64_t n_played = count_played(coordinator, is_progressing);

@@ -29,7 +29,7 @@ static struct session **name_bucket_of(const struct session_table *table, uint64
     return &table->by_name[hash & (table->n_buckets - 1)];
 }
 
-/* Whoever does not know the key cannot tell which names share a bucket. */
+/* Without the key, a client cannot predict which names share a bucket. */
 static uint64_t hash_of(const struct session_table *table, const char *name)
 {
     uint8_t text[sizeof table->key + TALLY_WORKER_NAME_CAPACITY];
@@ -268,7 +268,7 @@ static uint64_t number_of(struct wheel_node *timer)
     return session_of_timer(timer)->place.number;
 }
 
-/* One list of two whose numbers fall. */
+/* Merges two lists in descending order of numbers. */
 static struct wheel_node *merge(struct wheel_node *a, struct wheel_node *b)
 {
     struct wheel_node *merged = NULL, **last = &merged;

@@ -22,7 +22,7 @@ struct refusal {
     struct refusal *next_of_job, **link_of_job;
 };
 
-/* What holds a request that is not answered yet: a call, or a session whose poll it is. */
+/* The holder of an unanswered request: a call, or the session whose poll it is. */
 struct request_holder {
     struct call *call;       /* NULL = a session */
     struct session *session; /* NULL = a call */
@@ -34,7 +34,7 @@ struct assignment {
     uint32_t client;
 };
 
-/* Whose token some sessions were joined with. */
+/* The token, or the tokens of one name, that sessions were joined with. */
 struct session_token {
     struct token_identity identity;       /* of nobody, where no token is needed */
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
@@ -45,7 +45,7 @@ struct session_token {
 struct session {
     uint64_t id; /* random but for its home; the right to post, together with a token of the
                     identity below */
-    struct session_token *token; /* who joined */
+    struct session_token *token; /* that it was joined with */
     char name[TALLY_WORKER_NAME_CAPACITY];
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
     struct hosted_job *bound_to;                    /* that job; NULL = none, or it has gone */
@@ -74,10 +74,10 @@ struct session {
     struct session *next, **link; /* all sessions, newest first */
     struct session *next_of_id;   /* in the same bucket */
     uint64_t name_hash;
-    struct session *next_of_name; /* likewise */
-    struct wheel_node timer;      /* when its poll, or the session, is over */
+    struct session *next_of_name; /* in the same bucket */
+    struct wheel_node timer;      /* for session_due_ms() */
     struct ordered_node place;    /* among those with free slots; numbered by joining */
-    struct ordered_node in_all;   /* the same among all */
+    struct ordered_node in_all;   /* among all sessions; same number */
 };
 
 struct session_table {
@@ -87,12 +87,12 @@ struct session_table {
     size_t n_buckets;             /* a power of two, or 0 */
     uint8_t key[16];              /* random: names that share a bucket cannot be chosen */
     uint64_t n_joined;            /* sessions, ever; the next one's number */
-    struct session_token *tokens; /* those that sessions have: few */
+    struct session_token *tokens; /* of all sessions; few */
     struct session *first;
     int64_t n_sessions;
     struct ordered_node *in_order;
     int64_t n_slots;
-    int64_t n_free;    /* of them, those that play nothing */
+    int64_t n_free;    /* slots without a client */
     int64_t n_waiting; /* sessions with a poll that waits */
     struct supply unbound;
     struct wheel timers;
@@ -116,14 +116,14 @@ enum tally_status session_new(struct session_table *table, const struct session_
 void session_free(struct session_table *table, struct session *session);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_name(const struct session_table *table, const char *name);
-/* The newest of those that joined before the one with that number; NULL = none. */
+/* The newest session with a number below `number`; NULL = none. */
 struct session *session_before(const struct session_table *table, uint64_t number);
-/* Sessions that were joined with a token of that identity. */
+/* Number of sessions that were joined with a token of that identity. */
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
 
-/* When its poll is over, or, if none waits, its worker has been silent for too long. Monotonic. */
+/* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms);
-/* To be called when that has become earlier. */
+/* To be called when session_due_ms() has become earlier. */
 void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms);
 /* Takes the sessions that are due, newest first, linked by timer.next; they stay due. */
 struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);

@@ -9,7 +9,7 @@ static struct session *session_at(struct ordered_node *node)
     return node != NULL ? (struct session *)((char *)node - offsetof(struct session, place)) : NULL;
 }
 
-/* Where the session counts; NULL = nowhere, since its job has gone. */
+/* Where the session is counted; NULL = nowhere, because its job was removed. */
 static struct supply *supply_of(struct session_table *table, const struct session *session)
 {
     if (!is_bound(session)) {
@@ -43,7 +43,7 @@ void supply_remove(struct session_table *table, struct session *session)
     }
 }
 
-/* The session's assignments are as they will be, its free slots are counted as they were. */
+/* Called when the assignments have changed already, but the count of free slots has not. */
 void supply_change_free(struct session_table *table, struct session *session, int64_t n)
 {
     struct supply *supply = supply_of(table, session);
@@ -93,7 +93,7 @@ void supply_remove_refusal(struct refusal *refusal)
     }
 }
 
-/* As no bound session plays anything, all of them have free slots. */
+/* No bound session plays a client, so all of them have free slots. */
 void supply_unbind(struct hosted_job *job)
 {
     struct supply *bound = &job->supply.bound;
@@ -128,7 +128,7 @@ int64_t supply_n_refused_played(const struct hosted_job *job,
     return n;
 }
 
-/* Of the unbound sessions and those bound to the job, whichever joined later. */
+/* Of two candidates, an unbound session and one bound to the job, the one that joined later. */
 static struct session *next_of_both(const struct session_table *table, const struct hosted_job *job,
                                     uint64_t before)
 {

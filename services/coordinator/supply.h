@@ -1,9 +1,9 @@
-/* supply: which slots there are for which job, counted as they come and go.
+/* supply: counts of the slots that are available to each job.
  *
- * A session serves any job, or the one that it is bound to, but for those that it has refused. So
- * what there is for a job is what the unbound sessions have, plus what those bound to the job have,
- * less what those of both have that refuse it. Each of the three is kept as a sum: no question
- * below walks over the sessions, of which strangers may bring a hundred thousand. */
+ * An unbound session serves any job; a bound one serves only its own job. Neither serves a job that
+ * it has refused. So the slots for a job are those of unbound sessions, plus those of sessions
+ * bound to the job, minus those of sessions that refuse it. Each of the three is kept as a sum,
+ * because a walk over all sessions is too slow: strangers may open a hundred thousand. */
 #ifndef TALLY_SERVICES_COORDINATOR_SUPPLY_H
 #define TALLY_SERVICES_COORDINATOR_SUPPLY_H
 
@@ -17,9 +17,9 @@ struct refusal;
 struct session;
 struct session_table;
 
-/* Sessions that serve the same jobs, refusals apart. */
+/* Sessions that would serve the same jobs if there were no refusals. */
 struct supply {
-    struct ordered_node *free; /* those that have a free slot, in the order in which they joined */
+    struct ordered_node *free; /* sessions with a free slot, in order of joining */
     int64_t n_sessions;
     int64_t n_free; /* slots */
 };
@@ -28,33 +28,34 @@ struct supply {
 struct job_supply {
     struct supply bound;      /* sessions that serve this job alone */
     int64_t n_played;         /* clients that unbound sessions play */
-    struct refusal *refusals; /* of it, by any session */
+    struct refusal *refusals; /* of this job, by any session */
     int64_t n_refusing;       /* sessions that would serve it if they did not refuse it ... */
     int64_t n_refused_free;   /* ... and their free slots */
 };
 
 /* The session has joined; all of its slots are free. */
 void supply_add(struct session_table *table, struct session *session);
-/* It leaves. It refuses nothing by now. */
+/* The session leaves. Precondition: it has no refusals. */
 void supply_remove(struct session_table *table, struct session *session);
-/* So many of its slots have become free; less than 0: they are taken. */
+/* `n` slots of the session have become free; negative: taken. */
 void supply_change_free(struct session_table *table, struct session *session, int64_t n);
 /* The session refuses the job from now on, or takes that back. */
 void supply_add_refusal(struct refusal *refusal);
 void supply_remove_refusal(struct refusal *refusal);
-/* The job goes: sessions bound to it serve none from now on. None of them plays it by now. */
+/* The job is removed: sessions bound to it serve no job from now on. Precondition: no session plays
+ * it. */
 void supply_unbind(struct hosted_job *job);
 
 /* Slots that are free for the job. */
 int64_t supply_n_free(const struct session_table *table, const struct hosted_job *job);
 /* Sessions that serve the job. */
 int64_t supply_n_serving(const struct session_table *table, const struct hosted_job *job);
-/* Clients of the jobs that the caller counts which unbound sessions play that refuse `job`. Takes a
- * step for each of them. */
+/* Clients that are played by unbound sessions that refuse `job`, in jobs for which counts() is
+ * true. Takes time proportional to those clients and refusals. */
 int64_t supply_n_refused_played(const struct hosted_job *job,
                                 bool counts(const struct hosted_job *));
-/* The session that serves the job, has a free slot, and joined last before the one with that number
- * (UINT64_MAX: of all). NULL = none. Takes a step for each that refuses the job in between. */
+/* The newest session that serves the job, has a free slot and a number below `before` (UINT64_MAX:
+ * no limit). NULL = none. Each session in between that refuses the job costs one step. */
 struct session *supply_next_free(const struct session_table *table, const struct hosted_job *job,
                                  uint64_t before);
 

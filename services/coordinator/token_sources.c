@@ -65,7 +65,7 @@ static enum tally_status take_variable(const char *name, bool has_file, struct t
     return status;
 }
 
-/* Where a token stands, never what it is. */
+/* The place of a token, never the token itself. */
 static void describe(const struct tally_options *options, enum token_role role,
                      const struct known_token *token, char ret_place[PLACE_CAPACITY])
 {
@@ -81,7 +81,7 @@ static void describe(const struct tally_options *options, enum token_role role,
 
 typedef void shared_token_fn(const char *first, const char *second);
 
-/* Hands on the places of every token that stands in both roles, and returns how many there are. */
+/* Calls on_pair() with the places of every token that has both roles. Returns their number. */
 static int walk_pair(const struct tally_options *options, const struct tally_tokens *tokens,
                      enum token_role a, enum token_role b, shared_token_fn *on_pair)
 {

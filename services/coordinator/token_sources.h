@@ -9,7 +9,7 @@
 
 /* Reads --admin-token-file, --worker-token-file and --metrics-token-file, or TALLY_ADMIN_TOKEN,
  * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, which are wiped. The log warns of files that others
- * may read, and of a token that stands in two of them and so opens two roles. Errors:
+ * may read, and of a token that is in two of them and so grants two roles. Errors:
  * INVALID_ARGUMENT, NO_MEMORY. */
 enum tally_status tokens_load(const struct tally_options *options, struct tally_tokens *ret_tokens,
                               struct tally_error *err);
@@ -19,7 +19,7 @@ enum tally_status tokens_load(const struct tally_options *options, struct tally_
 enum tally_status tokens_reload(const struct tally_options *options, struct tally_tokens *tokens,
                                 struct tally_error *err);
 
-/* Prints on stdout, for each token that stands in two roles, where: a line of --check. */
+/* Prints a line of --check for each token that grants two roles, with its places. */
 void tokens_print_shared(const struct tally_options *options, const struct tally_tokens *tokens);
 
 #endif

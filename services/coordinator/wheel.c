@@ -35,7 +35,7 @@ struct wheel_node *wheel_take(struct wheel *wheel, int64_t now_ms)
     const int64_t to = now_ms / WHEEL_SLOT_MS;
     struct wheel_node *taken = NULL;
     int64_t slot = wheel->turned_to;
-    slot = slot < to - WHEEL_SLOTS + 1 ? to - WHEEL_SLOTS + 1 : slot; /* once round is all */
+    slot = slot < to - WHEEL_SLOTS + 1 ? to - WHEEL_SLOTS + 1 : slot; /* one turn is enough */
     for (; slot <= to; slot++) {
         struct wheel_node **first = &wheel->slots[slot % WHEEL_SLOTS];
         while (*first != NULL) {

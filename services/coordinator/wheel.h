@@ -1,16 +1,17 @@
-/* wheel: what is due when, for a hundred thousand sessions, without a walk over them in every tick.
+/* wheel: timers of a hundred thousand sessions, without a walk over all sessions in every tick.
  *
- * A timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987) of one level:
- * a slot is a tick long, and what is due later than the wheel reaches stands in its last slot and
- * is set again from there. A node may be due later than it was set for, never earlier: whoever
- * takes it looks, and sets it again. */
+ * A timing wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987) of one level.
+ * A slot is one tick long. A node that is due beyond the wheel's reach goes into the last slot. The
+ * due time of a node may move later without a call, so the caller of wheel_take() must check each
+ * node and set it again if it is not due yet. If the due time moves earlier, wheel_set() must be
+ * called. */
 #ifndef TALLY_SERVICES_COORDINATOR_WHEEL_H
 #define TALLY_SERVICES_COORDINATOR_WHEEL_H
 
 #include <stdint.h>
 
 enum {
-    WHEEL_SLOTS = 512, /* a minute, nearly: longer than any poll waits; a power of two */
+    WHEEL_SLOTS = 512, /* 51 s, longer than any poll waits; a power of two */
     WHEEL_SLOT_MS = 100
 };
 
@@ -24,11 +25,11 @@ struct wheel {
     int64_t turned_to; /* number of the slot that was taken last */
 };
 
-/* Sets a node, or sets it anew. due_ms: monotonic; it may be over. */
+/* Sets or moves a node. due_ms: monotonic; may be in the past. */
 void wheel_set(struct wheel *wheel, struct wheel_node *node, int64_t due_ms);
-/* A node that is in no wheel is passed over. */
+/* Does nothing if the node is in no wheel. */
 void wheel_remove(struct wheel_node *node);
-/* Takes out all nodes that are due at now_ms, and some that will be soon, linked by `next`. */
+/* Removes and returns all nodes that are due at now_ms, and some that are not, linked by `next`. */
 struct wheel_node *wheel_take(struct wheel *wheel, int64_t now_ms);
 
 #endif

@@ -88,7 +88,7 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
 }
 
-/* Whether there may be one more: a new name takes no other session's place. */
+/* Whether one more session is allowed: a new name does not replace a session. */
 static enum tally_status check_sessions(const struct tally_coordinator *coordinator,
                                         const struct call *call, struct tally_error *err)
 {

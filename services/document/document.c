@@ -233,8 +233,9 @@ static enum tally_status read_document(const struct tally_json *document,
     return status;
 }
 
-/* A complete document has about 60 members on 3 levels, and 30 KiB if all its texts are as long as
- * they may be and escaped; the rest is for blanks and unknown keys, which are then named. */
+/* A complete document has about 60 members on 3 levels, and 30 KiB if all its texts have their
+ * greatest length and are escaped. The rest leaves room for white space and for unknown keys, which
+ * the error then names. */
 static const struct tally_json_limits LIMITS = {.bytes = 1 << 20, .values = 1000, .depth = 16};
 
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,

@@ -9,8 +9,8 @@ enum {
     FIXED_BYTES = 192 << 10,
     SOLVER_VECTORS = 10,
     POINT_BYTES = 16,       /* label and place of a point */
-    MAX_HESSIAN_DIM = 1024, /* of all solvers */
-    HESSIANS = 3,           /* and its factor or eigenvalues */
+    MAX_HESSIAN_DIM = 1024, /* the largest of all solvers */
+    HESSIANS = 3,           /* the Hessian, and its factor or eigenvalues */
 };
 
 static int64_t dim_of(const struct tally_job_spec *spec)
@@ -30,7 +30,7 @@ const char *tally_footprint_started_field(const struct tally_job_spec *spec)
                : "clients";
 }
 
-/* As far as the document tells. */
+/* Bytes of the data; 0 if the document does not give their size. */
 static int64_t data_bytes(const struct tally_data_spec *data)
 {
     const int64_t features = tally_data_spec_features(data);

@@ -112,7 +112,7 @@ struct tally_job_outcome {
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
-/* What a job keeps of a client's last message, to know it again. */
+/* What a job keeps of a client's last message, to recognize a duplicate. */
 struct tally_receipt {
     int64_t round; /* 0 = the client has sent none */
     uint64_t digest, formula_bits, payload_bits;
@@ -120,8 +120,9 @@ struct tally_receipt {
 
 /* Precondition: client < M. */
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client);
-/* An update of the receipt's client and round: whether it is the same message again, which fills
- * the outcome as tally_job_receive() does. Errors: ALREADY_EXISTS (it is another one). */
+/* OK if the update is the same message again; the outcome is then that of tally_job_receive().
+ * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (another
+ * message). */
 enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         const struct tally_job_update *update,
                                         struct tally_job_outcome *ret_outcome,
@@ -172,8 +173,8 @@ bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
- * last 16, or as many as are shorter together than the point or 64 KiB, and always the last one; a
- * client that is further behind takes the point itself. */
+ * last 16 at most, and of those as many as fit into the size of the point or 64 KiB, and always the
+ * last one. A client that is further behind gets the point itself. */
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
 
 #endif

@@ -159,7 +159,7 @@ enum tally_status tally_data_file_open(const struct tally_data_source *source, c
     const bool is_gzip = gzdirect(reader) == 0;
     status =
         tally_data_file_of(source, name, &ZLIB_OPS, reader, (uint64_t)facts.st_size, ret_file, err);
-    if (status == TALLY_OK) { /* holes take no more of the disk than zeros do of a gzip */
+    if (status == TALLY_OK) { /* a hole takes as little of the disk as zeros take of a gzip file */
         (*ret_file)->is_packed = is_gzip || facts.st_blocks * BLOCK_BYTES < facts.st_size / 2;
     }
     return status;

@@ -45,7 +45,8 @@ struct tally_data_file {
     enum tally_status status;    /* why there are no more bytes; OK at the end */
     struct tally_error *err;     /* borrowed */
     bool is_at_end;
-    bool is_packed; /* it may unpack to far more than it takes on the disk */
+    bool is_packed; /* compressed or with holes: its content may be far larger than its space on the
+                       disk */
     size_t at, n;   /* of the window */
     char name[300]; /* for messages: as found, and the array in it */
     uint8_t window[TALLY_DATA_WINDOW];

@@ -14,8 +14,9 @@ struct tally_load_progress {
 
 struct tally_data_source {
     const char *dir; /* the data folder */
-    /* Called after every few MiB; packed files are read twice, and are told of twice. There is no
-     * clock here, so whoever prints must look at one. False stops the reading. May be NULL. */
+    /* Called after every few MiB; packed files are read, and so reported, twice. There is no
+     * clock here: a callback that prints must limit its own rate. False stops the reading. May be
+     * NULL. */
     bool (*on_progress)(void *context, const struct tally_load_progress *progress);
     void *context;
 };

@@ -505,10 +505,10 @@ static bool has_file_of(const struct loader *loader, uint32_t client)
            tally_data_file_exists(loader->source, name);
 }
 
-/* 130 KB of gzip can hold a gigabyte of numbers and a mistake behind them. So the files are read
- * once before anything is kept of them: what is refused has taken no memory, and what is not takes
- * as much as it needs. Text that is not packed is left out, because reading it takes long, and its
- * numbers take no more than some times its length. (Images: idx.c.) */
+/* 130 KB of gzip can hold a gigabyte of numbers with an error at the end. So the files are read
+ * once before their values are kept: a file that is refused takes no memory, and one that is
+ * accepted takes only what it needs. Text that is not compressed is exempt: reading it is slow, and
+ * its numbers need only a few times its length. (Images: idx.c.) */
 static enum tally_status try_files(struct loader *loader)
 {
     struct tally_dataset_builder *builder = &loader->builder;

@@ -73,7 +73,7 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 
 /* d, without making the data. At most TALLY_MAX_DIM in a valid spec. */
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
-/* Path of the member of a job document that d comes from, alone or times other members. */
+/* Path of the member of a job document that d depends on. */
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
 struct tally_objective;
