@@ -189,10 +189,13 @@ void http_heads_note(struct http_head *head, const char *name, size_t n_name, co
                      size_t n_value)
 {
     static const char HOST[] = "Host", LENGTH[] = "Content-Length",
-                      ENCODING[] = "Transfer-Encoding", COOKIE[] = "Cookie";
+                      ENCODING[] = "Transfer-Encoding", COOKIE[] = "Cookie", ORIGIN[] = "Origin",
+                      SITE[] = "Sec-Fetch-Site";
     head->n_hosts += is_named(name, n_name, HOST, sizeof HOST - 1);
     head->n_lengths += is_named(name, n_name, LENGTH, sizeof LENGTH - 1);
     head->n_encodings += is_named(name, n_name, ENCODING, sizeof ENCODING - 1);
+    head->n_origins += is_named(name, n_name, ORIGIN, sizeof ORIGIN - 1);
+    head->n_sites += is_named(name, n_name, SITE, sizeof SITE - 1);
     head->n_cookie_bytes += is_named(name, n_name, COOKIE, sizeof COOKIE - 1) ? n_value : 0;
     head->has_bad_name |= !is_token(name, n_name);
     head->has_bad_line |= !follows(head->end, name);
@@ -231,6 +234,9 @@ const char *http_heads_fault(const struct http_head *head, const char *section_e
     }
     if (head->n_lengths > 1) {
         return "more than one Content-Length";
+    }
+    if (head->n_origins > 1 || head->n_sites > 1) { /* only the first would be looked at */
+        return "more than one Origin or Sec-Fetch-Site";
     }
     if (head->n_encodings > 1) {
         return "more than one Transfer-Encoding";

@@ -89,7 +89,7 @@ struct http_header {
 
 /* What decides where a request ends, and whether a proxy would agree. */
 struct http_head {
-    unsigned n_hosts, n_lengths, n_encodings;
+    unsigned n_hosts, n_lengths, n_encodings, n_origins, n_sites;
     size_t n_cookie_bytes; /* of the values of Cookie */
     const char *end;       /* of the last line so far, without CRLF; NULL = there was none */
     bool has_bad_name, has_bad_line;

@@ -42,6 +42,8 @@ REFUSED = [
     ("no host", post(b"Content-Length: 5", host=()), 400),
     ("no host, of a read", get(), 400),
     ("two hosts", post(HOST, b"Content-Length: 5"), 400),
+    ("two origins", post(b"Origin: http://localhost", b"Origin: http://evil.test", b"Content-Length: 5"), 400),
+    ("two fetch sites", post(b"Sec-Fetch-Site: none", b"Sec-Fetch-Site: cross-site", b"Content-Length: 5"), 400),
     ("two hosts that differ, of a read", get(HOST, b"host: 127.0.0.1"), 400),
     ("two hosts in HTTP/1.0", get(HOST, HOST, version=b"1.0"), 400),
     ("a folded length", post(b"Content-Length: 1\r\n 5"), 400),
