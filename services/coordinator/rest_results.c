@@ -167,10 +167,20 @@ static enum tally_status model_npy(const double *x, size_t dim, struct call *cal
     return TALLY_OK;
 }
 
+/* A number as JSON takes a microsecond and, until it is sent, 100 bytes: with more of them one
+ * request would hold the loop for seconds, and others' leases with it. */
+enum { MAX_JSON_DIM = 1000000 };
+
 /* Answers with the job's point; that of a job which has not started is made for it. */
 static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
                                       struct tally_error *err)
 {
+    if (!npy && job->row.dim > MAX_JSON_DIM) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model of %lld coordinates is application/x-npy alone; as "
+                          "application/json it has at most %d",
+                          (long long)job->row.dim, (int)MAX_JSON_DIM);
+    }
     size_t dim;
     double *initial = NULL;
     const double *x = tally_job_point(job->engine, &dim);

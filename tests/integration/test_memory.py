@@ -55,6 +55,21 @@ class Queued(TallyTestCase):
     def test_of_many_clients(self):
         self.assert_small(plain_job(10, clients=100_000))
 
+    def test_a_large_model_is_no_json(self):
+        """As JSON a model of 10^7 held the one thread for ten seconds, and 300 MB beside its text."""
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        for dim, status in ((1_000_000, 200), (1_000_001, 406), (10_000_000, 406)):
+            path = f"/v1/jobs/{client.submit(plain_job(dim))}/model"
+            for accept in ("*/*", "application/json", "application/x-npy;q=0"):
+                answer = client.get(path, Accept=accept)
+                self.assertEqual(answer.status, 406 if ";" in accept else status, (dim, accept))
+            if status == 406:
+                self.assert_problem(client.get(path), 406, field="Accept")
+            npy = client.get(path, Accept="application/x-npy")
+            self.assertEqual((npy.status, npy.type, len(npy.body)), (200, "application/x-npy", 128 + 8 * dim))
+        self.assertLess(resident(coordinator, "VmHWM"), 400 * MIB)
+
     def test_its_model_is_the_initial_point(self):
         coordinator = self.start_coordinator()
         client = coordinator.client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
 import os
@@ -147,8 +148,13 @@ class Client:
 
     def model(self, job_id: str) -> NDArray[np.float64]:
         """The point that a job has reached."""
-        answer = self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model")
-        return np.array(answer["x"], dtype=np.float64)
+        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model"
+        try:
+            with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
+                x: NDArray[np.float64] = np.load(io.BytesIO(answer.read()), allow_pickle=False)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Error(f"{self.url}{path}: {error}", "unavailable") from error
+        return x
 
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """What happens to a job, until it has ended; the last event is its detail then.
