@@ -25,6 +25,7 @@ from unittest import mock
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
+IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # such a program holds memory that is the sanitizer's
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
 # A runner that was started in the background ignores it, and so would all that the tests start.

@@ -3,9 +3,8 @@
 import re
 import resource
 import unittest
-from pathlib import Path
 
-from common import ForeignWorker, TallyTestCase, wait_until
+from common import IS_SANITIZED, ForeignWorker, TallyTestCase, memory_bytes, wait_until
 
 MIB = 1 << 20
 
@@ -15,11 +14,6 @@ def plain_job(dim, algorithm="ceal", **changes):
     return {"algorithm": {"type": algorithm, "step_size": 1.0, **({"sigma": 1.0} if algorithm == "ceal" else {})},
             "objective": {"type": "plugin", "name": "none", "dim": dim}, "clients": 2, "horizon": 1000,
             "reference": {"type": "none"}, **changes}
-
-
-def resident(process, which="VmRSS"):
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    return 1024 * int(re.search(rf"^{which}:\s+(\d+) kB$", text, re.MULTILINE)[1])
 
 
 class Queued(TallyTestCase):
@@ -34,27 +28,30 @@ class Queued(TallyTestCase):
         client = coordinator.client
         client.submit(small)
         client.submit(document)  # what is kept for the next one is not that one's
-        before = resident(coordinator)
+        before = memory_bytes(coordinator.pid)
         ids = [client.submit(document) for _ in range(self.JOBS)]
-        self.assertLess(resident(coordinator) - before, self.JOBS * self.MOST)
+        self.assertLess(memory_bytes(coordinator.pid) - before, self.JOBS * self.MOST)
         details = [client.job(job_id) for job_id in ids]
         self.assertEqual({detail["status"] for detail in details}, {"queued"})
         coordinator.kill()
 
         again = self.start_coordinator(store=coordinator.store)
-        self.assertLess(resident(again), before + self.JOBS * self.MOST)
+        self.assertLess(memory_bytes(again.pid), before + self.JOBS * self.MOST)
         self.assertEqual([again.client.job(job_id)["x_checksum"] for job_id in ids],
                          [detail["x_checksum"] for detail in details])
         for job_id in ids:
             again.client.post(f"/v1/jobs/{job_id}/cancel")
-        self.assertLess(resident(again), before + self.JOBS * self.MOST)
+        self.assertLess(memory_bytes(again.pid), before + self.JOBS * self.MOST)
 
+    @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_of_many_coordinates(self):
         self.assert_small(plain_job(10_000_000))
 
+    @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_of_many_clients(self):
         self.assert_small(plain_job(10, clients=100_000))
 
+    @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_a_large_model_is_no_json(self):
         """As JSON a model of 10^7 held the one thread for ten seconds, and 300 MB beside its text."""
         coordinator = self.start_coordinator()
@@ -68,7 +65,7 @@ class Queued(TallyTestCase):
                 self.assert_problem(client.get(path), 406, field="Accept")
             npy = client.get(path, Accept="application/x-npy")
             self.assertEqual((npy.status, npy.type, len(npy.body)), (200, "application/x-npy", 128 + 8 * dim))
-        self.assertLess(resident(coordinator, "VmHWM"), 400 * MIB)
+        self.assertLess(memory_bytes(coordinator.pid, "VmHWM"), 400 * MIB)
 
     def test_its_model_is_the_initial_point(self):
         coordinator = self.start_coordinator()
@@ -171,6 +168,7 @@ class Limited(TallyTestCase):
         self.assertIn("job goes on although jobs need more", self.coordinator.log())
         self.client.wait_status(self.client.submit(plain_job(10)), "queued")
 
+    @unittest.skipIf(IS_SANITIZED, "sanitizers reserve more address space than any limit")
     def test_a_job_that_cannot_be_loaded_waits(self):
         """The system gives less than the limit says: the process goes on, and the job once there is enough."""
         self.start(1 << 40)
@@ -178,7 +176,7 @@ class Limited(TallyTestCase):
         self.client.wait_status(job_id, "running")
         self.coordinator.terminate()
         self.start(1 << 40, slots=0, store="memory:")
-        room = resident(self.coordinator, "VmSize") + 40 * MIB
+        room = memory_bytes(self.coordinator.pid, "VmSize") + 40 * MIB
         self.coordinator.kill()
         self.start(1 << 40, slots=0, launcher=("prlimit", f"--as={room}:unlimited"),
                    store=f"sqlite:{self.folder}/tally.db")
@@ -201,6 +199,7 @@ class Estimated(TallyTestCase):
                   "fedavg": {"step_size": 0.01, "local_steps": 1},
                   "fedpaq": {"step_size": 0.01, "local_steps": 1, "levels": 4}}
 
+    @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_is_not_below_what_is_held(self):
         for algorithm, parameters in self.PARAMETERS.items():
             with self.subTest(algorithm):
@@ -209,7 +208,7 @@ class Estimated(TallyTestCase):
     def measure(self, algorithm):
         coordinator = self.start_coordinator(name=f"coordinator-{algorithm['type']}",
                                              store=f"sqlite:{self.folder}/{algorithm['type']}.db")
-        before = resident(coordinator)
+        before = memory_bytes(coordinator.pid)
         worker = self.start_worker(coordinator, f"worker-{algorithm['type']}", clients=2)
         data = {"type": "synthetic_linear", "dim": self.DIM, "points": 2, "frobenius_norm": 10}
         job_id = coordinator.client.submit({
@@ -217,7 +216,7 @@ class Estimated(TallyTestCase):
             "objective": {"type": "least_squares", "data": data},
             "initial_point": {"type": "random_sphere", "radius": 5.0}})
         wait_until(lambda: coordinator.client.job(job_id)["iterate"] > 8, "eight broadcasts")
-        held = resident(coordinator) - before
+        held = memory_bytes(coordinator.pid) - before
         estimate = 52 * self.DIM
         self.assertLess(held, estimate + 64 * MIB)
         self.assertGreater(held, estimate / 3)

@@ -9,9 +9,8 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from common import BIN, HANG_S, Client, Process, TallyTestCase, free_port, wait_until
+from common import BIN, HANG_S, IS_SANITIZED, Client, Process, TallyTestCase, free_port, wait_until
 
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")
 
 
 def commands(readme):

@@ -15,13 +15,12 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, TallyTestCase, essence, job_document, messages, simulate, wait_until,
+    BIN, HANG_S, IS_SANITIZED, TallyTestCase, essence, job_document, messages, simulate, wait_until,
 )
 from test_stragglers import HOUR_MS, Hand, by_hand
 
 PLUGINS = BIN.parent / "plugins"
 MOODY = PLUGINS / "moody.so"
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")
 ISOLATED = ("--plugin-isolated",)
 
 # What moody does wrong, and what is said of it. Only a child process survives the second kind.

@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from common import (
-    BIN, HANG_S, REPO, Coordinator, TallyTestCase, Worker, essence, free_port, job_document, messages, simulate,
-    wait_until,
+    BIN, HANG_S, IS_SANITIZED, REPO, Coordinator, TallyTestCase, Worker, essence, free_port, job_document, messages,
+    simulate, wait_until,
 )
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
 
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
 os.environ["TALLY_LIBRARY"] = str(LIBRARY)

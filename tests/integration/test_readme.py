@@ -10,10 +10,9 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from common import BIN, HANG_S, REPO, Client, TallyTestCase, free_port
+from common import BIN, HANG_S, IS_SANITIZED, REPO, Client, TallyTestCase, free_port
 
 HEADING = "## Your own problem in five minutes"
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")
 
 
 def block(*name):
