@@ -408,7 +408,10 @@ class Medium(DamageTestCase):
         self.assertEqual(essence(detail), essence(expected))
         self.assertEqual(len(client.get_json("/v1/jobs")["jobs"]), 1, "what was refused is not there")
         self.assert_ends_well(*workers)
-        self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
+        # A commit that the full disk let fail may be there after the kill. Where it closed a round, the
+        # worker hears that the round is over and does not count its update: one for each client at most.
+        unheard = detail["bits"]["uplink"]["messages"] - uplink_of_workers(workers)["messages"]
+        self.assertIn(unheard, range(document["clients"] + 1))
 
     def test_start_on_a_full_disk(self):
         self.fill()

@@ -180,6 +180,6 @@ bool job_looks_same(const struct job_look *a, const struct job_look *b)
     return a->status == b->status && job_same_progress(&a->progress, &b->progress) &&
            same_open(&a->open, &b->open) &&
            memcmp(a->received, b->received, sizeof a->received) == 0 &&
-           a->state.size == b->state.size &&
-           memcmp(a->state.data, b->state.data, a->state.size) == 0;
+           a->state.size == b->state.size && /* data is NULL where size is 0 */
+           (a->state.size == 0 || memcmp(a->state.data, b->state.data, a->state.size) == 0);
 }
