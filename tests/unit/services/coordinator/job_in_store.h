@@ -20,9 +20,9 @@ struct job_in_store {
 struct tally_job_spec job_in_store_spec(void);
 
 /* Inserts the job and starts its engine; nothing but the row is stored yet. store: taken, NULL =
- * one in memory; spec: NULL = job_in_store_spec(). */
+ * one in memory; job: NULL = job_in_store_spec(). */
 void job_in_store_init(struct job_in_store *host, struct tally_store *store,
-                       const struct tally_job_spec *spec);
+                       const struct tally_job_spec *job);
 void job_in_store_fini(struct job_in_store *host);
 
 /* The job as the store has it; the caller frees it. */
