@@ -10,7 +10,7 @@
 
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
-#include "codec/quantizer.h"
+#include "codec/quantize/quantizer.h"
 
 /* The version of FORMAT.md that is implemented here; worker and coordinator compare it at Join. */
 enum { TALLY_FORMAT_VERSION = 2 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 #include "storage/columns.h"
 #include "storage/walk.h"
 

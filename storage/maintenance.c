@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "storage/postgres_maintenance.h"
-#include "storage/sqlite_maintenance.h"
+#include "storage/postgres/postgres_maintenance.h"
+#include "storage/sqlite/sqlite_maintenance.h"
 #include "storage/store.h"
 
 /* What follows "postgres:", NULL for another kind of store. */

@@ -16,10 +16,10 @@
 #include "codec/base/ledger.h"
 #include "codec/base/record.h"
 #include "codec/encoding.h"
-#include "codec/quantizer.h"
-#include "codec/rng.h"
-#include "services/objectives/domain.h"
+#include "codec/numeric/rng.h"
+#include "codec/quantize/quantizer.h"
 #include "services/objectives/objective.h"
+#include "services/objectives/solve/domain.h"
 
 /* Parameters of `ceal`; the names of ALGORITHM.md section 2. NaN: to be estimated. */
 struct tally_ceal_params {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/fixed_point.h"
-#include "codec/float32.h"
-#include "codec/qsgd.h"
+#include "codec/numeric/fixed_point.h"
+#include "codec/numeric/float32.h"
+#include "codec/quantize/qsgd.h"
 
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
 

@@ -6,7 +6,8 @@
  *     downlink         x as float32; every client and the server go on from the rounded values,
  *                      projected onto the domain, as every local step is
  *
- * The server adds in fixed point (codec/fixed_point.h), so its sums do not depend on the order. */
+ * The server adds in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
+ * order. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINE_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINE_H
 
@@ -39,8 +40,8 @@ void tally_baseline_difference(const struct tally_setting *setting, const double
                                struct tally_scratch *scratch);
 
 /* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels.
- * Errors: NOT_FINITE (also of numbers above what the server can add up, codec/fixed_point.h: a walk
- * that diverges meets that bound first), NO_MEMORY. */
+ * Errors: NOT_FINITE (also of numbers above what the server can add up,
+ * codec/numeric/fixed_point.h: a walk that diverges meets that bound first), NO_MEMORY. */
 enum tally_status tally_baseline_send_float32(const struct tally_setting *setting, uint32_t client,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/float32.h"
+#include "codec/numeric/float32.h"
 
 enum { LEAST_SAMPLES = 8, LEAST_QUERIES = 64, MAX_VALUES = 2, VALUE_BITS = 32 };
 

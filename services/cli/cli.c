@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/problem.h"
+#include "api/json/problem.h"
 #include "codec/base/utf8.h"
-#include "services/program/client_token.h"
-#include "services/program/signals.h"
+#include "services/base/signals.h"
+#include "services/base/tokens/client_token.h"
 
 /* A model or all rounds of a long job fit; a server gone mad does not fill the machine. */
 static const size_t MAX_ANSWER_BYTES = (size_t)1 << 30;

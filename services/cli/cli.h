@@ -5,11 +5,11 @@
 #ifndef TALLY_SERVICES_CLI_CLI_H
 #define TALLY_SERVICES_CLI_CLI_H
 
-#include "api/http_client.h"
-#include "api/json.h"
+#include "api/client/http_client.h"
+#include "api/json/json.h"
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
-#include "services/program/options.h"
+#include "services/base/options/options.h"
 
 /* Exit codes of `tally`; after a signal it is 128 + its number, as in a shell. */
 enum {

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/cli/commands.h"
-#include "services/program/nearest_name.h"
-#include "services/program/signals.h"
+#include "services/base/options/nearest_name.h"
+#include "services/base/signals.h"
+#include "services/cli/commands/commands.h"
 
 static const struct tally_command COMMANDS[] = {
     {"submit", "FILE|- [OPTION]...", "submit a job document",

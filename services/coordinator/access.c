@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/problem.h"
+#include "api/json/problem.h"
 #include "services/coordinator/internal.h"
 
 enum { MAX_FREE_CALLS = 256 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "services/coordinator/hosted_job.h"
-#include "services/program/store_bar.h"
+#include "services/progress/store_bar.h"
 #include "storage/maintenance.h"
 
 /* What is known so far. */

@@ -6,11 +6,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas.h"
 #include "services/job/advice.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */

@@ -10,14 +10,15 @@
  * loaded again from the store and their writers are told "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Only the solving of f(x*) runs
- * in another one (prepare.h), and the transfers of forwarded requests (api/http_forward.h). */
+ * in another one (prepare.h), and the transfers of forwarded requests (api/client/http_forward.h).
+ */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/http_server.h"
+#include "api/server/http_server.h"
 #include "codec/base/error.h"
 #include "storage/store.h"
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/time.h"
 #include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/origin_policy.h"
-#include "services/program/time.h"
 
 /* Matches one path against a pattern and copies what "{id}" stands for. */
 static bool match_path(const char *pattern, const char *path, struct call *call)

@@ -28,11 +28,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/series.h"
 #include "services/document/detail.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 enum {
     FEED_MS = 100,       /* rounds of a running job are collected so long */

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/http_forward.h"
+#include "api/client/http_forward.h"
+#include "services/base/log.h"
 #include "services/coordinator/internal.h"
-#include "services/program/log.h"
 
 /* How long an answer is waited for. Of a poll: as long as its caller says it waits, else the
  * longest wait and time for a large answer. That a replica has died is noticed earlier. */

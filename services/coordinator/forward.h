@@ -1,9 +1,10 @@
 /* forward: requests that another replica has to answer.
  *
  * A call is sent on as it came, with the token that it came with, and waits like a long poll: a
- * suspended connection and a request of api/http_forward.h, no thread. The answer goes back as it
- * is: status, content type, headers, body. If there is none, the caller is told "unavailable", and
- * what became of the request is not known. A caller that gives up ends its request there, too.
+ * suspended connection and a request of api/client/http_forward.h, no thread. The answer goes back
+ * as it is: status, content type, headers, body. If there is none, the caller is told
+ * "unavailable", and what became of the request is not known. A caller that gives up ends its
+ * request there, too.
  *
  * What has been forwarded once is not forwarded again: whoever gets it answers it. */
 #ifndef TALLY_SERVICES_COORDINATOR_FORWARD_H

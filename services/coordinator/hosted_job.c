@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
 #include "services/job/advice.h"

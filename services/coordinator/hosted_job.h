@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/json.h"
-#include "api/worker_messages.h"
+#include "api/json/json.h"
+#include "api/worker/worker_messages.h"
 #include "codec/base/buffer.h"
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/stored_state.h"

@@ -2,7 +2,7 @@
 #ifndef TALLY_SERVICES_COORDINATOR_INTERNAL_H
 #define TALLY_SERVICES_COORDINATOR_INTERNAL_H
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/ended.h"
 #include "services/coordinator/forward.h"

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 /* The memory of a job with so many coordinates goes back to the system when it ends: some MB. */
 enum { LARGE_DIM = 100000 };

@@ -6,19 +6,19 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "api/http_server.h"
+#include "api/server/http_server.h"
+#include "services/base/log.h"
+#include "services/base/machine_memory.h"
+#include "services/base/options/options.h"
+#include "services/base/process_guard.h"
+#include "services/base/signals.h"
+#include "services/base/time.h"
 #include "services/coordinator/check.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/listen_scope.h"
 #include "services/coordinator/origin_policy.h"
 #include "services/coordinator/token_sources.h"
 #include "services/objectives/objective.h"
-#include "services/program/log.h"
-#include "services/program/machine_memory.h"
-#include "services/program/options.h"
-#include "services/program/process_guard.h"
-#include "services/program/signals.h"
-#include "services/program/time.h"
 #include "storage/leases.h"
 #include "storage/store.h"
 

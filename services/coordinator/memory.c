@@ -1,9 +1,9 @@
 #include "services/coordinator/memory.h"
 
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/job/footprint.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 static bool is_queued(const struct hosted_job *job)
 {

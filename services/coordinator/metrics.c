@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/program/time.h"
 
 /* A commit of SQLite takes 0.1 to 10 ms, an answer that waits for one a little more. */
 static const double SECONDS[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,

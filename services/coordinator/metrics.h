@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/http_server.h"
-#include "api/worker_messages.h"
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
 #include "services/coordinator/exposition.h"
 #include "services/coordinator/forward.h"
 #include "services/coordinator/replicas.h"

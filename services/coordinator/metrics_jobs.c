@@ -1,8 +1,8 @@
 /* metrics_jobs: the part of /metrics that is about jobs. */
 #include <math.h>
 
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/program/time.h"
 
 /* What is shown: rows of the live list and of the ring of ended jobs, borrowed for the answer. */
 struct shown {

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/http_server.h"
-#include "api/worker_messages.h"
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
 #include "storage/store.h"

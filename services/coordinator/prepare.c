@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "services/job/footprint.h"
-#include "services/program/load_watch.h"
+#include "services/progress/load_watch.h"
 
 /* A job on its way through the thread: first in `waiting`, then in `done`. */
 struct work {

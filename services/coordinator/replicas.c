@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/forward.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/placement.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 enum {
     BEATS_PER_LEASE = 6, /* some may be late or lost without harm */

@@ -5,12 +5,12 @@
 #include <sys/random.h>
 
 #include "codec/base/utf8.h"
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas.h"
 #include "services/document/document.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
 

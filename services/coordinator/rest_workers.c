@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas.h"
-#include "services/program/time.h"
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };
 

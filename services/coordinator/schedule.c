@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/problem.h"
+#include "api/json/problem.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 /* Workers of a job that has come from another replica have so long to come as well before others
  * are looked for. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "api/sha256.h"
+#include "api/tls/sha256.h"
 
 enum { FIRST_BUCKETS = 64 };
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/http_server.h"
-#include "api/worker_messages.h"
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/ordered.h"
 #include "services/coordinator/supply.h"

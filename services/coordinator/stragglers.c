@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 /* Workers that were refused, or lost their coordinator, try again after a second at the latest. */
 enum { RETURN_MS = 1500 };

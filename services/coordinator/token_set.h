@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/sha256.h"
+#include "api/tls/sha256.h"
 #include "codec/base/error.h"
-#include "services/program/token_file.h"
+#include "services/base/tokens/token_file.h"
 
 enum token_role { TOKEN_ADMIN, TOKEN_WORKER, TOKEN_METRICS, N_TOKEN_ROLES };
 

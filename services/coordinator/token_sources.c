@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/program/log.h"
+#include "services/base/log.h"
 
 static const struct {
     const char *option, *variable;

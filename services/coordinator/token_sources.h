@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
+#include "services/base/options/options.h"
 #include "services/coordinator/token_set.h"
-#include "services/program/options.h"
 
 /* Reads --admin-token-file, --worker-token-file and --metrics-token-file, or TALLY_ADMIN_TOKEN,
  * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, which are wiped. The log warns of files that others

@@ -5,10 +5,10 @@
 
 #include "codec/base/utf8.h"
 #include "codec/encoding.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
 #include "services/coordinator/addressee.h"
 #include "services/coordinator/internal.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
 
 enum { MAX_WAIT_MS = 30000 };
 

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-#include "api/json.h"
-#include "api/worker_messages.h"
+#include "api/json/json.h"
+#include "api/worker/worker_messages.h"
 #include "codec/base/record.h"
 #include "services/job/advice.h"
 

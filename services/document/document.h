@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "codec/base/error.h"
 #include "services/job/spec.h"
 

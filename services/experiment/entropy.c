@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "codec/qsgd.h"
+#include "codec/quantize/qsgd.h"
 
 static const double NORM_BITS = 32; /* of a QSGD message */
 

@@ -2,7 +2,7 @@
 #ifndef TALLY_SERVICES_EXPERIMENT_REPORT_H
 #define TALLY_SERVICES_EXPERIMENT_REPORT_H
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "codec/base/buffer.h"
 #include "services/experiment/campaign.h"
 

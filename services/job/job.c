@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 #include "services/job/footprint.h"
 #include "services/job/lifecycle.h"
 

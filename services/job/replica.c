@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 
 struct tally_replica {
     struct tally_job_spec spec;

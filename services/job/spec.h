@@ -9,8 +9,8 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "services/algorithms/algorithm.h"
-#include "services/objectives/domain.h"
 #include "services/objectives/objective.h"
+#include "services/objectives/solve/domain.h"
 
 enum { TALLY_MAX_CLIENTS = 100000 };
 

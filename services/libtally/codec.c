@@ -5,8 +5,8 @@
 
 #include "codec/base/buffer.h"
 #include "codec/encoding.h"
-#include "codec/float32.h"
-#include "codec/qsgd.h"
+#include "codec/numeric/float32.h"
+#include "codec/quantize/qsgd.h"
 #include "services/libtally/internal.h"
 
 _Static_assert((int)TALLY_CODEC_INTERVALS_MAX == (int)TALLY_MAX_INTERVALS, "the header says so");

@@ -3,8 +3,8 @@
 
 #include "services/document/document.h"
 #include "services/libtally/internal.h"
-#include "services/objectives/dataset.h"
-#include "services/objectives/synthetic_linear.h"
+#include "services/objectives/data/dataset.h"
+#include "services/objectives/data/synthetic_linear.h"
 
 struct tally_job_data {
     struct tally_dataset *dataset;

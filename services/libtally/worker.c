@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/http_client.h"
-#include "api/worker_messages.h"
+#include "api/client/http_client.h"
+#include "api/worker/worker_messages.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/base/tokens/token_file.h"
 #include "services/libtally/internal.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
-#include "services/program/token_file.h"
 
 struct tally_worker {
     struct worker_config config;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "services/objectives/plugin_instance.h"
+#include "services/objectives/losses/plugin_instance.h"
 
 const char *const TALLY_OBJECTIVE_NAMES[] = {"least_squares",
                                              "softmax_regression",

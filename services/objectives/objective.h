@@ -17,10 +17,10 @@
 #include "codec/base/error.h"
 #include "codec/base/field.h"
 #include "codec/base/record.h"
-#include "codec/rng.h"
-#include "services/objectives/data.h"
-#include "services/objectives/data_source.h"
-#include "services/objectives/domain.h"
+#include "codec/numeric/rng.h"
+#include "services/objectives/data/data.h"
+#include "services/objectives/data/data_source.h"
+#include "services/objectives/solve/domain.h"
 
 /* Largest d of an objective, and so of --max-dim. */
 enum { TALLY_MAX_DIM = 10000000 };

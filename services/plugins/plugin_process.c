@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
+#include "services/base/child_environment.h"
+#include "services/base/time.h"
 #include "services/plugins/plugin_host.h"
-#include "services/program/child_environment.h"
-#include "services/program/time.h"
 
 /* How long a child may take to end that has been told to, or whose end has begun. */
 enum { END_MS = 2000 };

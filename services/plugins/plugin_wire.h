@@ -14,9 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
+#include "services/objectives/losses/plugin_instance.h"
 #include "services/objectives/objective.h"
-#include "services/objectives/plugin_instance.h"
 
 /* The problem, for the child. */
 struct tally_plugin_memory {

@@ -2,8 +2,8 @@
 #ifndef TALLY_SERVICES_WORKER_CALLS_H
 #define TALLY_SERVICES_WORKER_CALLS_H
 
-#include "api/http_client.h"
-#include "api/worker_messages.h"
+#include "api/client/http_client.h"
+#include "api/worker/worker_messages.h"
 
 /* Buffers that are used again from call to call. A decoded poll response borrows from `response`
  * until the next call. */

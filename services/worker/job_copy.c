@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "services/document/document.h"
-#include "services/program/load_watch.h"
+#include "services/progress/load_watch.h"
 
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
 #include "services/job/replica.h"
 #include "services/plugins/plugin_set.h"
 

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
+#include "services/base/log.h"
+#include "services/base/options/options.h"
+#include "services/base/process_guard.h"
+#include "services/base/signals.h"
+#include "services/base/tokens/client_token.h"
 #include "services/plugins/plugin_host.h"
-#include "services/program/client_token.h"
-#include "services/program/log.h"
-#include "services/program/options.h"
-#include "services/program/process_guard.h"
-#include "services/program/signals.h"
 #include "services/worker/worker.h"
 
 static const struct tally_option OPTIONS[] = {

@@ -6,10 +6,10 @@
 
 #include "codec/base/utf8.h"
 #include "codec/encoding.h"
-#include "codec/rng.h"
-#include "services/program/log.h"
-#include "services/program/time.h"
-#include "services/program/token_file.h"
+#include "codec/numeric/rng.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/base/tokens/token_file.h"
 #include "services/worker/calls.h"
 #include "services/worker/job_copy.h"
 

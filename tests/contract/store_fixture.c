@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "storage/leases.h"
-#include "storage/memory.h"
+#include "storage/memory/memory.h"
 #include "tests/contract/raw_postgres.h"
 
 /* The clock of all in-memory databases. */

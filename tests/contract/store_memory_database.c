@@ -2,7 +2,7 @@
  * would make a transaction wait, there is a conflict. */
 #include <string.h>
 
-#include "storage/memory.h"
+#include "storage/memory/memory.h"
 #include "tests/contract/lease_fixture.h"
 #include "tests/contract/store_tests.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "storage/leases.h"
-#include "storage/memory.h"
+#include "storage/memory/memory.h"
 #include "tests/harness.h"
 
 /* ---- Allocations; the linker is told to replace them (--wrap) ---- */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 
 void *fuzz_allocate(size_t n, size_t n_bytes)
 {

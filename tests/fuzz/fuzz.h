@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codec/cpu.h"
 #include "codec/encoding.h"
+#include "codec/numeric/cpu.h"
 
 /* Of a property that must hold for every input; ends the process, which is a finding. */
 #define FUZZ_CHECK(condition)                                                                      \

@@ -1,6 +1,6 @@
 /* Messages of the encoding `entropy` in the form of its long ones, of as few coordinates as the
  * head says; if fuzz_draws(1024), of 40000 more: several blocks of full length. */
-#include "codec/entropy_kernels.h"
+#include "codec/entropy/entropy_kernels.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

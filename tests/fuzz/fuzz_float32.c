@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/float32.h"
+#include "codec/numeric/float32.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,7 +8,7 @@
  *     the rest   levels, little-endian, modulo the range */
 #include <string.h>
 
-#include "codec/entropy_kernels.h"
+#include "codec/entropy/entropy_kernels.h"
 #include "tests/fuzz/fuzz.h"
 
 enum {

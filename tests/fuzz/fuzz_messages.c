@@ -2,7 +2,7 @@
  * accepted and written again reads back and is written to the same bytes. */
 #include <string.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
 #include "tests/fuzz/fuzz.h"
 
 static void no_fini(void *message)

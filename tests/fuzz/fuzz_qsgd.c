@@ -2,7 +2,7 @@
  * is not used. */
 #include <string.h>
 
-#include "codec/qsgd.h"
+#include "codec/quantize/qsgd.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

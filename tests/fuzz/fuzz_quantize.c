@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/cpu.h"
+#include "codec/numeric/cpu.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Levels, by tally_quantize() on an instruction set. */

@@ -10,7 +10,7 @@
  * saved. */
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 #include "services/job/job.h"
 #include "tests/fuzz/fuzz.h"
 

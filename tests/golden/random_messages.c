@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/entropy_kernels.h"
-#include "codec/float32.h"
+#include "codec/entropy/entropy_kernels.h"
+#include "codec/numeric/float32.h"
 
 enum shape { NORMAL, SPARSE, CONSTANT, EXTREMES, UNIFORM, HEAVY, HALVES, N_SHAPES };
 enum {

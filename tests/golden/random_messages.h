@@ -4,8 +4,8 @@
 #define TALLY_TESTS_GOLDEN_RANDOM_MESSAGES_H
 
 #include "codec/encoding.h"
-#include "codec/qsgd.h"
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
+#include "codec/quantize/qsgd.h"
 
 enum random_kind {
     RANDOM_UNARY,

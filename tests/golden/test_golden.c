@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "codec/base/buffer.h"
-#include "codec/cpu.h"
 #include "codec/encoding.h"
-#include "codec/float32.h"
-#include "codec/qsgd.h"
+#include "codec/numeric/cpu.h"
+#include "codec/numeric/float32.h"
+#include "codec/quantize/qsgd.h"
 #include "tests/harness.h"
 
 /* A file. */

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "codec/bits.h"
-#include "codec/cpu.h"
-#include "codec/float32.h"
+#include "codec/numeric/bits.h"
+#include "codec/numeric/cpu.h"
+#include "codec/numeric/float32.h"
 #include "tests/golden/random_messages.h"
 #include "tests/harness.h"
 

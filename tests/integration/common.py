@@ -37,7 +37,7 @@ HANG_S = 300  # far above what anything here takes, sanitizers included
 def _generate_messages():
     """Makes and imports worker_pb2 with protoc; returns the module."""
     folder = Path(os.environ.get("TALLY_PYTHON_PROTO", REPO / "build/python-proto"))
-    proto = REPO / "api/proto/tally/v1/worker.proto"
+    proto = REPO / "api/worker/proto/tally/v1/worker.proto"
     made = folder / "worker_pb2.py"
     if not made.exists() or made.stat().st_mtime < proto.stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
+#include "services/objectives/data/sharding.h"
 #include "services/objectives/plugin.h"
-#include "services/objectives/sharding.h"
 
 struct state {
     size_t dim;

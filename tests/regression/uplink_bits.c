@@ -17,7 +17,7 @@
 
 #include "codec/base/buffer.h"
 #include "codec/encoding.h"
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 
 static const size_t DIMS[] = {30, 7840, 300000};
 static const double STDS[] = {0.05, 0.3, 0.5, 1, 1.6, 3, 40};

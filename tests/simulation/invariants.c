@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/json.h"
-#include "api/worker_messages.h"
+#include "api/json/json.h"
+#include "api/worker/worker_messages.h"
 #include "storage/columns.h"
 #include "storage/store.h"
 #include "tests/simulation/lease_invariants.h"

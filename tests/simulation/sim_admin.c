@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "storage/store.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"

@@ -1,11 +1,11 @@
-/* Stands in for api/http_client.h and services/program/signals.h below the real worker. */
+/* Stands in for api/client/http_client.h and services/base/signals.h below the real worker. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/http_client.h"
-#include "api/problem.h"
-#include "services/program/signals.h"
+#include "api/client/http_client.h"
+#include "api/json/problem.h"
+#include "services/base/signals.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_process.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "services/program/time.h"
+#include "services/base/time.h"
 #include "tests/simulation/sim.h"
 
 struct event {

@@ -1,5 +1,5 @@
 /* sim_clock: simulated time and the queue of what is to happen. Time passes only from one event to
- * the next. Stands in for services/program/time.h. */
+ * the next. Stands in for services/base/time.h. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_CLOCK_H
 #define TALLY_TESTS_SIMULATION_SIM_CLOCK_H
 
@@ -27,7 +27,7 @@ struct sim_clocks {
     int64_t realtime_ms; /* how far the clock for people is ahead */
     int64_t drift_ppm;   /* how much too fast both clocks run */
 };
-/* Whose clocks services/program/time.h shows from now on; NULL = the simulation's. Borrowed.
+/* Whose clocks services/base/time.h shows from now on; NULL = the simulation's. Borrowed.
  * Returns whose they were. */
 const struct sim_clocks *sim_clock_look_at(const struct sim_clocks *clocks);
 

@@ -1,7 +1,7 @@
 #include "tests/simulation/sim_database.h"
 
-#include "services/program/time.h"
-#include "storage/memory.h"
+#include "services/base/time.h"
+#include "storage/memory/memory.h"
 #include "tests/simulation/sim.h"
 
 static struct {

@@ -1,10 +1,10 @@
-/* Stands in for api/http_forward.h: requests of one coordinator to another, through the simulated
- * network. */
+/* Stands in for api/client/http_forward.h: requests of one coordinator to another, through the
+ * simulated network. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "api/http_forward.h"
+#include "api/client/http_forward.h"
 #include "services/coordinator/forward.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_replica.h"

@@ -1,8 +1,8 @@
-/* sim_http: stands in for api/http_server.h below the coordinator. */
+/* sim_http: stands in for api/server/http_server.h below the coordinator. */
 #ifndef TALLY_TESTS_SIMULATION_SIM_HTTP_H
 #define TALLY_TESTS_SIMULATION_SIM_HTTP_H
 
-#include "api/http_server.h"
+#include "api/server/http_server.h"
 #include "tests/simulation/sim_network.h"
 
 /* A request as the coordinator sees it, until it answers or the request is abandoned or dropped. */

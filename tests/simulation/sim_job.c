@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/worker_messages.h"
-#include "codec/checksum.h"
+#include "api/worker/worker_messages.h"
+#include "codec/numeric/checksum.h"
 #include "services/document/document.h"
 #include "services/job/local.h"
 #include "services/job/replica.h"

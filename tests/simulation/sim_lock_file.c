@@ -1,9 +1,9 @@
-/* Stands in for storage/lock_file.h: the simulated disk has no other machine's processes on it, but
- * a coordinator that was killed must have let go before the next one starts. */
+/* Stands in for storage/sqlite/lock_file.h: the simulated disk has no other machine's processes on
+ * it, but a coordinator that was killed must have let go before the next one starts. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/lock_file.h"
+#include "storage/sqlite/lock_file.h"
 #include "tests/simulation/sim.h"
 
 static bool is_held;

@@ -1,4 +1,4 @@
-/* sim_log: the event log. Stands in for services/program/log.h, so that what coordinator and
+/* sim_log: the event log. Stands in for services/base/log.h, so that what coordinator and
  * workers have to say stands in it too. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/checksum.h"
-#include "services/program/log.h"
+#include "codec/numeric/checksum.h"
+#include "services/base/log.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
 #include "services/job/replica.h"
 #include "tests/simulation/sim.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "storage/leases.h"
-#include "storage/memory.h"
+#include "storage/memory/memory.h"
 #include "tests/simulation/lease_invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
@@ -14,7 +14,7 @@
 #include "tests/simulation/sim_random.h"
 #include "tests/simulation/sim_replica.h"
 
-/* As storage/postgres_session.c and postgres_connection.c have them. */
+/* As storage/postgres/postgres_session.c and postgres_connection.c have them. */
 enum {
     SILENCE_US = 3000000, /* until a connection in which nothing comes is given up */
     PATIENCE_US = 20000,  /* of the call that begins a new connection */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/program/time.h"
+#include "services/base/time.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_disk.h"
 #include "tests/simulation/sim_random.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/program/signals.h"
+#include "services/base/signals.h"
 #include "services/worker/worker.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"

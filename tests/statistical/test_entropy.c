@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "codec/encoding.h"
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/statistical/suites.h"
 
 enum { REACH = 40 }; /* levels beyond have no probability worth a draw */

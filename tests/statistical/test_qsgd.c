@@ -10,7 +10,7 @@
  *     max |z_i| < 6     over at most 1e4 coordinates: 2e-5 by chance
  *     |Z| < 5           6e-7 by chance
  *     sum of squared errors: its expectation within 1 % */
-#include "codec/qsgd.h"
+#include "codec/quantize/qsgd.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  * chance. Once with the sign of the coordinate, once without: sees a bias of either kind above 5 /
  * sqrt(6 d R) of a step, half a percent or less here. sum (Q - y)^2      is sum R Var[Q] within 1
  * %: the spread is right too. */
-#include "codec/quantizer.h"
+#include "codec/quantize/quantizer.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/http_client.h"
-#include "api/http_server.h"
-#include "api/problem.h"
+#include "api/client/http_client.h"
+#include "api/json/problem.h"
+#include "api/server/http_server.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/http_connections.h"
+#include "api/server/http_connections.h"
 #include "tests/unit/api/suites.h"
 
 static struct sockaddr_storage address_of(const char *text)

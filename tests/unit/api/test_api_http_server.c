@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/http_server_internal.h"
+#include "api/server/http_server_internal.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 

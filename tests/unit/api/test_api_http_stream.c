@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/http_server.h"
+#include "api/server/http_server.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 

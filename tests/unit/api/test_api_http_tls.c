@@ -11,8 +11,8 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
-#include "api/http_server.h"
-#include "api/tls_identity.h"
+#include "api/server/http_server.h"
+#include "api/tls/tls_identity.h"
 #include "tests/unit/api/raw_socket.h"
 #include "tests/unit/api/suites.h"
 

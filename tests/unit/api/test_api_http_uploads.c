@@ -1,5 +1,5 @@
 /* The list alone, with a clock of the test's. */
-#include "api/http_uploads.h"
+#include "api/server/http_uploads.h"
 #include "tests/unit/api/suites.h"
 
 enum { HALF = HTTP_UPLOADS_MAX_BYTES / 2 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "tests/unit/api/suites.h"
 
 static struct tally_json *parsed(const char *text)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/json.h"
+#include "api/json/json.h"
 #include "tests/unit/api/suites.h"
 
 struct job {

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/problem.h"
+#include "api/json/problem.h"
 #include "tests/unit/api/suites.h"
 
 static void assert_encoded(enum tally_status (*encode)(const struct tally_error *,

@@ -1,4 +1,4 @@
-#include "api/sha256.h"
+#include "api/tls/sha256.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/worker_messages.h"
+#include "api/worker/worker_messages.h"
 #include "tests/unit/api/suites.h"
 
 /* Every message type behind one pair of functions, so that a test can run over all of them:

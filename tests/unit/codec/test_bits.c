@@ -1,9 +1,9 @@
-#include "codec/bits.h"
+#include "codec/numeric/bits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/codec/suites.h"
 
 static void test_codec_bits__first_bit_is_the_lowest_of_the_first_byte(void)

@@ -1,4 +1,4 @@
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 
 #include <string.h>
 

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/arith.h"
-#include "codec/checksum.h"
-#include "codec/cpu.h"
 #include "codec/encoding.h"
-#include "codec/entropy_model.h"
-#include "codec/rng.h"
+#include "codec/entropy/arith.h"
+#include "codec/entropy/entropy_model.h"
+#include "codec/numeric/checksum.h"
+#include "codec/numeric/cpu.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/codec/suites.h"
 
 static const struct tally_encoding *const ENTROPY = &TALLY_ENCODING_ENTROPY;

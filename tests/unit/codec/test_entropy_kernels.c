@@ -1,12 +1,12 @@
 /* The vector forms of `entropy` against the plain one; the parts of the model; the bit-exact coder.
  */
-#include "codec/entropy_kernels.h"
+#include "codec/entropy/entropy_kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/arith.h"
-#include "codec/rng.h"
+#include "codec/entropy/arith.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/codec/suites.h"
 
 enum { MOST = TALLY_ENTROPY_LONG_BLOCK, SLACK = 64 };

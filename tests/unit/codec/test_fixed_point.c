@@ -1,4 +1,4 @@
-#include "codec/fixed_point.h"
+#include "codec/numeric/fixed_point.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "codec/float32.h"
+#include "codec/numeric/float32.h"
 
 #include <float.h>
 #include <math.h>

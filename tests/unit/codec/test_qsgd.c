@@ -1,4 +1,4 @@
-#include "codec/qsgd.h"
+#include "codec/quantize/qsgd.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "codec/quantizer.h"
+#include "codec/quantize/quantizer.h"
 
 #include <float.h>
 #include <math.h>

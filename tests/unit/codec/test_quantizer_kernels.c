@@ -1,5 +1,5 @@
 /* Every form of the rounding against tally_quantize_ref(), bit for bit. */
-#include "codec/quantizer_kernels.h"
+#include "codec/quantize/quantizer_kernels.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "codec/encoding.h"
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/codec/suites.h"
 
 static const struct tally_encoding *const UNARY = &TALLY_ENCODING_UNARY;

@@ -1,5 +1,5 @@
 /* The vector forms of `unary` against the plain one: the same bytes, levels, sums and refusals. */
-#include "codec/unary_kernels.h"
+#include "codec/unary/unary_kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

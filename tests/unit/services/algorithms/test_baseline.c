@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/fixed_point.h"
-#include "codec/float32.h"
-#include "codec/qsgd.h"
+#include "codec/numeric/fixed_point.h"
+#include "codec/numeric/float32.h"
+#include "codec/quantize/qsgd.h"
 #include "tests/unit/services/algorithms/suites.h"
 #include "tests/unit/services/local_loss.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/float32.h"
+#include "codec/numeric/float32.h"
 #include "tests/unit/services/algorithms/suites.h"
 
 enum { DIM = 9, CLIENTS = 4, SAMPLES = 16 };

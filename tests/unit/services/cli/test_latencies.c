@@ -1,4 +1,4 @@
-#include "services/cli/latencies.h"
+#include "services/bench/latencies.h"
 
 #include "tests/unit/services/cli/suites.h"
 

@@ -1,4 +1,4 @@
-#include "services/cli/out_folder.h"
+#include "services/cli/view/out_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-#include "services/cli/reproduce_table.h"
+#include "services/cli/view/reproduce_table.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "services/cli/frontier_table.h"
+#include "services/cli/view/frontier_table.h"
 #include "tests/unit/services/cli/suites.h"
 
 static struct tally_run fedavg_runs[2], fedpaq_runs[2], ceal_runs[2];

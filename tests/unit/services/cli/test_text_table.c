@@ -1,4 +1,4 @@
-#include "services/cli/text_table.h"
+#include "services/cli/view/text_table.h"
 
 #include "tests/unit/services/cli/suites.h"
 

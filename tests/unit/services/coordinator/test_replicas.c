@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "services/coordinator/coordinator.h"
-#include "storage/memory.h"
+#include "storage/memory/memory.h"
 #include "tests/unit/services/coordinator/job_in_store.h"
 #include "tests/unit/services/coordinator/suites.h"
 

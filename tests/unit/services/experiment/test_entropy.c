@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/qsgd.h"
+#include "codec/quantize/qsgd.h"
 #include "services/experiment/presets.h"
 #include "tests/unit/services/experiment/suites.h"
 

@@ -1,5 +1,5 @@
 /* Jobs over a ball or a box: every point is inside, and all sides project alike. */
-#include "services/objectives/domain.h"
+#include "services/objectives/solve/domain.h"
 
 #include <math.h>
 

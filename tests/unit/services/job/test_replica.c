@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/checksum.h"
+#include "codec/numeric/checksum.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/job/suites.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "codec/encoding.h"
-#include "codec/quantizer.h"
+#include "codec/quantize/quantizer.h"
 #include "services/libtally/tally.h"
 #include "tests/unit/services/libtally/suites.h"
 

@@ -3,7 +3,7 @@
 
 #include "services/document/document.h"
 #include "services/libtally/tally.h"
-#include "services/objectives/synthetic_linear.h"
+#include "services/objectives/data/synthetic_linear.h"
 #include "tests/unit/services/libtally/suites.h"
 
 static const char DOCUMENT[] =

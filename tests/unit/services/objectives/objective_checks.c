@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "services/objectives/sharding.h"
+#include "services/objectives/data/sharding.h"
 #include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 

@@ -1,4 +1,4 @@
-#include "services/objectives/dataset.h"
+#include "services/objectives/data/dataset.h"
 
 #include <math.h>
 #include <stdio.h>

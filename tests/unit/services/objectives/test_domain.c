@@ -1,10 +1,10 @@
-#include "services/objectives/domain.h"
+#include "services/objectives/solve/domain.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/services/objectives/suites.h"
 
 enum { DIM = 7 };

@@ -1,9 +1,9 @@
-#include "services/objectives/eigenvalues.h"
+#include "services/objectives/solve/eigenvalues.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/services/objectives/suites.h"
 
 enum { MOST = 40 };

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/objectives/domain.h"
-#include "services/objectives/sharding.h"
+#include "services/objectives/data/sharding.h"
+#include "services/objectives/solve/domain.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/idx_files.h"
 #include "tests/unit/services/objectives/objective_checks.h"

@@ -1,8 +1,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/objectives/data/sharding.h"
 #include "services/objectives/objective.h"
-#include "services/objectives/sharding.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/suites.h"
 

@@ -1,4 +1,4 @@
-#include "services/objectives/npy.h"
+#include "services/objectives/data/loaders/npy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "services/objectives/number.h"
+#include "services/objectives/data/loaders/number.h"
 
 #include <float.h>
 #include <locale.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/services/objectives/suites.h"
 
 static void test_objectives_number__reads_numbers_exactly(void)

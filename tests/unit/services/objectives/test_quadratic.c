@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/objectives/domain.h"
+#include "services/objectives/solve/domain.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/objective_checks.h"

@@ -1,4 +1,4 @@
-#include "services/objectives/sharding.h"
+#include "services/objectives/data/sharding.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "services/objectives/softmax_losses.h"
+#include "services/objectives/losses/softmax_losses.h"
 
 #include <math.h>
 
-#include "codec/rng.h"
+#include "codec/numeric/rng.h"
 #include "tests/unit/services/objectives/suites.h"
 
 enum { FEATURES = 49, CLASSES = 10, DIM = FEATURES * CLASSES, MAX_POINTS = 40, MAX_IMAGES = 2000 };

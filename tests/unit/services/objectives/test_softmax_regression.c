@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/objectives/data/sharding.h"
 #include "services/objectives/objective.h"
-#include "services/objectives/sharding.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/idx_files.h"
 #include "tests/unit/services/objectives/suites.h"

@@ -1,4 +1,4 @@
-#include "services/objectives/plugin_objective.h"
+#include "services/objectives/losses/plugin_objective.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,0 +1,575 @@
+/* One curl easy handle in one curl multi handle. The multi handle keeps the connection alive
+ * between exchanges, and its poll returns often enough to look at `cancel`.
+ *
+ * Wire bytes are counted where libcurl shows what it sends and receives (CURLOPT_DEBUGFUNCTION):
+ * request and response heads and bodies as they are on the wire, TLS left aside.
+ *
+ * Proxies: those of the environment (http_proxy, https_proxy, no_proxy) serve, except for a
+ * coordinator on the loopback interface, where no proxy can have business. */
+#include "api/client/http_client.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "api/client/http_curl.h"
+#include "api/json/problem.h"
+
+enum {
+    DEFAULT_CONNECT_TIMEOUT_MS = 5000,
+    DEFAULT_TIMEOUT_MS = 30000,
+    CANCEL_CHECK_MS = 100 /* half of what the header promises */
+};
+
+struct tally_http_client {
+    CURLM *multi;
+    CURL *easy;
+    char *base_url;      /* without trailing slash */
+    char *authorization; /* "Authorization: Bearer ..."; NULL = none. Never in a message. */
+    bool is_loopback;
+    const volatile sig_atomic_t *cancel;
+    long silence_ms; /* 0 = no limit of its own */
+    uint64_t out_bytes, in_bytes;
+    char curl_message[CURL_ERROR_SIZE];
+};
+
+/* What one exchange collects. */
+struct transfer {
+    CURL *easy;
+    const char *method;
+    bool has_others;  /* servers, at this address */
+    int64_t heard_ms; /* monotonic: when something came or went */
+    struct tally_buffer *out;
+    enum tally_status append_status;
+    bool has_whole_head; /* the blank line has come */
+    uint64_t out_bytes, in_bytes;
+};
+
+/* ---- libcurl's callbacks ---- */
+
+static size_t on_body(char *data, size_t size, size_t n, void *context)
+{
+    struct transfer *transfer = context;
+    transfer->append_status = tally_buffer_append(transfer->out, data, size * n);
+    return transfer->append_status == TALLY_OK ? size * n : 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Called for each complete line. libcurl takes a head that the peer's close has cut for a whole
+ * one. */
+static size_t on_head_line(char *line, size_t size, size_t n, void *context)
+{
+    struct transfer *transfer = context;
+    transfer->has_whole_head = size * n > 0 && (line[0] == '\r' || line[0] == '\n');
+    if (transfer->has_whole_head && transfer->has_others) {
+        long status = 0;
+        curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+        curl_easy_setopt(transfer->easy, CURLOPT_FORBID_REUSE,
+                         status >= 502 && status <= 504 ? 1L : 0L);
+    }
+    return size * n;
+}
+
+/* libcurl sends a request again if a kept connection turns out to be dead: then the first copy
+ * reached nobody, and counting starts anew with the request line. */
+static bool starts_request(const struct transfer *transfer, const char *data, size_t n)
+{
+    size_t n_method = strlen(transfer->method);
+    return n > n_method && memcmp(data, transfer->method, n_method) == 0 && data[n_method] == ' ';
+}
+
+static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *context)
+{
+    (void)easy;
+    struct transfer *transfer = context;
+    if (type != CURLINFO_TEXT) {
+        transfer->heard_ms = now_ms();
+    }
+    if (type == CURLINFO_HEADER_OUT && starts_request(transfer, data, n)) {
+        transfer->out_bytes = 0;
+        transfer->in_bytes = 0;
+    }
+    if (type == CURLINFO_HEADER_OUT || type == CURLINFO_DATA_OUT) {
+        transfer->out_bytes += n;
+    } else if (type == CURLINFO_HEADER_IN || type == CURLINFO_DATA_IN) {
+        transfer->in_bytes += n;
+    }
+    return 0;
+}
+
+/* ---- The client ---- */
+
+/* A copy of one part of the URL, or NULL. */
+static char *url_part(CURLU *url, CURLUPart part)
+{
+    char *value = NULL;
+    return curl_url_get(url, part, &value, 0) == CURLUE_OK ? value : NULL;
+}
+
+static bool is_loopback_host(const char *host)
+{
+    size_t n = strlen(host);
+    const char *suffix = ".localhost";
+    size_t n_suffix = strlen(suffix);
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "[::1]") == 0 ||
+           (n > n_suffix && strcasecmp(host + n - n_suffix, suffix) == 0);
+}
+
+/* The message never shows the URL: it may hold a password. */
+static enum tally_status read_base_url(struct tally_http_client *client, const char *base_url,
+                                       struct tally_error *err)
+{
+    CURLU *url = curl_url();
+    if (url == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    bool ok = base_url != NULL && curl_url_set(url, CURLUPART_URL, base_url, 0) == CURLUE_OK;
+    char *scheme = url_part(url, CURLUPART_SCHEME);
+    char *host = url_part(url, CURLUPART_HOST);
+    char *user = url_part(url, CURLUPART_USER);
+    char *query = url_part(url, CURLUPART_QUERY);
+    char *fragment = url_part(url, CURLUPART_FRAGMENT);
+    ok = ok && scheme != NULL && host != NULL &&
+         (strcmp(scheme, "http") == 0 || strcmp(scheme, "https") == 0) && user == NULL &&
+         query == NULL && fragment == NULL;
+    client->is_loopback = ok && is_loopback_host(host);
+    curl_free(scheme);
+    curl_free(host);
+    curl_free(user);
+    curl_free(query);
+    curl_free(fragment);
+    curl_url_cleanup(url);
+    if (!ok) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "coordinator",
+                          "coordinator is not http://HOST:PORT or https://HOST:PORT, without user, "
+                          "query and fragment");
+    }
+    client->base_url = strdup(base_url);
+    if (client->base_url == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    for (size_t n = strlen(base_url); n > 0 && client->base_url[n - 1] == '/'; n--) {
+        client->base_url[n - 1] = '\0';
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status read_token(struct tally_http_client *client, const char *token,
+                                    struct tally_error *err)
+{
+    if (token == NULL) {
+        return TALLY_OK;
+    }
+    for (const char *p = token; *p != '\0'; p++) {
+        if (*p <= ' ' || *p > '~') {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "token",
+                              "token contains a character other than visible ASCII");
+        }
+    }
+    if (asprintf(&client->authorization, "Authorization: Bearer %s", token) < 0) {
+        client->authorization = NULL;
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    return TALLY_OK;
+}
+
+/* Options that all exchanges share. */
+static enum tally_status set_up_curl(struct tally_http_client *client,
+                                     const struct tally_http_client_config *config,
+                                     struct tally_error *err)
+{
+    client->multi = curl_multi_init();
+    client->easy = curl_easy_init();
+    if (client->multi == NULL || client->easy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    CURL *easy = client->easy;
+    long connect_timeout_ms = config->connect_timeout_ms != 0 ? config->connect_timeout_ms
+                                                              : (long)DEFAULT_CONNECT_TIMEOUT_MS;
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll may be silent for minutes */
+    /* A connection is kept, so names are seldom asked for; but when it broke, the server may have
+     * come back at another address, as containers do. libcurl would knock at the old one for a
+     * minute. */
+    curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->curl_message);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_head_line);
+    curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
+    curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* or on_debug is not called */
+    bool ok = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
+    ok = ok &&
+         curl_easy_setopt(easy, CURLOPT_USERAGENT,
+                          config->user_agent != NULL ? config->user_agent : "tally") == CURLE_OK;
+    if (client->is_loopback) {
+        ok = ok && curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK;
+    }
+    return ok ? tally_curl_set_tls(easy, config->tls_ca, err)
+              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+}
+
+enum tally_status tally_http_client_new(const struct tally_http_client_config *config,
+                                        struct tally_http_client **ret_client,
+                                        struct tally_error *err)
+{
+    tally_curl_init();
+    struct tally_http_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    client->cancel = config->cancel;
+    enum tally_status status = read_base_url(client, config->base_url, err);
+    if (status == TALLY_OK) {
+        status = read_token(client, config->bearer_token, err);
+    }
+    if (status == TALLY_OK && config->tls_ca != NULL) {
+        status = tally_curl_check_ca(config->tls_ca, "tls-ca", err);
+    }
+    if (status == TALLY_OK) {
+        status = set_up_curl(client, config, err);
+    }
+    if (status != TALLY_OK) {
+        tally_http_client_free(client);
+        return status;
+    }
+    *ret_client = client;
+    return TALLY_OK;
+}
+
+void tally_http_client_free(struct tally_http_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    curl_easy_cleanup(client->easy);
+    curl_multi_cleanup(client->multi);
+    free(client->base_url);
+    free(client->authorization);
+    free(client);
+}
+
+void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms)
+{
+    client->silence_ms = silence_ms;
+}
+
+void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
+                                  uint64_t *ret_in)
+{
+    *ret_out = client->out_bytes;
+    *ret_in = client->in_bytes;
+}
+
+/* ---- An exchange ---- */
+
+/* Appends "name: value" (or `name` alone if it is a whole line). */
+static bool add_line(struct curl_slist **lines, const char *name, const char *value)
+{
+    char line[512];
+    int n = snprintf(line, sizeof line, "%s%s%s", name, value != NULL ? ": " : "",
+                     value != NULL ? value : "");
+    if (n < 0 || (size_t)n >= sizeof line) {
+        return false;
+    }
+    struct curl_slist *longer = curl_slist_append(*lines, line);
+    if (longer == NULL) {
+        return false;
+    }
+    *lines = longer;
+    return true;
+}
+
+/* A line "Name:" without value tells libcurl to leave out what it would add by itself. */
+static bool add_request_headers(const struct tally_http_client *client,
+                                const struct tally_http_exchange *exchange,
+                                struct curl_slist **lines)
+{
+    bool ok = add_line(lines, "Expect:", NULL);
+    ok = ok &&
+         (exchange->content_type != NULL ? add_line(lines, "Content-Type", exchange->content_type)
+                                         : add_line(lines, "Content-Type:", NULL));
+    ok = ok && (exchange->accept != NULL ? add_line(lines, "Accept", exchange->accept)
+                                         : add_line(lines, "Accept:", NULL));
+    if (exchange->extra_header != NULL) {
+        ok = ok && add_line(lines, exchange->extra_header, NULL);
+    }
+    if (client->authorization != NULL) {
+        struct curl_slist *longer = curl_slist_append(*lines, client->authorization);
+        *lines = longer != NULL ? longer : *lines;
+        ok = ok && longer != NULL;
+    }
+    return ok;
+}
+
+static bool set_method(CURL *easy, const struct tally_http_exchange *exchange)
+{
+    bool is_get = strcmp(exchange->method, "GET") == 0;
+    bool is_head = strcmp(exchange->method, "HEAD") == 0;
+    bool ok = curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, NULL) == CURLE_OK &&
+              curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L) == CURLE_OK;
+    if (is_head) {
+        return ok && curl_easy_setopt(easy, CURLOPT_NOBODY, 1L) == CURLE_OK;
+    }
+    if (is_get) {
+        return ok;
+    }
+    const void *body = exchange->n_body > 0 ? (const void *)exchange->body : "";
+    ok = ok && curl_easy_setopt(easy, CURLOPT_POST, 1L) == CURLE_OK &&
+         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body) == CURLE_OK &&
+         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->n_body) ==
+             CURLE_OK;
+    if (strcmp(exchange->method, "POST") != 0) {
+        ok = ok && curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, exchange->method) == CURLE_OK;
+    }
+    return ok;
+}
+
+static bool set_exchange(struct tally_http_client *client,
+                         const struct tally_http_exchange *exchange, struct curl_slist *headers,
+                         struct transfer *transfer)
+{
+    CURL *easy = client->easy;
+    char *url = NULL;
+    if (asprintf(&url, "%s%s", client->base_url, exchange->path) < 0) {
+        return false;
+    }
+    bool ok = curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK; /* copies it */
+    free(url);
+    long timeout_ms = exchange->timeout_ms != 0 ? exchange->timeout_ms : (long)DEFAULT_TIMEOUT_MS;
+    return ok && set_method(easy, exchange) &&
+           curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 0L) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_DEBUGDATA, transfer) == CURLE_OK;
+}
+
+/* The flag may be set by a signal handler that runs in any thread. */
+static bool is_cancelled(const struct tally_http_client *client)
+{
+    return client->cancel != NULL && __atomic_load_n(client->cancel, __ATOMIC_RELAXED) != 0;
+}
+
+static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer)
+{
+    return client->silence_ms > 0 && now_ms() - transfer->heard_ms >= client->silence_ms;
+}
+
+/* Turns the loop until the transfer is done, given up or cancelled: then false. */
+static bool run_transfer(struct tally_http_client *client, const struct transfer *transfer,
+                         CURLcode *ret_code)
+{
+    int running = 1;
+    while (!is_cancelled(client)) {
+        if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
+            *ret_code = CURLE_FAILED_INIT;
+            return true;
+        }
+        if (running == 0) {
+            int left;
+            const CURLMsg *message = curl_multi_info_read(client->multi, &left);
+            *ret_code = message != NULL ? message->data.result : CURLE_FAILED_INIT;
+            return true;
+        }
+        if (is_silent(client, transfer)) {
+            *ret_code = CURLE_OPERATION_TIMEDOUT;
+            snprintf(client->curl_message, sizeof client->curl_message, "nothing came for %ld ms",
+                     client->silence_ms);
+            return true;
+        }
+        if (curl_multi_poll(client->multi, NULL, 0, CANCEL_CHECK_MS, NULL) != CURLM_OK) {
+            *ret_code = CURLE_FAILED_INIT;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* OpenSSL may write to a connection that the peer has closed. The SIGPIPE of that is ours alone if
+ * none was pending before: it is blocked, taken and forgotten, in this thread only. */
+struct pipe_guard {
+    sigset_t before;
+    bool was_pending;
+};
+
+static sigset_t only_sigpipe(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    return set;
+}
+
+static void pipe_guard_init(struct pipe_guard *guard)
+{
+    sigset_t pending;
+    sigset_t pipe = only_sigpipe();
+    sigpending(&pending);
+    guard->was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &guard->before);
+}
+
+static void pipe_guard_fini(const struct pipe_guard *guard)
+{
+    const struct timespec at_once = {.tv_sec = 0};
+    sigset_t pipe = only_sigpipe();
+    if (!guard->was_pending) {
+        (void)sigtimedwait(&pipe, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+}
+
+static enum tally_status status_of(CURL *easy, CURLcode code, const struct transfer *transfer)
+{
+    return code == CURLE_WRITE_ERROR && transfer->append_status != TALLY_OK
+               ? transfer->append_status
+               : tally_curl_status(easy, code);
+}
+
+static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
+{
+    long status = 0;
+    const char *type = NULL;
+    struct curl_header *location = NULL;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
+    exchange->status = (int)status;
+    snprintf(exchange->response_type, sizeof exchange->response_type, "%s",
+             type != NULL ? type : "");
+    if (curl_easy_header(easy, "Location", 0, CURLH_HEADER, -1, &location) == CURLHE_OK) {
+        snprintf(exchange->location, sizeof exchange->location, "%s", location->value);
+    }
+    struct curl_header *date = NULL;
+    if (curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK) {
+        snprintf(exchange->date, sizeof exchange->date, "%s", date->value);
+    }
+}
+
+/* What a transfer that libcurl has ended came to. */
+static enum tally_status finish_transfer(struct tally_http_client *client,
+                                         struct tally_http_exchange *exchange,
+                                         const struct transfer *transfer, CURLcode code,
+                                         struct tally_error *err)
+{
+    if (code == CURLE_OK && !transfer->has_whole_head) {
+        code = CURLE_GOT_NOTHING;
+    }
+    if (code == CURLE_OK) {
+        read_answer(client->easy, exchange);
+        client->out_bytes += transfer->out_bytes;
+        client->in_bytes += transfer->in_bytes;
+        return TALLY_OK;
+    }
+    enum tally_status status = status_of(client->easy, code, transfer);
+    const char *reason =
+        client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
+    return tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,
+                      exchange->path, status == TALLY_TOO_LARGE ? "answer is too large" : reason);
+}
+
+static enum tally_status exchange_with(struct tally_http_client *client,
+                                       struct tally_http_exchange *exchange,
+                                       struct curl_slist *headers, struct tally_buffer *out,
+                                       struct tally_error *err)
+{
+    size_t n_before = out->size;
+    struct transfer transfer = {.easy = client->easy,
+                                .method = exchange->method,
+                                .has_others = client->silence_ms > 0,
+                                .heard_ms = now_ms(),
+                                .out = out};
+    if (!set_exchange(client, exchange, headers, &transfer) ||
+        curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP exchange");
+    }
+    struct pipe_guard guard;
+    pipe_guard_init(&guard);
+    client->curl_message[0] = '\0';
+    CURLcode code = CURLE_OK;
+    enum tally_status status = run_transfer(client, &transfer, &code)
+                                   ? finish_transfer(client, exchange, &transfer, code, err)
+                                   : tally_fail(err, TALLY_CANCELLED, NULL, "%s %s cancelled",
+                                                exchange->method, exchange->path);
+    curl_multi_remove_handle(client->multi, client->easy);
+    pipe_guard_fini(&guard);
+    if (status != TALLY_OK) {
+        out->size = n_before;
+    }
+    return status;
+}
+
+static enum tally_status perform(struct tally_http_client *client,
+                                 struct tally_http_exchange *exchange,
+                                 const char *second_extra_header, struct tally_buffer *out,
+                                 struct tally_error *err)
+{
+    exchange->status = 0;
+    exchange->response_type[0] = '\0';
+    exchange->location[0] = '\0';
+    exchange->date[0] = '\0';
+    struct curl_slist *headers = NULL;
+    bool ok = add_request_headers(client, exchange, &headers);
+    if (second_extra_header != NULL) {
+        ok = ok && add_line(&headers, second_extra_header, NULL);
+    }
+    enum tally_status status =
+        ok ? exchange_with(client, exchange, headers, out, err)
+           : tally_fail(err, TALLY_NO_MEMORY, NULL, "request headers too long, or no memory");
+    curl_slist_free_all(headers);
+    return status;
+}
+
+enum tally_status tally_http_perform(struct tally_http_client *client,
+                                     struct tally_http_exchange *exchange, struct tally_buffer *out,
+                                     struct tally_error *err)
+{
+    return perform(client, exchange, NULL, out, err);
+}
+
+enum tally_status tally_connect_call(struct tally_http_client *client, const char *method,
+                                     const uint8_t *body, size_t n_body, long timeout_ms,
+                                     struct tally_buffer *out, struct tally_error *err)
+{
+    static const char proto[] = "application/proto";
+    char path[128];
+    char timeout[64];
+    long limit_ms = timeout_ms != 0 ? timeout_ms : (long)DEFAULT_TIMEOUT_MS;
+    snprintf(path, sizeof path, "/tally.v1.WorkerService/%s", method);
+    snprintf(timeout, sizeof timeout, "Connect-Timeout-Ms: %ld", limit_ms);
+    struct tally_http_exchange exchange = {.method = "POST",
+                                           .path = path,
+                                           .content_type = proto,
+                                           .extra_header = "Connect-Protocol-Version: 1",
+                                           .body = body,
+                                           .n_body = n_body,
+                                           .timeout_ms = limit_ms};
+    size_t n_before = out->size;
+    enum tally_status status = perform(client, &exchange, timeout, out, err);
+    if (status == TALLY_OK && exchange.status != 200) {
+        struct tally_error answer = TALLY_ERROR_INIT;
+        const char *text = out->data != NULL ? (const char *)out->data + n_before : "";
+        tally_problem_decode(exchange.status, text, out->size - n_before, &answer);
+        status = tally_fail(err, answer.status, answer.field, "%s", answer.message);
+        out->size = n_before;
+    } else if (status == TALLY_OK && strcasecmp(exchange.response_type, proto) != 0) {
+        status = tally_fail(err, TALLY_INTERNAL, NULL,
+                            "answer of type \"%s\", not %s: is %s a coordinator?",
+                            exchange.response_type, proto, client->base_url);
+        out->size = n_before;
+    }
+    return status;
+}

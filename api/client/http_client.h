@@ -1,0 +1,77 @@
+/* http_client: one keep-alive HTTP/1.1 connection on libcurl, and Connect unary calls over it.
+ *
+ * https:// means TLS 1.2 or later, and a certificate that a trusted authority made for the host of
+ * the URL; nothing switches that off.
+ *
+ * A client belongs to one thread. Calls block; they return CANCELLED soon after *cancel becomes
+ * non-zero (checked at least every 200 ms while waiting). */
+#ifndef TALLY_API_CLIENT_HTTP_CLIENT_H
+#define TALLY_API_CLIENT_HTTP_CLIENT_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+
+struct tally_http_client;
+
+struct tally_http_client_config {
+    const char *base_url;                /* "http://127.0.0.1:8080"; a trailing slash is ignored */
+    const char *bearer_token;            /* NULL = none */
+    const char *user_agent;              /* NULL = "tally" */
+    const char *tls_ca;                  /* PEM file of the authorities to trust, and no others;
+                                          * NULL = the system's */
+    long connect_timeout_ms;             /* 0 = 5,000 */
+    const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
+};
+
+/* Errors: INVALID_ARGUMENT (URL is not http or https; tls_ca cannot be read), NO_MEMORY. */
+enum tally_status tally_http_client_new(const struct tally_http_client_config *config,
+                                        struct tally_http_client **ret_client,
+                                        struct tally_error *err);
+void tally_http_client_free(struct tally_http_client *client);
+
+struct tally_http_exchange {
+    const char *method;       /* "GET", "POST" */
+    const char *path;         /* "/v1/jobs" with query */
+    const char *content_type; /* of the body; NULL = none */
+    const char *accept;       /* NULL = any */
+    const char *extra_header; /* "Name: value"; NULL = none */
+    const uint8_t *body;
+    size_t n_body;
+    long timeout_ms; /* of the whole exchange; 0 = 30,000 */
+    /* results */
+    int status;              /* HTTP status */
+    char response_type[128]; /* Content-Type of the answer */
+    char location[256];      /* Location header, "" if none */
+    char date[64];           /* Date header, "" if none */
+};
+
+/* Sends and receives; the answer's body is appended to *out (which may have a limit). Any HTTP
+ * status is TALLY_OK here. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE, CANCELLED,
+ * TOO_LARGE. */
+enum tally_status tally_http_perform(struct tally_http_client *client,
+                                     struct tally_http_exchange *exchange, struct tally_buffer *out,
+                                     struct tally_error *err);
+
+/* Calls tally.v1.WorkerService/`method` with a protobuf body; the answer's protobuf bytes are
+ * appended to *out. A Connect error becomes the status of its code with its message; others as
+ * above. */
+enum tally_status tally_connect_call(struct tally_http_client *client, const char *method,
+                                     const uint8_t *body, size_t n_body, long timeout_ms,
+                                     struct tally_buffer *out, struct tally_error *err);
+
+/* The server is one of several that answer at this address, and may be gone or out of order alone:
+ * from now on an exchange in which nothing comes or goes for silence_ms fails as DEADLINE, and an
+ * answer of 502, 503 or 504 is the last on its connection; the next exchange may reach another.
+ * 0 = there is one, as at first. */
+void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms);
+
+/* Bytes of HTTP messages that this client sent and received in complete exchanges; with TLS before
+ * they are encrypted. */
+void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64_t *ret_out,
+                                  uint64_t *ret_in);
+
+#endif

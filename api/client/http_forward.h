@@ -1,0 +1,93 @@
+/* http_forward: HTTP/1.1 requests to other servers, many at once, for a loop that must not wait.
+ *
+ * A forwarder is one thread on libcurl, which keeps connections alive and uses them again. Whoever
+ * owns it submits requests and takes results, from one thread: these calls never block. A request
+ * that waits, a long poll say, costs a connection and no thread. When a result is there, the
+ * forwarder adds to an eventfd.
+ *
+ * Each request that is submitted and not aborted has exactly one result. A request with a body is
+ * sent once: if a kept connection breaks under it, that is its result, and the sender decides. One
+ * without a body may be sent a second time, if the first one got no byte of an answer.
+ *
+ * Memory is bounded: requests under way by max_requests, their bodies and those of the answers by
+ * max_held_bytes. Proxies of the environment are not used: peers speak with each other directly. */
+#ifndef TALLY_API_CLIENT_HTTP_FORWARD_H
+#define TALLY_API_CLIENT_HTTP_FORWARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+
+struct tally_http_forwarder;
+struct tally_http_forward; /* a request, from its submission until its result is taken */
+
+struct tally_http_forwarder_config {
+    int wake_fd;                   /* eventfd; borrowed, and open as long as the forwarder */
+    const char *tls_ca;            /* PEM file of the authorities to trust for https://, and no
+                                    * others; NULL = the system's */
+    size_t max_requests;           /* submitted, and their results not taken; 0 = 20,000 */
+    size_t max_held_bytes;         /* bodies of those; past it what comes is refused. 0 = 512 MiB */
+    size_t max_answer_bytes;       /* the body of one answer; 0 = as max_held_bytes */
+    unsigned max_idle_connections; /* kept for the next request; 0 = 256 */
+    long connect_timeout_ms;       /* 0 = 2,000 */
+};
+
+/* Starts the thread. Errors: INVALID_ARGUMENT (tls_ca cannot be read), NO_MEMORY, UNAVAILABLE (no
+ * file descriptor, no thread). */
+enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_config *config,
+                                           struct tally_http_forwarder **ret_forwarder,
+                                           struct tally_error *err);
+/* Aborts what is under way and ends the thread. Results that were not taken are lost. NULL is
+ * allowed. */
+void tally_http_forwarder_free(struct tally_http_forwarder *forwarder);
+
+enum { TALLY_HTTP_FORWARD_MAX_HEADERS = 16 };
+
+struct tally_http_forward_header {
+    const char *name, *value;
+};
+
+struct tally_http_forward_request {
+    const char *method;   /* "GET", "POST", ... */
+    const char *base_url; /* http:// or https://, with host and port; a trailing slash is ignored */
+    const char *target;   /* path and query, percent-encoded */
+    /* Ended by a NULL name. */
+    struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
+    struct tally_buffer *body; /* its bytes are moved out, unless the call fails; NULL = none */
+    long timeout_ms;           /* of the whole exchange; > 0 */
+    void *user;                /* comes back with the result */
+};
+
+/* Begins a request. `ret_forward` names it until its result is taken or it is aborted. Errors:
+ * RESOURCE_EXHAUSTED (a limit), NO_MEMORY, INVALID_ARGUMENT (URL or header with a line end). */
+enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
+                                     const struct tally_http_forward_request *request,
+                                     struct tally_http_forward **ret_forward,
+                                     struct tally_error *err);
+/* Gives a request up: it has no result, and the peer sees its connection close. */
+void tally_http_forward_abort(struct tally_http_forwarder *forwarder,
+                              struct tally_http_forward *forward);
+
+struct tally_http_forward_result {
+    void *user;
+    struct tally_error err; /* status OK: an answer came, whatever its HTTP status. Else UNAVAILABLE
+                             * (no connection, it broke, or what came is no answer), DEADLINE,
+                             * TOO_LARGE or RESOURCE_EXHAUSTED (the answer), NO_MEMORY,
+                             * INVALID_ARGUMENT (the URL) */
+    /* The answer. */
+    int http_status;          /* in [200, 599] */
+    const char *content_type; /* NULL = none; belongs to the result, as all texts */
+    /* Ended by a NULL name; of more than fit, the first. Those that are about the connection or the
+     * form of the body are left out, and Content-Type, and Date. */
+    struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
+    struct tally_buffer body;
+    char *text; /* where the texts are */
+};
+/* Takes one result; false if there is none. */
+bool tally_http_forward_take(struct tally_http_forwarder *forwarder,
+                             struct tally_http_forward_result *ret_result);
+void tally_http_forward_result_fini(struct tally_http_forward_result *result);
+
+#endif

@@ -1,0 +1,28 @@
+/* echo_server: libmicrohttpd and nothing else, the yardstick of `tally bench coordinator`.
+ *
+ * One thread with epoll reads whatever is posted, keeps none of it, and answers every request with
+ * the same bytes. What a server built on the library does beyond that is its own cost. */
+#ifndef TALLY_API_ECHO_ECHO_SERVER_H
+#define TALLY_API_ECHO_ECHO_SERVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+
+struct tally_echo_server;
+
+/* Listens on a free port of 127.0.0.1, for at most n_connections at once; answers have a body of
+ * n_answer bytes. Errors: NO_MEMORY, UNAVAILABLE. */
+enum tally_status tally_echo_server_new(size_t n_answer, unsigned n_connections,
+                                        struct tally_echo_server **ret_server,
+                                        struct tally_error *err);
+/* NULL is allowed. */
+void tally_echo_server_free(struct tally_echo_server *server);
+/* Waits for the network and serves what is ready. The caller turns the loop, not a thread of
+ * libmicrohttpd's: that one (0.9.75) waits with requests in its hands where exactly 128 events came
+ * at once, and so for ever where all clients wait for it. */
+void tally_echo_server_step(struct tally_echo_server *server);
+uint16_t tally_echo_server_port(const struct tally_echo_server *server);
+
+#endif

@@ -1,0 +1,349 @@
+#include "api/json/json.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+
+/* A `struct tally_json` is jansson's json_t by another name, so that jansson.h stays in here. */
+static json_t *inner(struct tally_json *value)
+{
+    return (json_t *)value;
+}
+
+static const json_t *inner_const(const struct tally_json *value)
+{
+    return (const json_t *)value;
+}
+
+static struct tally_json *outer(json_t *value)
+{
+    return (struct tally_json *)value;
+}
+
+enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json **ret_value,
+                                   struct tally_error *err)
+{
+    json_error_t found;
+    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &found);
+    if (value == NULL && json_error_code(&found) == json_error_out_of_memory) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of JSON", n);
+    }
+    if (value == NULL) {
+        tally_utf8_sanitize_line(found.text); /* it quotes the input */
+        return tally_fail(err, TALLY_MALFORMED, NULL, "line %d column %d: %s", found.line,
+                          found.column, found.text);
+    }
+    *ret_value = outer(value);
+    return TALLY_OK;
+}
+
+void tally_json_free(struct tally_json *value)
+{
+    json_decref(inner(value));
+}
+
+struct tally_json *tally_json_object(void)
+{
+    return outer(json_object());
+}
+
+struct tally_json *tally_json_array(void)
+{
+    return outer(json_array());
+}
+
+struct tally_json *tally_json_text(const char *text)
+{
+    return outer(json_string(text));
+}
+
+struct tally_json *tally_json_copy(const struct tally_json *value)
+{
+    return outer(json_deep_copy(inner_const(value)));
+}
+
+bool tally_json_set(struct tally_json *object, const char *key, struct tally_json *value)
+{
+    return json_object_set_new(inner(object), key, inner(value)) == 0;
+}
+
+bool tally_json_set_bool(struct tally_json *object, const char *key, bool value)
+{
+    return tally_json_set(object, key, outer(json_boolean(value)));
+}
+
+bool tally_json_set_integer(struct tally_json *object, const char *key, int64_t value)
+{
+    return tally_json_set(object, key, outer(json_integer(value)));
+}
+
+bool tally_json_set_unsigned(struct tally_json *object, const char *key, uint64_t value)
+{
+    if (value <= INT64_MAX) {
+        return tally_json_set_integer(object, key, (int64_t)value);
+    }
+    char digits[24];
+    snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
+    return tally_json_set_text(object, key, digits);
+}
+
+static struct tally_json *real_or_null(double value)
+{
+    return outer(isfinite(value) ? json_real(value) : json_null());
+}
+
+bool tally_json_set_real(struct tally_json *object, const char *key, double value)
+{
+    return tally_json_set(object, key, real_or_null(value));
+}
+
+bool tally_json_set_text(struct tally_json *object, const char *key, const char *text)
+{
+    return tally_json_set(object, key, tally_json_text(text));
+}
+
+bool tally_json_set_null(struct tally_json *object, const char *key)
+{
+    return tally_json_set(object, key, outer(json_null()));
+}
+
+bool tally_json_append(struct tally_json *array, struct tally_json *value)
+{
+    return json_array_append_new(inner(array), inner(value)) == 0;
+}
+
+bool tally_json_append_real(struct tally_json *array, double value)
+{
+    return tally_json_append(array, real_or_null(value));
+}
+
+bool tally_json_append_integer(struct tally_json *array, int64_t value)
+{
+    return tally_json_append(array, outer(json_integer(value)));
+}
+
+/* jansson's iterators take a plain json_t * even to read. */
+static json_t *readable(const struct tally_json *value)
+{
+    return (json_t *)value;
+}
+
+bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other)
+{
+    return json_object_update_missing(inner(object), readable(other)) == 0;
+}
+
+bool tally_json_is_object(const struct tally_json *value)
+{
+    return json_is_object(inner_const(value));
+}
+
+bool tally_json_is_array(const struct tally_json *value)
+{
+    return json_is_array(inner_const(value));
+}
+
+const struct tally_json *tally_json_get(const struct tally_json *object, const char *key)
+{
+    return outer(json_object_get(inner_const(object), key));
+}
+
+size_t tally_json_size(const struct tally_json *array)
+{
+    return json_array_size(inner_const(array));
+}
+
+const struct tally_json *tally_json_at(const struct tally_json *array, size_t index)
+{
+    return outer(json_array_get(inner_const(array), index));
+}
+
+const char *tally_json_as_text(const struct tally_json *value)
+{
+    return json_string_value(inner_const(value));
+}
+
+const char *tally_json_get_text(const struct tally_json *object, const char *key)
+{
+    return json_string_value(json_object_get(inner_const(object), key));
+}
+
+int64_t tally_json_get_integer(const struct tally_json *object, const char *key, int64_t otherwise)
+{
+    const json_t *value = json_object_get(inner_const(object), key);
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+double tally_json_get_real(const struct tally_json *object, const char *key, double otherwise)
+{
+    const json_t *value = json_object_get(inner_const(object), key);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+/* ---- Writing. jansson's own writer has a fixed number of digits: too many for 0.1, or too few to
+ * read the same double back. ---- */
+
+struct writer {
+    struct tally_buffer *out;
+    int indent;
+};
+
+/* 17 digits are enough for every double; most need fewer. The mark (point or exponent) keeps a real
+ * a real when it is read back. */
+static enum tally_status write_real(struct writer *writer, double value)
+{
+    char digits[40];
+    int n = 0;
+    for (int precision = 15; precision <= 17; precision++) {
+        n = snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) {
+            break;
+        }
+    }
+    if (strpbrk(digits, ".e") == NULL) {
+        memcpy(digits + n, ".0", sizeof ".0");
+    }
+    return tally_buffer_append_text(writer->out, digits);
+}
+
+static enum tally_status write_escaped(struct writer *writer, uint32_t point)
+{
+    switch (point) {
+    case '"':
+        return tally_buffer_append_text(writer->out, "\\\"");
+    case '\\':
+        return tally_buffer_append_text(writer->out, "\\\\");
+    case '\n':
+        return tally_buffer_append_text(writer->out, "\\n");
+    case '\r':
+        return tally_buffer_append_text(writer->out, "\\r");
+    case '\t':
+        return tally_buffer_append_text(writer->out, "\\t");
+    default:
+        return tally_buffer_printf(writer->out, "\\u%04x", (unsigned)point);
+    }
+}
+
+/* JSON is printed on terminals too, so control characters are escaped. */
+static enum tally_status write_text(struct writer *writer, const char *text)
+{
+    enum tally_status status = tally_buffer_append(writer->out, "\"", 1);
+    const char *start = text;
+    uint32_t point;
+    for (size_t n; status == TALLY_OK && (n = tally_utf8_next(text, &point)) > 0; text += n) {
+        if (point == '"' || point == '\\' || tally_utf8_is_control(point)) {
+            status = tally_buffer_append(writer->out, start, (size_t)(text - start));
+            status = status == TALLY_OK ? write_escaped(writer, point) : status;
+            start = text + n;
+        }
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(writer->out, start, (size_t)(text - start));
+    }
+    return status == TALLY_OK ? tally_buffer_append(writer->out, "\"", 1) : status;
+}
+
+/* Between two members, and before the bracket that closes them. */
+static enum tally_status write_line_break(struct writer *writer, int depth)
+{
+    if (writer->indent == 0) {
+        return TALLY_OK;
+    }
+    size_t spaces = (size_t)writer->indent * (size_t)depth;
+    enum tally_status status = tally_buffer_reserve(writer->out, spaces + 1);
+    if (status == TALLY_OK) {
+        uint8_t *at = writer->out->data + writer->out->size;
+        at[0] = '\n';
+        memset(at + 1, ' ', spaces);
+        writer->out->size += spaces + 1;
+    }
+    return status;
+}
+
+static enum tally_status write_separator(struct writer *writer, bool first, int depth)
+{
+    const char *comma = first ? "" : writer->indent == 0 ? ", " : ",";
+    enum tally_status status = tally_buffer_append_text(writer->out, comma);
+    return status == TALLY_OK ? write_line_break(writer, depth) : status;
+}
+
+/* NOLINTBEGIN(misc-no-recursion): as deep as the value, which the parser limits to 2,048. */
+static enum tally_status write_value(struct writer *writer, json_t *value, int depth);
+
+static enum tally_status write_object(struct writer *writer, json_t *object, int depth)
+{
+    enum tally_status status = tally_buffer_append(writer->out, "{", 1);
+    bool first = true;
+    for (void *at = json_object_iter(object); status == TALLY_OK && at != NULL;
+         at = json_object_iter_next(object, at)) {
+        const char *key = json_object_iter_key(at);
+        status = write_separator(writer, first, depth + 1);
+        if (status == TALLY_OK) {
+            status = write_text(writer, key);
+        }
+        if (status == TALLY_OK) {
+            status = tally_buffer_append(writer->out, ": ", 2);
+        }
+        if (status == TALLY_OK) {
+            status = write_value(writer, json_object_iter_value(at), depth + 1);
+        }
+        first = false;
+    }
+    if (status == TALLY_OK && !first) {
+        status = write_line_break(writer, depth);
+    }
+    return status == TALLY_OK ? tally_buffer_append(writer->out, "}", 1) : status;
+}
+
+static enum tally_status write_array(struct writer *writer, const json_t *array, int depth)
+{
+    enum tally_status status = tally_buffer_append(writer->out, "[", 1);
+    size_t n = json_array_size(array);
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = write_separator(writer, i == 0, depth + 1);
+        if (status == TALLY_OK) {
+            status = write_value(writer, json_array_get(array, i), depth + 1);
+        }
+    }
+    if (status == TALLY_OK && n > 0) {
+        status = write_line_break(writer, depth);
+    }
+    return status == TALLY_OK ? tally_buffer_append(writer->out, "]", 1) : status;
+}
+
+static enum tally_status write_value(struct writer *writer, json_t *value, int depth)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return write_object(writer, value, depth);
+    case JSON_ARRAY:
+        return write_array(writer, value, depth);
+    case JSON_STRING:
+        return write_text(writer, json_string_value(value));
+    case JSON_INTEGER:
+        return tally_buffer_printf(writer->out, "%lld", (long long)json_integer_value(value));
+    case JSON_REAL:
+        return write_real(writer, json_real_value(value));
+    case JSON_TRUE:
+        return tally_buffer_append_text(writer->out, "true");
+    case JSON_FALSE:
+        return tally_buffer_append_text(writer->out, "false");
+    case JSON_NULL:
+        return tally_buffer_append_text(writer->out, "null");
+    }
+    assert(false && "a JSON type that jansson does not have");
+    return TALLY_INTERNAL;
+}
+/* NOLINTEND(misc-no-recursion) */
+
+enum tally_status tally_json_dump(const struct tally_json *value, int indent,
+                                  struct tally_buffer *out)
+{
+    struct writer writer = {.out = out, .indent = indent};
+    return write_value(&writer, readable(value), 0);
+}

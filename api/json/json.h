@@ -1,0 +1,89 @@
+/* json: JSON values, read and written with jansson; the only header of ours that speaks JSON.
+ *
+ * A `struct tally_json` is a reference. Functions named get borrow; set and append take the value
+ * they are given (also on failure). Setters return false when memory ran out, so that a builder can
+ * collect them with `ok = tally_json_set_...(...) && ok` and look once. */
+#ifndef TALLY_API_JSON_JSON_H
+#define TALLY_API_JSON_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "codec/base/field.h"
+
+struct tally_json;
+
+/* Parses exactly n bytes of UTF-8. Duplicate keys, NaN, trailing text and nesting past jansson's
+ * limit are refused. Errors: MALFORMED with line and column, NO_MEMORY. */
+enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json **ret_value,
+                                   struct tally_error *err);
+void tally_json_free(struct tally_json *value);
+
+/* A parsed value costs about 100 bytes and a microsecond, so untrusted texts are measured before
+ * they are parsed. `values` counts the members of objects and the elements of arrays, on all
+ * levels. */
+struct tally_json_limits {
+    size_t bytes, values, depth;
+};
+
+/* Refuses a text that exceeds a limit. Takes linear time and allocates nothing. Invalid JSON may
+ * pass: the parser refuses it. Errors: INVALID_ARGUMENT; the message names the limit. */
+enum tally_status tally_json_check_limits(const char *text, size_t n,
+                                          const struct tally_json_limits *limits,
+                                          struct tally_error *err);
+
+/* New values with one reference; NULL when memory ran out. */
+struct tally_json *tally_json_object(void);
+struct tally_json *tally_json_array(void);
+struct tally_json *tally_json_text(const char *text);
+struct tally_json *tally_json_copy(const struct tally_json *value); /* deep */
+
+bool tally_json_set(struct tally_json *object, const char *key, struct tally_json *value);
+bool tally_json_set_bool(struct tally_json *object, const char *key, bool value);
+bool tally_json_set_integer(struct tally_json *object, const char *key, int64_t value);
+/* Counters stay below 2^63; a larger one is written as a decimal string. */
+bool tally_json_set_unsigned(struct tally_json *object, const char *key, uint64_t value);
+/* NaN and infinities, which JSON lacks, are written as null. */
+bool tally_json_set_real(struct tally_json *object, const char *key, double value);
+bool tally_json_set_text(struct tally_json *object, const char *key, const char *text);
+bool tally_json_set_null(struct tally_json *object, const char *key);
+bool tally_json_append(struct tally_json *array, struct tally_json *value);
+bool tally_json_append_real(struct tally_json *array, double value);
+bool tally_json_append_integer(struct tally_json *array, int64_t value);
+/* Sets in `object` all members of `other` that it lacks. */
+bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other);
+
+bool tally_json_is_object(const struct tally_json *value);
+bool tally_json_is_array(const struct tally_json *value);
+const struct tally_json *tally_json_get(const struct tally_json *object, const char *key);
+size_t tally_json_size(const struct tally_json *array);
+const struct tally_json *tally_json_at(const struct tally_json *array, size_t index);
+/* The text, or NULL if it is no string. */
+const char *tally_json_as_text(const struct tally_json *value);
+const char *tally_json_get_text(const struct tally_json *object, const char *key);
+/* The number, or `otherwise` if it is none. */
+int64_t tally_json_get_integer(const struct tally_json *object, const char *key, int64_t otherwise);
+double tally_json_get_real(const struct tally_json *object, const char *key, double otherwise);
+
+/* Appends the JSON text. `indent` 0 is one line. Reals are the shortest decimal that reads back as
+ * the same double; key order is insertion order. Errors: NO_MEMORY, TOO_LARGE. */
+enum tally_status tally_json_dump(const struct tally_json *value, int indent,
+                                  struct tally_buffer *out);
+
+/* Reads the members of `object` that `fields` describes into the struct at `ret_struct`, whose
+ * present contents are the defaults. Keys listed in `others` (NULL-terminated, may be NULL) are
+ * left alone; any further key is an error. Errors: INVALID_ARGUMENT (not an object, wrong type,
+ * unknown or missing key), OUT_OF_RANGE; err->field is the key, the message names value and limits.
+ * On failure the struct may be partly written. */
+enum tally_status tally_json_read_fields(const struct tally_json *object,
+                                         const struct tally_field *fields, size_t n_fields,
+                                         const char *const *others, void *ret_struct,
+                                         struct tally_error *err);
+/* Sets in `object` one member per field. */
+bool tally_json_write_fields(struct tally_json *object, const struct tally_field *fields,
+                             size_t n_fields, const void *from_struct);
+
+#endif

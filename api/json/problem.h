@@ -1,0 +1,21 @@
+/* problem: errors as the two interfaces spell them. Pure: they only make bytes. */
+#ifndef TALLY_API_JSON_PROBLEM_H
+#define TALLY_API_JSON_PROBLEM_H
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+
+/* RFC 9457 application/problem+json:
+ * {"type":"about:blank","title","status","detail","code","field"}; "field" is left out when
+ * err->field is empty. `err->status` must not be OK. */
+enum tally_status tally_problem_encode(const struct tally_error *err, struct tally_buffer *out);
+
+/* Connect error: {"code","message"}; the field path, if any, leads the message ("round: ..."). */
+enum tally_status tally_connect_error_encode(const struct tally_error *err,
+                                             struct tally_buffer *out);
+
+/* Reads either form back (for clients). `http_status` serves when the body is neither; the result's
+ * status is never OK. */
+void tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err);
+
+#endif

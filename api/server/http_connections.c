@@ -1,0 +1,314 @@
+#include "api/server/http_connections.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* For the two counters that the C library's struct tcp_info lacks. It cannot be included together
+ * with netinet/tcp.h. */
+#include <linux/tcp.h>
+
+enum {
+    N_BUCKETS = 4096, /* of addresses: 20,000 fill each with five */
+    MARKED = 3        /* n_marks of a connection whose mark_bytes holds */
+};
+
+struct http_address {
+    uint64_t key;
+    bool is_ipv6;
+    unsigned n;
+    struct http_address *next;
+};
+
+/* ---- Addresses ---- */
+
+static uint64_t key_of(const struct sockaddr *peer, bool *ret_is_ipv6)
+{
+    uint64_t key = 0;
+    *ret_is_ipv6 = peer->sa_family == AF_INET6;
+    if (*ret_is_ipv6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
+        *ret_is_ipv6 = !IN6_IS_ADDR_V4MAPPED(six);
+        memcpy(&key, six->s6_addr + (*ret_is_ipv6 ? 0 : 12), *ret_is_ipv6 ? sizeof key : 4);
+    } else if (peer->sa_family == AF_INET) {
+        key = ((const struct sockaddr_in *)(const void *)peer)->sin_addr.s_addr;
+    }
+    return key;
+}
+
+/* The seed keeps an attacker from choosing addresses of one bucket. */
+static size_t bucket_of(const struct http_connections *table, uint64_t key)
+{
+    uint64_t x = key ^ table->seed;
+    x = (x ^ (x >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 29)) * (table->seed | 1);
+    return (size_t)(x >> 40) % N_BUCKETS;
+}
+
+static struct http_address *find_address(struct http_connections *table,
+                                         const struct sockaddr *peer)
+{
+    bool is_ipv6;
+    const uint64_t key = key_of(peer, &is_ipv6);
+    struct http_address **bucket = &table->addresses[bucket_of(table, key)];
+    for (struct http_address *at = *bucket; at != NULL; at = at->next) {
+        if (at->key == key && at->is_ipv6 == is_ipv6) {
+            return at;
+        }
+    }
+    struct http_address *address = calloc(1, sizeof *address);
+    if (address != NULL) {
+        *address = (struct http_address){.key = key, .is_ipv6 = is_ipv6, .next = *bucket};
+        *bucket = address;
+    }
+    return address;
+}
+
+static void release_address(struct http_connections *table, struct http_address *address)
+{
+    if (--address->n > 0) {
+        return;
+    }
+    struct http_address **at = &table->addresses[bucket_of(table, address->key)];
+    while (*at != address) {
+        at = &(*at)->next;
+    }
+    *at = address->next;
+    free(address);
+}
+
+/* ---- Lists ---- */
+
+static struct http_link *link_of(struct http_connection *connection, bool of_holders)
+{
+    return of_holders ? &connection->in_holders : &connection->in_phase;
+}
+
+static void append(struct http_list *list, struct http_connection *connection, bool of_holders)
+{
+    struct http_link *link = link_of(connection, of_holders);
+    *link = (struct http_link){.previous = list->last};
+    if (list->last != NULL) {
+        link_of(list->last, of_holders)->next = connection;
+    } else {
+        list->first = connection;
+    }
+    list->last = connection;
+}
+
+static void take_out(struct http_list *list, struct http_connection *connection, bool of_holders)
+{
+    struct http_link *link = link_of(connection, of_holders);
+    if (link->previous != NULL) {
+        link_of(link->previous, of_holders)->next = link->next;
+    } else {
+        list->first = link->next;
+    }
+    if (link->next != NULL) {
+        link_of(link->next, of_holders)->previous = link->previous;
+    } else {
+        list->last = link->previous;
+    }
+}
+
+/* ---- The table ---- */
+
+bool http_connections_init(struct http_connections *table, unsigned max, unsigned max_per_address,
+                           int64_t request_timeout_ms, int64_t linger_ms, size_t max_held_bytes)
+{
+    *table = (struct http_connections){
+        .max = max, .max_per_address = max_per_address, .max_held_bytes = max_held_bytes};
+    table->period_ms[HTTP_RECEIVING] = request_timeout_ms;
+    table->period_ms[HTTP_IDLE] = request_timeout_ms / 4;
+    table->period_ms[HTTP_SENDING] = request_timeout_ms;
+    table->period_ms[HTTP_LINGERING] = linger_ms;
+    if (getrandom(&table->seed, sizeof table->seed, GRND_NONBLOCK) < 0) {
+        table->seed = (uint64_t)(uintptr_t)table;
+    }
+    table->addresses = calloc(N_BUCKETS, sizeof(struct http_address *));
+    return table->addresses != NULL;
+}
+
+void http_connections_fini(struct http_connections *table)
+{
+    assert(table->n == 0);
+    free(table->addresses);
+}
+
+enum http_admission http_connections_add(struct http_connections *table,
+                                         struct http_connection *connection, int fd,
+                                         const struct sockaddr *peer, enum http_phase phase,
+                                         int64_t now_ms)
+{
+    if (table->n >= table->max) {
+        return HTTP_FULL;
+    }
+    struct http_address *address = find_address(table, peer);
+    if (address == NULL) {
+        return HTTP_NO_MEMORY;
+    }
+    if (address->n >= table->max_per_address) {
+        return HTTP_ADDRESS_FULL;
+    }
+    address->n++;
+    table->n++;
+    connection->fd = fd;
+    connection->address = address;
+    connection->phase = phase;
+    connection->due_ms = now_ms + table->period_ms[phase];
+    append(&table->phases[phase], connection, false);
+    return HTTP_ADMITTED;
+}
+
+bool http_connections_has_room(const struct http_connections *table,
+                               const struct http_connection *connection)
+{
+    return table->n < table->max && connection->address->n < table->max_per_address;
+}
+
+void http_connections_remove(struct http_connections *table, struct http_connection *connection)
+{
+    http_connections_hold(table, connection, 0);
+    take_out(&table->phases[connection->phase], connection, false);
+    release_address(table, connection->address);
+    table->n--;
+}
+
+static struct tcp_info info_of(const struct http_connection *connection)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    (void)getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+    return info;
+}
+
+static uint64_t progress_of(const struct http_connection *connection)
+{
+    switch (connection->phase) {
+    case HTTP_IDLE:
+        return info_of(connection).tcpi_bytes_received;
+    case HTTP_SENDING:
+        return info_of(connection).tcpi_bytes_acked;
+    case HTTP_RECEIVING:
+    case HTTP_LINGERING:
+    case HTTP_WAITING:
+    case N_HTTP_PHASES:
+        break;
+    }
+    return 0;
+}
+
+/* To the end of the list, where the clocks that were set last stand. */
+static void set_clock(struct http_connections *table, struct http_connection *connection,
+                      enum http_phase phase, uint64_t mark_bytes, int64_t now_ms)
+{
+    take_out(&table->phases[connection->phase], connection, false);
+    connection->phase = phase;
+    connection->mark_bytes = mark_bytes;
+    connection->n_marks = MARKED;
+    connection->due_ms = now_ms + table->period_ms[phase];
+    append(&table->phases[phase], connection, false);
+}
+
+void http_connections_enter(struct http_connections *table, struct http_connection *connection,
+                            enum http_phase phase, int64_t now_ms)
+{
+    set_clock(table, connection, phase, 0, now_ms);
+    connection->n_marks = phase == HTTP_SENDING ? 0 : MARKED;
+    if (phase == HTTP_IDLE) {
+        connection->mark_bytes = connection->read_bytes != HTTP_READ_UNKNOWN
+                                     ? connection->read_bytes
+                                     : progress_of(connection);
+    }
+}
+
+void http_connections_mark(struct http_connections *table)
+{
+    struct http_connection *at = table->phases[HTTP_SENDING].last;
+    for (; at != NULL && at->n_marks < MARKED; at = at->in_phase.previous) {
+        if (++at->n_marks == MARKED) {
+            at->mark_bytes = progress_of(at);
+        }
+    }
+}
+
+void http_connections_hold(struct http_connections *table, struct http_connection *connection,
+                           size_t bytes)
+{
+    const bool was = connection->held_bytes >= HTTP_HOLDER_BYTES;
+    const bool is = bytes >= HTTP_HOLDER_BYTES;
+    table->held_bytes += bytes - connection->held_bytes;
+    connection->held_bytes = bytes;
+    if (is && !was) {
+        append(&table->holders, connection, true);
+    } else if (was && !is) {
+        take_out(&table->holders, connection, true);
+    }
+}
+
+/* ---- The clocks ---- */
+
+/* The clock has run out: whether the peer did too little in that time. If not, it is set again. */
+static bool is_late(struct http_connections *table, struct http_connection *connection,
+                    int64_t now_ms)
+{
+    if (connection->phase != HTTP_IDLE && connection->phase != HTTP_SENDING) {
+        return true;
+    }
+    const uint64_t progress = progress_of(connection);
+    if (connection->phase == HTTP_IDLE) {
+        const bool has_begun = progress != connection->mark_bytes;
+        set_clock(table, connection, has_begun ? HTTP_RECEIVING : HTTP_IDLE, progress, now_ms);
+        return false;
+    }
+    const uint64_t least_bytes =
+        (uint64_t)table->period_ms[HTTP_SENDING] * HTTP_MIN_READ_BYTES_PER_S / 1000;
+    if (progress - connection->mark_bytes < least_bytes) {
+        return true;
+    }
+    set_clock(table, connection, HTTP_SENDING, progress, now_ms);
+    return false;
+}
+
+struct http_connection *http_connections_late(struct http_connections *table, int64_t now_ms)
+{
+    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
+        while (table->period_ms[phase] > 0 && table->phases[phase].first != NULL &&
+               table->phases[phase].first->due_ms <= now_ms) {
+            struct http_connection *connection = table->phases[phase].first;
+            if (is_late(table, connection, now_ms)) {
+                return connection;
+            }
+        }
+    }
+    return NULL;
+}
+
+struct http_connection *http_connections_greedy(struct http_connections *table,
+                                                const struct http_connection *spared)
+{
+    if (table->held_bytes <= table->max_held_bytes) {
+        return NULL;
+    }
+    struct http_connection *connection = table->holders.first;
+    while (connection != NULL && (connection == spared || connection->phase == HTTP_WAITING)) {
+        connection = connection->in_holders.next;
+    }
+    return connection;
+}
+
+int64_t http_connections_wait_ms(const struct http_connections *table, int64_t now_ms)
+{
+    int64_t wait_ms = -1;
+    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
+        const struct http_connection *first = table->phases[phase].first;
+        if (table->period_ms[phase] == 0 || first == NULL) {
+            continue;
+        }
+        const int64_t left_ms = first->due_ms > now_ms ? first->due_ms - now_ms : 0;
+        wait_ms = wait_ms < 0 || left_ms < wait_ms ? left_ms : wait_ms;
+    }
+    return wait_ms;
+}

@@ -1,0 +1,846 @@
+/* One line of nanopb's field lists, made from worker.proto, is one field of our structs: the macros
+ * PUT and TAKE turn it into the code that writes or reads it. So numbers and types are the
+ * .proto's, and a member that is missing or of another type does not compile. Varints, tags and
+ * lengths are nanopb's; its pb_encode() and pb_decode(), which interpret descriptors, take ten
+ * times as long, and this is most of what the coordinator does for an update.
+ *
+ * Messages within messages have functions of their own, put_NAME() and take_NAME(). */
+#include "api/worker/worker_messages.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pb_decode.h>
+#include <pb_encode.h>
+
+#include "codec/base/utf8.h"
+#include "worker.pb.h"
+
+/* ---- Encoding ---- */
+
+/* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the
+ * stream is full. */
+typedef bool put_fn(pb_ostream_t *stream, const void *message);
+
+static bool write_in_place(put_fn *put, const void *message, struct tally_buffer *out)
+{
+    const size_t room = out->capacity - out->size;
+    pb_ostream_t stream = pb_ostream_from_buffer(room > 0 ? out->data + out->size : NULL, room);
+    if (room == 0 || !put(&stream, message)) {
+        return false;
+    }
+    out->size += stream.bytes_written;
+    return true;
+}
+
+/* Mostly there is room enough, and the length need not be known before. */
+static enum tally_status encode_but(put_fn *put, const void *message, size_t n_apart,
+                                    struct tally_buffer *out)
+{
+    if (write_in_place(put, message, out)) {
+        return TALLY_OK;
+    }
+    pb_ostream_t sizing = PB_OSTREAM_SIZING;
+    enum tally_status status = put(&sizing, message)
+                                   ? tally_buffer_reserve(out, sizing.bytes_written - n_apart)
+                                   : TALLY_INTERNAL; /* sizing streams are never full */
+    if (status != TALLY_OK || sizing.bytes_written == 0) {
+        return status;
+    }
+    return write_in_place(put, message, out) ? TALLY_OK : TALLY_INTERNAL;
+}
+
+static enum tally_status encode(put_fn *put, const void *message, struct tally_buffer *out)
+{
+    return encode_but(put, message, 0, out);
+}
+
+/* Fields as proto3 has them: what is zero or empty is left out. */
+
+static bool put_varint(pb_ostream_t *stream, uint32_t tag, uint64_t value)
+{
+    return value == 0 ||
+           (pb_encode_tag(stream, PB_WT_VARINT, tag) && pb_encode_varint(stream, value));
+}
+
+static bool put_double(pb_ostream_t *stream, uint32_t tag, double value)
+{
+    return pb_encode_tag(stream, PB_WT_64BIT, tag) && pb_encode_fixed64(stream, &value);
+}
+
+static bool put_fixed64(pb_ostream_t *stream, uint32_t tag, uint64_t value)
+{
+    return value == 0 ||
+           (pb_encode_tag(stream, PB_WT_64BIT, tag) && pb_encode_fixed64(stream, &value));
+}
+
+/* -0.0 is not zero. */
+static bool put_nonzero_double(pb_ostream_t *stream, uint32_t tag, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits == 0 || put_double(stream, tag, value);
+}
+
+/* A message that is encoded already: there, even if it is empty. */
+static bool put_encoded(pb_ostream_t *stream, uint32_t tag, struct tally_bytes bytes)
+{
+    return pb_encode_tag(stream, PB_WT_STRING, tag) &&
+           pb_encode_string(stream, bytes.data, bytes.size);
+}
+
+static bool put_bytes(pb_ostream_t *stream, uint32_t tag, struct tally_bytes bytes)
+{
+    return bytes.size == 0 || put_encoded(stream, tag, bytes);
+}
+
+static bool put_text(pb_ostream_t *stream, uint32_t tag, const char *text)
+{
+    return put_bytes(stream, tag, (struct tally_bytes){(const uint8_t *)text, strlen(text)});
+}
+
+static bool put_message(pb_ostream_t *stream, uint32_t tag, put_fn *put, const void *message)
+{
+    pb_ostream_t sizing = PB_OSTREAM_SIZING;
+    return put(&sizing, message) && pb_encode_tag(stream, PB_WT_STRING, tag) &&
+           pb_encode_varint(stream, sizing.bytes_written) &&
+           (stream->callback == NULL ? pb_write(stream, NULL, sizing.bytes_written)
+                                     : put(stream, message));
+}
+
+/* A chain of `&&`, one link for each line of a field list. */
+#define PUT(a, allocation, rule, type, name, tag) &&PUT_##rule##_##type(name, tag)
+#define PUT_SINGULAR_UINT32(name, tag)            put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_UINT64(name, tag)            put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_BOOL(name, tag)              put_varint(stream, tag, message->name)
+#define PUT_SINGULAR_FIXED64(name, tag)           put_fixed64(stream, tag, message->name)
+#define PUT_SINGULAR_DOUBLE(name, tag)            put_nonzero_double(stream, tag, message->name)
+#define PUT_SINGULAR_STRING(name, tag)            put_text(stream, tag, message->name)
+#define PUT_SINGULAR_BYTES(name, tag)             put_bytes(stream, tag, message->name)
+#define PUT_OPTIONAL_DOUBLE(name, tag)                                                             \
+    (!message->has_##name || put_double(stream, tag, message->name))
+#define PUT_OPTIONAL_MESSAGE(name, tag) put_##name(stream, tag, message)
+#define PUT_REPEATED_MESSAGE(name, tag) put_##name(stream, tag, message)
+#define PUT_REPEATED_UINT32(name, tag)  put_##name(stream, tag, message)
+
+/* put_TYPE_fields(), a put_fn, for a message of our type `struct_type`. */
+#define DEFINE_PUT(type, struct_type)                                                              \
+    static bool put_##type##_fields(pb_ostream_t *stream, const void *of)                          \
+    {                                                                                              \
+        const struct_type *message = of;                                                           \
+        return true tally_v1_##type##_FIELDLIST(PUT, a);                                           \
+    }
+
+DEFINE_PUT(HeldClient, struct tally_held_client)
+
+static bool put_held(pb_ostream_t *stream, uint32_t tag, const struct tally_join_request *message)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < message->n_held; i++) {
+        ok = put_message(stream, tag, put_HeldClient_fields, &message->held[i]);
+    }
+    return ok;
+}
+
+DEFINE_PUT(JoinRequest, struct tally_join_request)
+DEFINE_PUT(JoinResponse, struct tally_join_response)
+DEFINE_PUT(Cursor, struct tally_cursor)
+
+static bool put_cursors(pb_ostream_t *stream, uint32_t tag,
+                        const struct tally_poll_request *message)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < message->n_cursors; i++) {
+        ok = put_message(stream, tag, put_Cursor_fields, &message->cursors[i]);
+    }
+    return ok;
+}
+
+DEFINE_PUT(PollTaskRequest, struct tally_poll_request)
+
+/* Packed, as proto3 has it. */
+static bool put_clients(pb_ostream_t *stream, uint32_t tag, const struct tally_task *task)
+{
+    if (task->n_clients == 0) {
+        return true;
+    }
+    pb_ostream_t sizing = PB_OSTREAM_SIZING;
+    bool ok = true;
+    for (size_t i = 0; ok && i < task->n_clients; i++) {
+        ok = pb_encode_varint(&sizing, task->clients[i]);
+    }
+    ok = ok && pb_encode_tag(stream, PB_WT_STRING, tag) &&
+         pb_encode_varint(stream, sizing.bytes_written);
+    for (size_t i = 0; ok && i < task->n_clients; i++) {
+        ok = pb_encode_varint(stream, task->clients[i]);
+    }
+    return ok;
+}
+
+DEFINE_PUT(Broadcast, struct tally_broadcast)
+
+static bool put_broadcasts(pb_ostream_t *stream, uint32_t tag, const struct tally_task *task)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < task->n_broadcasts; i++) {
+        ok = put_message(stream, tag, put_Broadcast_fields, &task->broadcasts[i]);
+    }
+    return ok;
+}
+
+DEFINE_PUT(Task, struct tally_task)
+
+static bool is_own(uint32_t tag)
+{
+    return tag == tally_v1_Task_clients_tag || tag == tally_v1_Task_deadline_ms_tag;
+}
+
+#define PUT_SHARED(a, allocation, rule, type, name, tag)                                           \
+    &&(is_own(tag) || PUT_##rule##_##type(name, tag))
+
+static bool put_shared_fields(pb_ostream_t *stream, const void *of)
+{
+    const struct tally_task *message = of;
+    return true tally_v1_Task_FIELDLIST(PUT_SHARED, a);
+}
+
+/* The shared fields come last: so they end the answer, and need not be copied into it. */
+static bool put_own_and_shared(pb_ostream_t *stream, const void *of)
+{
+    const struct tally_task *task = of;
+    const bool is_sizing = stream->callback == NULL;
+    return put_varint(stream, tally_v1_Task_deadline_ms_tag, task->deadline_ms) &&
+           put_clients(stream, tally_v1_Task_clients_tag, task) &&
+           ((task->shared_is_apart && !is_sizing) ||
+            pb_write(stream, task->shared.data, task->shared.size));
+}
+
+static bool put_task(pb_ostream_t *stream, uint32_t tag, const struct tally_poll_response *message)
+{
+    const struct tally_task *task = &message->task;
+    return message->kind != TALLY_POLL_TASK ||
+           put_message(stream, tag, task->shared.size > 0 ? put_own_and_shared : put_Task_fields,
+                       task);
+}
+
+DEFINE_PUT(PollTaskResponse_Idle, struct tally_poll_response)
+
+static bool put_idle(pb_ostream_t *stream, uint32_t tag, const struct tally_poll_response *message)
+{
+    return message->kind != TALLY_POLL_IDLE ||
+           put_message(stream, tag, put_PollTaskResponse_Idle_fields, message);
+}
+
+struct released {
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+};
+
+DEFINE_PUT(PollTaskResponse_Released, struct released)
+
+static bool put_released(pb_ostream_t *stream, uint32_t tag,
+                         const struct tally_poll_response *message)
+{
+    struct released released;
+    memcpy(released.job_id, message->released_job_id, sizeof released.job_id);
+    return message->kind != TALLY_POLL_RELEASED ||
+           put_message(stream, tag, put_PollTaskResponse_Released_fields, &released);
+}
+
+DEFINE_PUT(PollTaskResponse, struct tally_poll_response)
+
+static bool put_poll(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
+{
+    return !message->has_poll || put_encoded(stream, tag, message->poll);
+}
+
+DEFINE_PUT(PostUpdateRequest, struct tally_update)
+
+/* An answer and the one to the poll that came with it. */
+struct double_response {
+    uint64_t formula_bits, payload_bits;
+    const struct tally_poll_response *next;
+};
+
+static bool put_next(pb_ostream_t *stream, uint32_t tag, const struct double_response *message)
+{
+    return message->next == NULL ||
+           put_message(stream, tag, put_PollTaskResponse_fields, message->next);
+}
+
+DEFINE_PUT(PostUpdateResponse, struct double_response)
+
+struct leave_request {
+    uint64_t session;
+};
+
+DEFINE_PUT(LeaveRequest, struct leave_request)
+
+enum tally_status tally_join_request_encode(const struct tally_join_request *message,
+                                            struct tally_buffer *out)
+{
+    assert(message->n_held <= TALLY_MAX_SLOTS);
+    return encode(put_JoinRequest_fields, message, out);
+}
+
+enum tally_status tally_join_response_encode(const struct tally_join_response *message,
+                                             struct tally_buffer *out)
+{
+    return encode(put_JoinResponse_fields, message, out);
+}
+
+enum tally_status tally_poll_request_encode(const struct tally_poll_request *message,
+                                            struct tally_buffer *out)
+{
+    assert(message->n_cursors <= TALLY_MAX_CURSORS);
+    return encode(put_PollTaskRequest_fields, message, out);
+}
+
+static void check_task(const struct tally_poll_response *message)
+{
+    assert(message->kind != TALLY_POLL_TASK ||
+           (message->task.n_clients <= TALLY_MAX_SLOTS &&
+            message->task.n_broadcasts <= TALLY_MAX_BROADCASTS));
+    (void)message;
+}
+
+static size_t n_apart(const struct tally_poll_response *message)
+{
+    const bool is_apart = message->kind == TALLY_POLL_TASK && message->task.shared_is_apart;
+    return is_apart ? message->task.shared.size : 0;
+}
+
+enum tally_status tally_poll_response_encode(const struct tally_poll_response *message,
+                                             struct tally_buffer *out)
+{
+    check_task(message);
+    return encode_but(put_PollTaskResponse_fields, message, n_apart(message), out);
+}
+
+enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out)
+{
+    return encode(put_shared_fields, task, out);
+}
+
+enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out)
+{
+    return encode(put_PostUpdateRequest_fields, message, out);
+}
+
+enum tally_status tally_update_response_encode(const struct tally_update_response *message,
+                                               const struct tally_poll_response *next,
+                                               struct tally_buffer *out)
+{
+    if (next != NULL) {
+        check_task(next);
+    }
+    const struct double_response both = {
+        .formula_bits = message->formula_bits, .payload_bits = message->payload_bits, .next = next};
+    return encode_but(put_PostUpdateResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
+}
+
+enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)
+{
+    return encode(put_LeaveRequest_fields, &(struct leave_request){.session = session}, out);
+}
+
+/* ---- Decoding ---- */
+
+/* Of a field: the number of a varint or of 64 bits, or the content of a length. */
+struct value {
+    pb_wire_type_t wire_type;
+    uint64_t number;
+    struct tally_bytes bytes;
+};
+
+/* A message type: takes a value into a message, unless the field is unknown, and knows the fields'
+ * names, which nanopb does not keep; "" if unknown. */
+struct schema {
+    enum tally_status (*take)(void *into, uint32_t tag, const struct value *value,
+                              struct tally_error *err);
+    const char *(*name_of)(uint32_t tag);
+};
+
+static enum tally_status malformed(const pb_istream_t *stream, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, NULL, "%s", PB_GET_ERROR(stream));
+}
+
+static enum tally_status too_many(size_t limit, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, NULL, "more than %zu elements", limit);
+}
+
+static enum tally_status wrong_type(struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, NULL, "wrong wire type");
+}
+
+/* The bytes stay where they are: `state` of nanopb's stream over a buffer is its read pointer. */
+static bool read_content(pb_istream_t *stream, struct tally_bytes *ret_bytes)
+{
+    uint32_t size;
+    if (!pb_decode_varint32(stream, &size)) {
+        return false;
+    }
+    *ret_bytes = (struct tally_bytes){.data = stream->state, .size = size};
+    return pb_read(stream, NULL, size);
+}
+
+static enum tally_status read_value(pb_istream_t *stream, struct value *ret_value,
+                                    struct tally_error *err)
+{
+    bool ok;
+    switch (ret_value->wire_type) {
+    case PB_WT_VARINT:
+        ok = pb_decode_varint(stream, &ret_value->number);
+        break;
+    case PB_WT_64BIT:
+        ok = pb_decode_fixed64(stream, &ret_value->number);
+        break;
+    case PB_WT_STRING:
+        ok = read_content(stream, &ret_value->bytes);
+        break;
+    case PB_WT_32BIT: /* none of ours */
+    case PB_WT_PACKED:
+    default: /* nanopb refuses it */
+        ok = pb_skip_field(stream, ret_value->wire_type);
+        break;
+    }
+    return ok ? TALLY_OK : malformed(stream, err);
+}
+
+/* Decodes `bytes` into a message that is zeroed. */
+static enum tally_status decode(struct tally_bytes bytes, const struct schema *schema,
+                                void *message, struct tally_error *err)
+{
+    pb_istream_t stream = pb_istream_from_buffer(bytes.data, bytes.size);
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && stream.bytes_left > 0) {
+        struct value value = {.number = 0};
+        uint32_t tag;
+        bool eof;
+        if (!pb_decode_tag(&stream, &value.wire_type, &tag, &eof) || tag == 0) {
+            return tally_fail(err, TALLY_MALFORMED, NULL, "invalid field tag");
+        }
+        status = read_value(&stream, &value, err);
+        if (status == TALLY_OK) {
+            status = schema->take(message, tag, &value, err);
+        }
+        if (status != TALLY_OK && schema->name_of(tag)[0] != '\0') {
+            tally_error_in_field(err, schema->name_of(tag));
+        }
+    }
+    return status;
+}
+
+static enum tally_status take_uint64(const struct value *value, uint64_t *ret_number,
+                                     struct tally_error *err)
+{
+    *ret_number = value->number;
+    return value->wire_type == PB_WT_VARINT ? TALLY_OK : wrong_type(err);
+}
+
+static enum tally_status take_uint32(const struct value *value, uint32_t *ret_number,
+                                     struct tally_error *err)
+{
+    if (value->wire_type == PB_WT_VARINT && value->number > UINT32_MAX) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "integer too large");
+    }
+    *ret_number = (uint32_t)value->number;
+    return value->wire_type == PB_WT_VARINT ? TALLY_OK : wrong_type(err);
+}
+
+static enum tally_status take_bool(const struct value *value, bool *ret_is_true,
+                                   struct tally_error *err)
+{
+    *ret_is_true = value->number != 0;
+    return value->wire_type == PB_WT_VARINT ? TALLY_OK : wrong_type(err);
+}
+
+static enum tally_status take_fixed64(const struct value *value, uint64_t *ret_number,
+                                      struct tally_error *err)
+{
+    *ret_number = value->number;
+    return value->wire_type == PB_WT_64BIT ? TALLY_OK : wrong_type(err);
+}
+
+static enum tally_status take_double(const struct value *value, double *ret_number,
+                                     struct tally_error *err)
+{
+    memcpy(ret_number, &value->number, sizeof *ret_number);
+    return value->wire_type == PB_WT_64BIT ? TALLY_OK : wrong_type(err);
+}
+
+static enum tally_status take_bytes(const struct value *value, struct tally_bytes *ret_bytes,
+                                    struct tally_error *err)
+{
+    *ret_bytes = value->bytes;
+    return value->wire_type == PB_WT_STRING ? TALLY_OK : wrong_type(err);
+}
+
+/* proto3 wants UTF-8; a NUL would cut the text for all who read it. */
+static enum tally_status take_text(const struct value *value, char *ret_text, size_t capacity,
+                                   struct tally_error *err)
+{
+    if (value->wire_type != PB_WT_STRING) {
+        return wrong_type(err);
+    }
+    const struct tally_bytes bytes = value->bytes;
+    if (bytes.size >= capacity) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "text of %zu bytes, at most %zu", bytes.size,
+                          capacity - 1);
+    }
+    if (bytes.size > 0 && memchr(bytes.data, '\0', bytes.size) != NULL) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "text contains NUL");
+    }
+    if (tally_utf8_valid_prefix((const char *)bytes.data, bytes.size) != bytes.size) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "text is not UTF-8");
+    }
+    if (bytes.size > 0) {
+        memcpy(ret_text, bytes.data, bytes.size);
+    }
+    ret_text[bytes.size] = '\0';
+    return TALLY_OK;
+}
+
+static enum tally_status take_message(const struct value *value, const struct schema *schema,
+                                      void *message, struct tally_error *err)
+{
+    return value->wire_type == PB_WT_STRING ? decode(value->bytes, schema, message, err)
+                                            : wrong_type(err);
+}
+
+/* A `case` for each line of a field list. */
+#define TAKE(a, allocation, rule, type, name, tag)                                                 \
+    case tag:                                                                                      \
+        return TAKE_##rule##_##type(name);
+#define TAKE_SINGULAR_UINT32(name)  take_uint32(value, &message->name, err)
+#define TAKE_SINGULAR_UINT64(name)  take_uint64(value, &message->name, err)
+#define TAKE_SINGULAR_BOOL(name)    take_bool(value, &message->name, err)
+#define TAKE_SINGULAR_FIXED64(name) take_fixed64(value, &message->name, err)
+#define TAKE_SINGULAR_DOUBLE(name)  take_double(value, &message->name, err)
+#define TAKE_SINGULAR_STRING(name)  take_text(value, message->name, sizeof message->name, err)
+#define TAKE_SINGULAR_BYTES(name)   take_bytes(value, &message->name, err)
+#define TAKE_OPTIONAL_DOUBLE(name)                                                                 \
+    (message->has_##name = true, take_double(value, &message->name, err))
+#define TAKE_OPTIONAL_MESSAGE(name) take_##name(message, value, err)
+#define TAKE_REPEATED_MESSAGE(name) take_##name(message, value, err)
+#define TAKE_REPEATED_UINT32(name)  take_##name(message, value, err)
+#define NAME(a, allocation, rule, type, name, tag)                                                 \
+    case tag:                                                                                      \
+        return #name;
+
+/* TYPE_SCHEMA, for a message of our type `struct_type`. */
+#define DEFINE_SCHEMA(type, struct_type)                                                           \
+    static enum tally_status take_##type##_field(                                                  \
+        void *into, uint32_t tag, const struct value *value, struct tally_error *err)              \
+    {                                                                                              \
+        struct_type *message = into;                                                               \
+        switch (tag) {                                                                             \
+            tally_v1_##type##_FIELDLIST(TAKE, a) default : return TALLY_OK;                        \
+        }                                                                                          \
+    }                                                                                              \
+    static const char *name_##type##_field(uint32_t tag)                                           \
+    {                                                                                              \
+        switch (tag) {                                                                             \
+            tally_v1_##type##_FIELDLIST(NAME, a) default : return "";                              \
+        }                                                                                          \
+    }                                                                                              \
+    static const struct schema type##_SCHEMA = {take_##type##_field, name_##type##_field};
+
+/* Makes room for element `n` of a heap array: at powers of two it doubles. */
+static enum tally_status grow(void **array, size_t n, size_t element_size, struct tally_error *err)
+{
+    if (n >= TALLY_MAX_SLOTS) {
+        return too_many(TALLY_MAX_SLOTS, err);
+    }
+    if ((n & (n - 1)) != 0) {
+        return TALLY_OK;
+    }
+    void *grown = realloc(*array, (n == 0 ? 1 : 2 * n) * element_size);
+    if (grown == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu elements", 2 * n);
+    }
+    *array = grown;
+    return TALLY_OK;
+}
+
+DEFINE_SCHEMA(HeldClient, struct tally_held_client)
+
+static enum tally_status take_held(struct tally_join_request *message, const struct value *value,
+                                   struct tally_error *err)
+{
+    struct tally_held_client held = {.client = 0};
+    enum tally_status status = take_message(value, &HeldClient_SCHEMA, &held, err);
+    if (status == TALLY_OK) {
+        void *array = message->held;
+        status = grow(&array, message->n_held, sizeof *message->held, err);
+        message->held = array;
+    }
+    if (status == TALLY_OK) {
+        message->held[message->n_held++] = held;
+    }
+    return status;
+}
+
+DEFINE_SCHEMA(JoinRequest, struct tally_join_request)
+
+void tally_join_request_fini(struct tally_join_request *message)
+{
+    if (message != NULL) {
+        free(message->held);
+        message->held = NULL;
+        message->n_held = 0;
+    }
+}
+
+enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
+                                            struct tally_join_request *ret_message,
+                                            struct tally_error *err)
+{
+    struct tally_join_request message = {.held = NULL};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &JoinRequest_SCHEMA, &message, err);
+    if (status != TALLY_OK) {
+        tally_join_request_fini(&message);
+        return status;
+    }
+    *ret_message = message;
+    return TALLY_OK;
+}
+
+DEFINE_SCHEMA(JoinResponse, struct tally_join_response)
+
+enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
+                                             struct tally_join_response *ret_message,
+                                             struct tally_error *err)
+{
+    struct tally_join_response message = {.session = 0};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &JoinResponse_SCHEMA, &message, err);
+    if (status == TALLY_OK) {
+        if (message.format == 0) { /* a coordinator that does not know the field */
+            message.format = 1;
+        }
+        *ret_message = message;
+    }
+    return status;
+}
+
+enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
+                                          struct tally_error *err)
+{
+    if (worker == coordinator) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "format",
+                      "the worker's messages are of format %u, the coordinator's of format %u: "
+                      "upgrade the %s",
+                      worker, coordinator, worker < coordinator ? "worker" : "coordinator");
+}
+
+DEFINE_SCHEMA(Cursor, struct tally_cursor)
+
+static enum tally_status take_cursors(struct tally_poll_request *message, const struct value *value,
+                                      struct tally_error *err)
+{
+    if (message->n_cursors == TALLY_MAX_CURSORS) {
+        return too_many(TALLY_MAX_CURSORS, err);
+    }
+    struct tally_cursor *cursor = &message->cursors[message->n_cursors++];
+    *cursor = (struct tally_cursor){.iterate = 0};
+    return take_message(value, &Cursor_SCHEMA, cursor, err);
+}
+
+DEFINE_SCHEMA(PollTaskRequest, struct tally_poll_request)
+
+enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
+                                            struct tally_poll_request *ret_message,
+                                            struct tally_error *err)
+{
+    ret_message->session = 0;
+    ret_message->wait_ms = 0;
+    ret_message->n_cursors = 0;
+    return decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, ret_message, err);
+}
+
+DEFINE_SCHEMA(Broadcast, struct tally_broadcast)
+
+static enum tally_status take_broadcasts(struct tally_task *task, const struct value *value,
+                                         struct tally_error *err)
+{
+    if (task->n_broadcasts == TALLY_MAX_BROADCASTS) {
+        return too_many(TALLY_MAX_BROADCASTS, err);
+    }
+    return take_message(value, &Broadcast_SCHEMA, &task->broadcasts[task->n_broadcasts++], err);
+}
+
+static enum tally_status add_client(struct tally_task *task, const struct value *value,
+                                    struct tally_error *err)
+{
+    uint32_t client;
+    enum tally_status status = take_uint32(value, &client, err);
+    if (status == TALLY_OK) {
+        void *array = task->clients;
+        status = grow(&array, task->n_clients, sizeof *task->clients, err);
+        task->clients = array;
+    }
+    if (status == TALLY_OK) {
+        task->clients[task->n_clients++] = client;
+    }
+    return status;
+}
+
+/* One varint, or a packed run of them. */
+static enum tally_status take_clients(struct tally_task *task, const struct value *value,
+                                      struct tally_error *err)
+{
+    if (value->wire_type != PB_WT_STRING) {
+        return add_client(task, value, err);
+    }
+    pb_istream_t stream = pb_istream_from_buffer(value->bytes.data, value->bytes.size);
+    struct value client = {.wire_type = PB_WT_VARINT};
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && stream.bytes_left > 0) {
+        status = read_value(&stream, &client, err);
+        if (status == TALLY_OK) {
+            status = add_client(task, &client, err);
+        }
+    }
+    return status;
+}
+
+DEFINE_SCHEMA(Task, struct tally_task)
+
+/* What PollTaskResponse is decoded into: the message and how many kinds it has shown. */
+struct poll_response_target {
+    struct tally_poll_response message;
+    int n_kinds;
+};
+
+/* Departs from protobuf, where the last member of a oneof wins: our encoder never writes two, and
+ * two are refused. */
+static enum tally_status take_kind(struct poll_response_target *target, enum tally_poll_kind kind,
+                                   const struct value *value, const struct schema *schema,
+                                   void *into, struct tally_error *err)
+{
+    if (target->n_kinds++ > 0) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "a second kind");
+    }
+    target->message.kind = kind;
+    return take_message(value, schema, into, err);
+}
+
+static enum tally_status take_task(struct poll_response_target *target, const struct value *value,
+                                   struct tally_error *err)
+{
+    return take_kind(target, TALLY_POLL_TASK, value, &Task_SCHEMA, &target->message.task, err);
+}
+
+DEFINE_SCHEMA(PollTaskResponse_Idle, struct tally_poll_response)
+
+static enum tally_status take_idle(struct poll_response_target *target, const struct value *value,
+                                   struct tally_error *err)
+{
+    return take_kind(target, TALLY_POLL_IDLE, value, &PollTaskResponse_Idle_SCHEMA,
+                     &target->message, err);
+}
+
+DEFINE_SCHEMA(PollTaskResponse_Released, struct released)
+
+static enum tally_status take_released(struct poll_response_target *target,
+                                       const struct value *value, struct tally_error *err)
+{
+    struct released released = {.job_id = ""};
+    enum tally_status status = take_kind(target, TALLY_POLL_RELEASED, value,
+                                         &PollTaskResponse_Released_SCHEMA, &released, err);
+    memcpy(target->message.released_job_id, released.job_id, sizeof released.job_id);
+    return status;
+}
+
+DEFINE_SCHEMA(PollTaskResponse, struct poll_response_target)
+
+void tally_poll_response_fini(struct tally_poll_response *message)
+{
+    if (message != NULL) {
+        free(message->task.clients);
+        message->task.clients = NULL;
+        message->task.n_clients = 0;
+    }
+}
+
+enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
+                                             struct tally_poll_response *ret_message,
+                                             struct tally_error *err)
+{
+    struct poll_response_target target = {.n_kinds = 0};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &PollTaskResponse_SCHEMA, &target, err);
+    if (status == TALLY_OK && target.n_kinds == 0) {
+        status = tally_fail(err, TALLY_MALFORMED, "kind", "neither idle, task nor released");
+    }
+    if (status != TALLY_OK) {
+        tally_poll_response_fini(&target.message);
+        return status;
+    }
+    *ret_message = target.message;
+    return TALLY_OK;
+}
+
+static enum tally_status take_poll(struct tally_update *message, const struct value *value,
+                                   struct tally_error *err)
+{
+    message->has_poll = true;
+    return take_bytes(value, &message->poll, err);
+}
+
+DEFINE_SCHEMA(PostUpdateRequest, struct tally_update)
+
+enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
+                                      struct tally_update *ret_message, struct tally_error *err)
+{
+    struct tally_update message = {.has_poll = false};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &PostUpdateRequest_SCHEMA, &message, err);
+    if (status == TALLY_OK) {
+        *ret_message = message;
+    }
+    return status;
+}
+
+static enum tally_status take_next(struct tally_update_response *message, const struct value *value,
+                                   struct tally_error *err)
+{
+    message->has_next = true;
+    return take_bytes(value, &message->next, err);
+}
+
+DEFINE_SCHEMA(PostUpdateResponse, struct tally_update_response)
+
+enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
+                                               struct tally_update_response *ret_message,
+                                               struct tally_error *err)
+{
+    struct tally_update_response message = {.has_next = false};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA, &message, err);
+    if (status == TALLY_OK) {
+        *ret_message = message;
+    }
+    return status;
+}
+
+DEFINE_SCHEMA(LeaveRequest, struct leave_request)
+
+enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,
+                                             struct tally_error *err)
+{
+    struct leave_request message = {.session = 0};
+    enum tally_status status =
+        decode((struct tally_bytes){bytes, n}, &LeaveRequest_SCHEMA, &message, err);
+    if (status == TALLY_OK) {
+        *ret_session = message.session;
+    }
+    return status;
+}

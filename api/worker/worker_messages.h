@@ -1,0 +1,180 @@
+/* worker_messages: the messages of api/worker/proto/tally/v1/worker.proto as plain structs, and
+ * their protobuf encoding.
+ *
+ * Decoding copies nothing large: byte fields and repeated fields of a decoded struct borrow from
+ * the body that was decoded or from the struct's own fixed arrays, and live as long as both.
+ * Unknown fields are skipped; anything malformed, too long or too many is MALFORMED and names the
+ * field. */
+#ifndef TALLY_API_WORKER_WORKER_MESSAGES_H
+#define TALLY_API_WORKER_WORKER_MESSAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+
+enum {
+    TALLY_MESSAGE_JOB_ID_CAPACITY = 33, /* with NUL */
+    TALLY_WORKER_NAME_CAPACITY = 65,    /* with NUL */
+    TALLY_ENCODING_NAME_CAPACITY = 16,  /* with NUL */
+    TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
+    TALLY_MAX_SLOTS = 4096,             /* clients in one session */
+    TALLY_MAX_CURSORS = 16,
+    TALLY_MAX_BROADCASTS = 64 /* in one task; past it the server sends a snapshot */
+};
+
+struct tally_bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+struct tally_cursor {
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    uint64_t iterate;
+};
+
+struct tally_held_client {
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    uint32_t client;
+};
+
+struct tally_join_request {
+    char name[TALLY_WORKER_NAME_CAPACITY];
+    uint32_t slots;
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = any */
+    struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
+    size_t n_held;                              /* at most TALLY_MAX_SLOTS */
+    uint32_t format; /* of payloads: version of codec/FORMAT.md; 0 = the client does not say */
+};
+void tally_join_request_fini(struct tally_join_request *message);
+
+struct tally_join_response {
+    uint64_t session;
+    uint32_t session_timeout_ms;
+    uint32_t format;      /* likewise, >= 1 */
+    uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
+};
+
+/* Whether a worker's payloads and a coordinator's are of the same format. Errors:
+ * FAILED_PRECONDITION, naming the side to upgrade. */
+enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
+                                          struct tally_error *err);
+
+struct tally_poll_request {
+    uint64_t session;
+    uint32_t wait_ms;
+    struct tally_cursor cursors[TALLY_MAX_CURSORS];
+    size_t n_cursors;
+};
+
+struct tally_broadcast {
+    uint64_t iterate; /* of the point that applying it gives */
+    struct tally_bytes payload;
+    uint64_t payload_bits;
+    double quantizer_step;
+    uint32_t quantizer_intervals;
+};
+
+struct tally_task {
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    struct tally_bytes job_document; /* empty = the worker has it */
+    uint32_t round;
+    uint32_t stage;
+    uint64_t iterate;
+    uint64_t samples;
+    double quantizer_step;
+    uint32_t quantizer_intervals;
+    char encoding[TALLY_ENCODING_NAME_CAPACITY];
+    bool evaluate;
+    bool cut;
+    uint32_t deadline_ms;
+    uint64_t x_checksum;
+    uint32_t *clients; /* heap when decoded */
+    size_t n_clients;
+    struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
+    size_t n_broadcasts;
+    struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
+    /* To encode: what tally_task_encode_shared() made of a task that differs in `clients` and
+     * `deadline_ms` alone; the other members are not looked at then. Empty = none. */
+    struct tally_bytes shared;
+    bool
+        shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
+};
+
+enum tally_poll_kind { TALLY_POLL_IDLE, TALLY_POLL_TASK, TALLY_POLL_RELEASED };
+
+struct tally_poll_response {
+    enum tally_poll_kind kind;
+    uint32_t jobs_pending;                               /* IDLE */
+    struct tally_task task;                              /* TASK */
+    char released_job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* RELEASED */
+};
+/* Frees task.clients of a decoded response. */
+void tally_poll_response_fini(struct tally_poll_response *message);
+
+struct tally_update {
+    uint64_t session;
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    uint32_t round;
+    uint32_t client;
+    struct tally_bytes payload;
+    uint64_t payload_bits;
+    uint32_t clipped;
+    bool has_loss;
+    double loss;
+    char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
+    char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
+    bool tried;                           /* refused because what it computed with has failed */
+    bool has_poll;           /* the answer is to wait as that of a poll would, and to bring it */
+    struct tally_bytes poll; /* an encoded tally_poll_request, which is read on its own */
+};
+
+struct tally_update_response {
+    uint64_t formula_bits;
+    uint64_t payload_bits;
+    bool has_next;           /* of one that was decoded */
+    struct tally_bytes next; /* an encoded tally_poll_response, likewise */
+};
+
+/* Each encoder appends the protobuf bytes to *out (errors: NO_MEMORY, TOO_LARGE). Each decoder
+ * reads exactly n bytes (errors: MALFORMED, NO_MEMORY). */
+enum tally_status tally_join_request_encode(const struct tally_join_request *message,
+                                            struct tally_buffer *out);
+enum tally_status tally_join_request_decode(const uint8_t *bytes, size_t n,
+                                            struct tally_join_request *ret_message,
+                                            struct tally_error *err);
+enum tally_status tally_join_response_encode(const struct tally_join_response *message,
+                                             struct tally_buffer *out);
+enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
+                                             struct tally_join_response *ret_message,
+                                             struct tally_error *err);
+enum tally_status tally_poll_request_encode(const struct tally_poll_request *message,
+                                            struct tally_buffer *out);
+/* In case of an error *ret_message is undefined. */
+enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
+                                            struct tally_poll_request *ret_message,
+                                            struct tally_error *err);
+enum tally_status tally_poll_response_encode(const struct tally_poll_response *message,
+                                             struct tally_buffer *out);
+enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
+                                             struct tally_poll_response *ret_message,
+                                             struct tally_error *err);
+enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out);
+enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out);
+enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
+                                      struct tally_update *ret_message, struct tally_error *err);
+/* `next` is the answer to the poll that came with the update, NULL if there was none. */
+enum tally_status tally_update_response_encode(const struct tally_update_response *message,
+                                               const struct tally_poll_response *next,
+                                               struct tally_buffer *out);
+enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
+                                               struct tally_update_response *ret_message,
+                                               struct tally_error *err);
+/* LeaveRequest holds the session alone; LeaveResponse is empty. */
+enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out);
+enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,
+                                             struct tally_error *err);
+
+#endif

@@ -1,0 +1,55 @@
+/* arith: an arithmetic coder that is exact to the bit (Rissanen and Langdon 1979; Moffat, Neal,
+ * Witten 1998), for messages too short to waste a byte.
+ *
+ * A message is an interval [low, low + range) of [0, 1); each symbol narrows it to its share. What
+ * is written is the shortest string of bits b1 b2 ... bn, read as the binary fraction 0.b1b2...bn,
+ * all of whose continuations lie in the interval: at most 2 bits more than -log2(range), and no
+ * string begins another, so that the decoder knows by itself where the message ends.
+ *
+ * The window is 63 bits wide and moves by 32, so that a share is at least 2^19 units wide and
+ * rounding it down costs less than 2^-18 bits a symbol. */
+#ifndef TALLY_CODEC_ENTROPY_ARITH_H
+#define TALLY_CODEC_ENTROPY_ARITH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/numeric/bits.h"
+
+enum { TALLY_ARITH_BITS = 16 }; /* the widest division: 2^16 shares */
+
+struct tally_arith_encoder {
+    struct tally_bit_writer *writer; /* the caller's; where its next bit goes, the string begins */
+    uint64_t low, range;             /* in 2^-63 of the window */
+    uint64_t ones; /* words of 32 ones after `word` that a carry would turn over */
+    uint32_t word; /* the last other word: a carry may still add 1 */
+    bool has_word;
+};
+
+void tally_arith_encoder_init(struct tally_arith_encoder *encoder, struct tally_bit_writer *writer);
+/* Narrows to the shares first .. first + width - 1 of 2^bits; bits <= TALLY_ARITH_BITS, width > 0.
+ */
+void tally_arith_encode(struct tally_arith_encoder *encoder, uint32_t first, uint32_t width,
+                        unsigned bits);
+/* Writes the string's end. The writer is the caller's to finish. */
+void tally_arith_encoder_finish(struct tally_arith_encoder *encoder);
+
+struct tally_arith_decoder {
+    struct tally_bit_reader *reader; /* the caller's; beyond its end there are zeros */
+    uint64_t code;                   /* the window of the string, modulo 2^63 */
+    uint64_t above, range;           /* string - low, and the interval's width */
+    uint64_t share;                  /* one of the 2^bits, between _decode() and _narrow() */
+    uint64_t n_before;               /* bits of the string before the window */
+    bool astray; /* it lies in no share: rounding left the end of a range over */
+};
+
+void tally_arith_decoder_init(struct tally_arith_decoder *decoder, struct tally_bit_reader *reader);
+/* The share, of 2^bits, that the string lies in, or the last one if it is astray. To be followed by
+ * _narrow() with the symbol's shares. */
+uint32_t tally_arith_decode(struct tally_arith_decoder *decoder, unsigned bits);
+void tally_arith_narrow(struct tally_arith_decoder *decoder, uint32_t first, uint32_t width);
+/* The length of the string that the encoder of these symbols writes, in bits. ret_is_exact: whether
+ * the string, followed by zeros, is that one. */
+uint64_t tally_arith_decoder_finish(const struct tally_arith_decoder *decoder, bool *ret_is_exact);
+
+#endif

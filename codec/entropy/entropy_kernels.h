@@ -1,0 +1,115 @@
+/* entropy_kernels: the loops over the levels of a long message, once per instruction set. Internal
+ * to codec/, its tests and its benchmark.
+ *
+ * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013;
+ * interleaving: Giesen 2014), for messages long enough that their states cost nothing: encode and
+ * decode run at memory-like speed where vectors hold the states.
+ *
+ * Coordinate i of a block belongs to lane i % 64. For a state, 2^15 <= state < 2^31. The decoder
+ * takes, coordinate after coordinate,
+ *
+ *     share  = state % 2^12, which lies in some symbol's shares, first .. first + frequency - 1
+ *     state' = frequency * (state / 2^12) + share - first
+ *     and if state' < 2^15:  state' = 2^16 * state' + the next word of 16 bits, little-endian
+ *
+ * and the encoder the same steps backwards, from the last coordinate to the first. Each step is the
+ * inverse of the other's, so that what decodes and ends in the encoder's first states encodes to
+ * the same words again. Every kernel gives the same bytes. */
+#ifndef TALLY_CODEC_ENTROPY_ENTROPY_KERNELS_H
+#define TALLY_CODEC_ENTROPY_ENTROPY_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/encoding.h"
+#include "codec/entropy/entropy_model.h"
+#include "codec/numeric/cpu.h"
+
+enum {
+    TALLY_RANS_LANES = 64,
+    TALLY_RANS_STATE_BITS = 31,
+    TALLY_RANS_LOWEST = 1 << 15, /* state; the encoder's first one, too */
+};
+
+struct tally_rans_states {
+    _Alignas(64) uint32_t lane[TALLY_RANS_LANES];
+};
+
+/* A table as the encoder wants it. It multiplies instead of dividing:
+ *
+ *     q      = (state * reciprocal >> 32) >> shift       state / frequency
+ *     state' = state + bias + q * (2^12 - frequency)     2^12 * q + state % frequency + first
+ *
+ * A symbol without a frequency has the escape's entries. */
+struct tally_rans_encode_table {
+    _Alignas(64) uint32_t frequency[TALLY_ENTROPY_SYMBOLS];
+    _Alignas(64) uint32_t bias[TALLY_ENTROPY_SYMBOLS];
+    _Alignas(64) uint32_t reciprocal[TALLY_ENTROPY_SYMBOLS];
+    _Alignas(64) uint32_t shift[TALLY_ENTROPY_SYMBOLS];
+};
+
+/* For each share: symbol << 24 | (share - first) << 12 | frequency. */
+struct tally_rans_decode_table {
+    _Alignas(64) uint32_t entries[TALLY_ENTROPY_TOTAL];
+};
+
+void tally_rans_encode_table(const struct tally_entropy_table *table,
+                             struct tally_rans_encode_table *ret_table);
+void tally_rans_decode_table(const struct tally_entropy_table *table,
+                             struct tally_rans_decode_table *ret_table);
+
+/* What there is to know about a piece of levels. */
+struct tally_entropy_scan {
+    uint64_t sum; /* of magnitudes */
+    uint64_t nonzeros;
+    uint32_t largest; /* magnitude */
+};
+
+/* The inner loops, once per instruction set; all give the same bytes. n <=
+ * TALLY_ENTROPY_LONG_BLOCK. */
+struct tally_entropy_kernel {
+    /* tally_entropy_count() of at most TALLY_ENTROPY_WINDOW levels. */
+    void (*count)(const int32_t *levels, size_t n, unsigned shift,
+                  uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
+
+    /* Scans the levels and writes high + 10 where |high| <= 10, the first class where it is
+     * more. */
+    void (*symbols)(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
+                    struct tally_entropy_scan *ret_scan);
+
+    /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many.
+     * There is room for n. */
+    size_t (*find)(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices);
+
+    /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
+     * least 2 n + 64 bytes before it; those that are not used may be overwritten. `next`: n int32
+     * that will be read afterwards, to be fetched meanwhile, or NULL. */
+    uint8_t *(*encode)(const struct tally_rans_encode_table *table, const uint8_t *symbols,
+                       size_t n, struct tally_rans_states *states, uint8_t *end,
+                       const int32_t *next);
+
+    /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
+     * first. Never reads at or past `end`. Also writes what levels the symbols are, symbol - 10, or
+     * 0 for a class or the escape, and scans them. */
+    const uint8_t *(*decode)(const struct tally_rans_decode_table *table, const uint8_t *data,
+                             const uint8_t *end, size_t n, struct tally_rans_states *states,
+                             uint8_t *symbols, int32_t *levels,
+                             struct tally_entropy_scan *ret_scan);
+
+    /* Adds levels[n] to sums[n]. */
+    void (*add)(const int32_t *levels, size_t n, int64_t *sums);
+};
+
+extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_AVX2,
+    TALLY_ENTROPY_AVX512;
+
+/* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
+ * Skylake's, gets the one of AVX2. */
+const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu);
+
+/* `entropy` with the form of a long message (FORMAT.md, section 6.2) at every dim. No encoding of
+ * the format, hence not in TALLY_ENCODINGS: for fuzzing and tests, which see more of the form in
+ * many small messages than in a few of 2^18 coordinates. */
+extern const struct tally_encoding TALLY_ENTROPY_LONG_FORM;
+
+#endif

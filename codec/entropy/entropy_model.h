@@ -1,0 +1,89 @@
+/* entropy_model: which symbols stand for a level, and how probable they are; FORMAT.md section 6.
+ *
+ * A level is a symbol and, in rare cases or on wide grids, some bits with no structure worth
+ * modelling:
+ *
+ *     level + half = 2^shift * high + low          half = 2^shift / 2; shift is 0 but on wide data
+ *     |high| <= 10      symbol high + 10
+ *     |high| >= 11      symbol 21 + c for classes of 4^(c + 2) magnitudes; sign and offset are bits
+ *     a symbol without a frequency is written as the escape, its number as bits
+ *
+ * Coordinates come in blocks of 32, 32, 64, 128 and so on, doubling up to 256 in a short message
+ * and 16384 in a long one. A block's frequencies are made from what both sides know before it: the
+ * prior of the message's scale, and the up to 4096 levels right before the block. So no table is
+ * sent, and after a few hundred coordinates the prior hardly counts. All of it is integer
+ * arithmetic. */
+#ifndef TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
+#define TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TALLY_ENTROPY_TOTAL_BITS = 12, /* frequencies add up to 2^12 */
+    TALLY_ENTROPY_TOTAL = 1 << TALLY_ENTROPY_TOTAL_BITS,
+    TALLY_ENTROPY_DIRECT = 10, /* the largest |high| with a symbol of its own */
+    TALLY_ENTROPY_FIRST_CLASS = 2 * TALLY_ENTROPY_DIRECT + 1,
+    TALLY_ENTROPY_ESCAPE = 31,
+    TALLY_ENTROPY_SYMBOLS = 32,
+    TALLY_ENTROPY_FIRST_BLOCK = 32,
+    TALLY_ENTROPY_SHORT_BLOCK = 256,  /* the longest of a short message */
+    TALLY_ENTROPY_LONG_BLOCK = 16384, /* and of a long one */
+    TALLY_ENTROPY_WINDOW = 4096,
+    TALLY_ENTROPY_SCALES = 53,
+    TALLY_ENTROPY_SAMPLE = 4096,
+};
+
+/* How wide the levels of a message are, found from a sample of them. */
+struct tally_entropy_sample {
+    size_t stride;   /* every stride-th coordinate counts, from 0 on */
+    uint64_t n, sum; /* those seen, and their bit lengths of |level| added up */
+};
+
+struct tally_entropy_sample tally_entropy_sample(size_t dim);
+/* Takes in coordinates first .. first + n - 1; in any order, each once. */
+void tally_entropy_sample_add(struct tally_entropy_sample *sample, size_t first,
+                              const int32_t *levels, size_t n);
+/* The scale of the message, 0 .. TALLY_ENTROPY_SCALES - 1. */
+unsigned tally_entropy_sample_scale(const struct tally_entropy_sample *sample);
+
+/* Low bits that a level of this scale gives away unmodelled, 0 .. 19. */
+unsigned tally_entropy_shift(unsigned scale);
+
+/* How a level is written. */
+struct tally_entropy_code {
+    unsigned symbol;  /* its own, not the escape */
+    unsigned n_extra; /* bits after the symbol, those of the escape not counted; <= 42 */
+    uint64_t extra;
+};
+
+/* What is modelled of a level: (level + half) / 2^shift, rounded down. */
+int32_t tally_entropy_high(int32_t level, unsigned shift);
+struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift);
+/* The bits after this symbol. */
+unsigned tally_entropy_n_extra(unsigned symbol, unsigned shift);
+int64_t tally_entropy_level(unsigned symbol, uint64_t extra, unsigned shift);
+
+/* The first coordinate of the block after the one that starts at `start`. `longest`: of the
+ * message's blocks. */
+size_t tally_entropy_block_end(size_t start, size_t longest);
+/* The first coordinate of the block before the one that starts at `start` > 0. */
+size_t tally_entropy_block_before(size_t start, size_t longest);
+
+/* Symbol s has the shares cumulative[s] .. cumulative[s] + frequency[s] - 1 of 2^12. The escape has
+ * at least one, any other symbol may have none. */
+struct tally_entropy_table {
+    uint16_t frequency[TALLY_ENTROPY_SYMBOLS];
+    uint16_t cumulative[TALLY_ENTROPY_SYMBOLS];
+};
+
+/* Adds n levels to the counts of their symbols; the escape has none. */
+void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
+                         uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
+
+/* The table of a block, from the counts of the levels right before it, at most the window. */
+void tally_entropy_table(unsigned scale, const uint32_t counts[TALLY_ENTROPY_SYMBOLS],
+                         struct tally_entropy_table *ret_table);
+
+#endif

@@ -1,0 +1,46 @@
+/* bits: writes and reads single bits in a byte buffer, and tells how many.
+ *
+ * Bit i of a message is bit i % 8 of byte i / 8, the least significant first; the last byte is
+ * padded with zero bits. One definition of a bit: tell() gives the same number on both sides. */
+#ifndef TALLY_CODEC_NUMERIC_BITS_H
+#define TALLY_CODEC_NUMERIC_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tally_bit_writer {
+    uint8_t *data; /* the caller's, capacity bytes */
+    size_t capacity;
+    uint64_t n_bits;  /* written so far */
+    uint64_t pending; /* bits that do not fill a word yet, n_bits % 64 of them */
+    bool overflow;    /* a write did not fit; nothing is written after it */
+};
+
+void tally_bit_writer_init(struct tally_bit_writer *writer, uint8_t *data, size_t capacity);
+/* Writes the n low bits of `bits`, lowest first; 0 <= n <= 64. */
+void tally_bit_write(struct tally_bit_writer *writer, uint64_t bits, unsigned n);
+/* Bits written. */
+uint64_t tally_bit_writer_tell(const struct tally_bit_writer *writer);
+/* Writes out what is pending, zero-padded. Returns the bytes used, or 0 with `overflow` set. */
+size_t tally_bit_writer_finish(struct tally_bit_writer *writer);
+
+struct tally_bit_reader {
+    const uint8_t *data;
+    uint64_t n_bits;   /* of the whole message */
+    uint64_t position; /* bits read */
+    bool overrun;      /* a read went past the end; it gave zeros */
+};
+
+/* `n_bits` <= 8 * n_bytes is the caller's to check: tally_bits_are_framed(). */
+void tally_bit_reader_init(struct tally_bit_reader *reader, const uint8_t *data, uint64_t n_bits);
+/* Reads n bits, first bit lowest; 0 <= n <= 57. */
+uint64_t tally_bit_read(struct tally_bit_reader *reader, unsigned n);
+/* Length of the run of ones at the position, at most `most`; skips the run, not what ends it. */
+uint64_t tally_bit_read_ones(struct tally_bit_reader *reader, uint64_t most);
+uint64_t tally_bit_reader_tell(const struct tally_bit_reader *reader);
+
+/* Whether n_bytes is exactly what n_bits need and the padding bits are zero. */
+bool tally_bits_are_framed(const uint8_t *data, size_t n_bytes, uint64_t n_bits);
+
+#endif

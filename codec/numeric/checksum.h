@@ -1,0 +1,37 @@
+/* checksum: 64 bits that tell whether two vectors or messages are the same bytes.
+ *
+ * FNV-1a over little-endian 64-bit words (the last one zero-padded, then the length), followed by a
+ * finaliser so that every input bit reaches every output bit. Detects accidents; it is no defence
+ * against someone who wants a collision. */
+#ifndef TALLY_CODEC_NUMERIC_CHECKSUM_H
+#define TALLY_CODEC_NUMERIC_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TALLY_CHECKSUM_SEED UINT64_C(0xcbf29ce484222325) /* the FNV-1a offset basis */
+
+uint64_t tally_checksum64(const void *bytes, size_t n);
+/* Goes on from an earlier sum, to cover several pieces. */
+uint64_t tally_checksum64_more(uint64_t sum, const void *bytes, size_t n);
+
+/* A sum of pieces as if they were one: begin with a seed, add words, end. */
+struct tally_checksum {
+    uint64_t chain;
+    uint64_t n; /* bytes so far */
+};
+
+struct tally_checksum tally_checksum_begin(uint64_t seed);
+/* Adds n bytes, a multiple of 8. */
+void tally_checksum_add(struct tally_checksum *sum, const void *bytes, size_t n);
+/* Adds them to both in the time of one: every step of a chain waits for the one before. */
+void tally_checksum_add_to_both(struct tally_checksum *sum, struct tally_checksum *other,
+                                const void *bytes, size_t n);
+/* tally_checksum64_more(seed, all bytes that were added, how many). */
+uint64_t tally_checksum_end(const struct tally_checksum *sum);
+
+/* The same kind of sum, another value, four times as fast on many bytes: four chains side by side
+ * instead of one whose every step waits for the one before. To know a message again. */
+uint64_t tally_digest64(const void *bytes, size_t n);
+
+#endif

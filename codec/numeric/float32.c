@@ -1,0 +1,57 @@
+#include "codec/numeric/float32.h"
+
+#include <math.h>
+#include <string.h>
+
+size_t tally_float32_bound(size_t dim)
+{
+    return 4 * dim;
+}
+
+static enum tally_status refuse(size_t i, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, "payload", "coordinate %zu is not finite", i);
+}
+
+enum tally_status tally_float32_encode(const float *values, size_t dim, uint8_t *data,
+                                       size_t capacity, uint64_t *ret_payload_bits,
+                                       struct tally_error *err)
+{
+    if (capacity < tally_float32_bound(dim)) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, NULL, "%zu bytes for %zu float32 values",
+                          capacity, dim);
+    }
+    for (size_t i = 0; i < dim; i++) {
+        if (!isfinite(values[i])) {
+            return refuse(i, err);
+        }
+        uint32_t word;
+        memcpy(&word, &values[i], 4);
+        for (unsigned b = 0; b < 4; b++) {
+            data[4 * i + b] = (uint8_t)(word >> (8 * b));
+        }
+    }
+    *ret_payload_bits = 32 * (uint64_t)dim;
+    return TALLY_OK;
+}
+
+enum tally_status tally_float32_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                       size_t dim, float *values, struct tally_error *err)
+{
+    if (n_bytes != tally_float32_bound(dim) || payload_bits != 32 * (uint64_t)dim) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "%zu bytes and %llu bits for %zu float32 values", n_bytes,
+                          (unsigned long long)payload_bits, dim);
+    }
+    for (size_t i = 0; i < dim; i++) {
+        uint32_t word = 0;
+        for (unsigned b = 0; b < 4; b++) {
+            word |= (uint32_t)data[4 * i + b] << (8 * b);
+        }
+        memcpy(&values[i], &word, 4);
+        if (!isfinite(values[i])) {
+            return refuse(i, err);
+        }
+    }
+    return TALLY_OK;
+}

@@ -1,0 +1,134 @@
+#include "codec/quantize/qsgd.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "codec/numeric/bits.h"
+
+/* ceil(log2(s + 1)): the bits of s itself. */
+static unsigned level_width(uint32_t s)
+{
+    return 32 - (unsigned)__builtin_clz(s);
+}
+
+uint64_t tally_qsgd_bits(uint32_t s, size_t dim)
+{
+    return 32 + (uint64_t)dim * (1 + level_width(s));
+}
+
+/* The norm rounded up, so that no coordinate exceeds it. */
+static enum tally_status norm_of(const float *y, size_t dim, float *ret_norm,
+                                 struct tally_error *err)
+{
+    double square = 0;
+    for (size_t i = 0; i < dim; i++) {
+        if (!isfinite(y[i])) {
+            return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, dim,
+                              isnan(y[i]) ? "NaN" : "infinite");
+        }
+        square += (double)y[i] * (double)y[i];
+    }
+    const double exact = sqrt(square);
+    float norm = (float)exact;
+    if ((double)norm < exact) {
+        norm = nextafterf(norm, INFINITY);
+    }
+    if (!isfinite(norm)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL, "the norm %g is no float32", exact);
+    }
+    *ret_norm = norm;
+    return TALLY_OK;
+}
+
+enum tally_status tally_qsgd_quantize(uint32_t s, const float *y, size_t dim,
+                                      const struct tally_rng *rng, struct tally_qsgd *ret_qsgd,
+                                      int32_t *levels, struct tally_error *err)
+{
+    struct tally_qsgd qsgd = {.levels = s};
+    enum tally_status status = norm_of(y, dim, &qsgd.norm, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double scale = qsgd.norm > 0 ? (double)s / (double)qsgd.norm : 0;
+    uint32_t words[TALLY_RNG_LANES];
+    for (size_t i = 0; i < dim; i++) {
+        if (i % TALLY_RNG_LANES == 0) {
+            tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
+        }
+        const double scaled = fabs((double)y[i]) * scale;
+        const double whole = trunc(scaled);
+        const double uniform = (double)words[i % TALLY_RNG_LANES] * 0x1p-32;
+        int32_t level = (int32_t)whole + (uniform < scaled - whole);
+        level = level < (int32_t)s ? level : (int32_t)s; /* the product may round above s */
+        levels[i] = y[i] < 0 ? -level : level;
+    }
+    *ret_qsgd = qsgd;
+    return TALLY_OK;
+}
+
+enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t *levels,
+                                    size_t dim, uint8_t *data, size_t capacity)
+{
+    const unsigned width = level_width(qsgd->levels);
+    struct tally_bit_writer writer;
+    tally_bit_writer_init(&writer, data, capacity);
+    uint32_t norm_bits;
+    memcpy(&norm_bits, &qsgd->norm, sizeof norm_bits);
+    tally_bit_write(&writer, norm_bits, 32);
+    for (size_t i = 0; i < dim; i++) {
+        const uint64_t negative = levels[i] < 0;
+        const uint64_t magnitude = (uint64_t)(levels[i] < 0 ? -levels[i] : levels[i]);
+        tally_bit_write(&writer, negative | magnitude << 1, 1 + width);
+    }
+    tally_bit_writer_finish(&writer);
+    return writer.overflow ? TALLY_OUT_OF_RANGE : TALLY_OK;
+}
+
+static enum tally_status read_levels(struct tally_bit_reader *reader, uint32_t s, size_t dim,
+                                     float norm, int32_t *levels, struct tally_error *err)
+{
+    const unsigned width = level_width(s);
+    for (size_t i = 0; i < dim; i++) {
+        const uint64_t bits = tally_bit_read(reader, 1 + width);
+        const int32_t magnitude = (int32_t)(bits >> 1);
+        if (magnitude > (int32_t)s) {
+            return tally_fail(err, TALLY_MALFORMED, "payload",
+                              "level %d of coordinate %zu is above %u", magnitude, i, s);
+        }
+        if (bits == 1) {
+            return tally_fail(err, TALLY_MALFORMED, "payload", "coordinate %zu is a negative zero",
+                              i);
+        }
+        if (norm == 0 && magnitude != 0) {
+            return tally_fail(err, TALLY_MALFORMED, "payload",
+                              "coordinate %zu is not zero though the norm is", i);
+        }
+        levels[i] = (bits & 1) != 0 ? -magnitude : magnitude;
+    }
+    return TALLY_OK;
+}
+
+enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                    uint32_t s, size_t dim, struct tally_qsgd *ret_qsgd,
+                                    int32_t *levels, struct tally_error *err)
+{
+    const uint64_t wanted = tally_qsgd_bits(s, dim);
+    if (payload_bits != wanted || !tally_bits_are_framed(data, n_bytes, payload_bits)) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "%zu bytes and %llu bits for %llu bits with zero padding", n_bytes,
+                          (unsigned long long)payload_bits, (unsigned long long)wanted);
+    }
+    struct tally_bit_reader reader;
+    tally_bit_reader_init(&reader, data, payload_bits);
+    const uint32_t norm_bits = (uint32_t)tally_bit_read(&reader, 32);
+    struct tally_qsgd qsgd = {.levels = s};
+    memcpy(&qsgd.norm, &norm_bits, sizeof qsgd.norm);
+    if (!isfinite(qsgd.norm) || signbit(qsgd.norm)) {
+        return tally_fail(err, TALLY_MALFORMED, "payload", "the norm is not a number >= 0");
+    }
+    enum tally_status status = read_levels(&reader, s, dim, qsgd.norm, levels, err);
+    if (status == TALLY_OK) {
+        *ret_qsgd = qsgd;
+    }
+    return status;
+}

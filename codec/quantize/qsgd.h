@@ -1,0 +1,46 @@
+/* qsgd: s-level stochastic quantization relative to the vector's norm (Alistarh, Grubic, Li,
+ * Tomioka, Vojnovic, "QSGD", NeurIPS 2017), and its fixed-width bit string.
+ *
+ *     v_i  ->  norm * sign(v_i) * level_i / s,   level_i in {0, ..., s}, E = v_i
+ *     bits: norm (float32), then per coordinate a sign and w = ceil(log2(s + 1)) bits of level
+ *
+ * so that payload = formula = 32 + d (1 + w), whatever the vector: a zero vector costs as much. The
+ * norm is rounded up to float32; therefore |v_i| <= norm and the top level cannot overflow. */
+#ifndef TALLY_CODEC_QUANTIZE_QSGD_H
+#define TALLY_CODEC_QUANTIZE_QSGD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/numeric/rng.h"
+
+enum { TALLY_QSGD_MAX_LEVELS = 32767 };
+
+/* A quantized vector but for its levels. */
+struct tally_qsgd {
+    uint32_t levels; /* s, 1 .. TALLY_QSGD_MAX_LEVELS */
+    float norm;      /* >= 0, finite */
+};
+
+/* Quantizes y (float[dim]) to signed levels (int32[dim]), |level| <= s; coordinate i takes the word
+ * that tally_rng_lanes() gives it. Errors: NOT_FINITE (a coordinate, or a norm above float32). */
+enum tally_status tally_qsgd_quantize(uint32_t s, const float *y, size_t dim,
+                                      const struct tally_rng *rng, struct tally_qsgd *ret_qsgd,
+                                      int32_t *levels, struct tally_error *err);
+
+/* 32 + dim (1 + ceil(log2(s + 1))). */
+uint64_t tally_qsgd_bits(uint32_t s, size_t dim);
+
+/* Writes tally_qsgd_bits() bits. Errors: OUT_OF_RANGE (capacity too small). */
+enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t *levels,
+                                    size_t dim, uint8_t *data, size_t capacity);
+
+/* Reads a message of s levels into levels (int32[dim]), undefined on failure. Errors: MALFORMED
+ * (not exactly its bits, a level above s, a negative zero, a norm that is negative, not finite, or
+ * zero above levels that are not). */
+enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                    uint32_t s, size_t dim, struct tally_qsgd *ret_qsgd,
+                                    int32_t *levels, struct tally_error *err);
+
+#endif

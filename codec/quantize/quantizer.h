@@ -1,0 +1,46 @@
+/* quantizer: Q(y, eps, r), stochastic rounding of a vector onto a grid ([1] section III-B).
+ *
+ *     p    = ceil(2 r sqrt(d) / eps), rounded up to even      intervals on [-r, r]
+ *     step = 2 r / p                                         so step <= eps / sqrt(d)
+ *     Q_i  = level_i * step,  level_i integer in [-p/2, p/2]
+ *
+ * A coordinate goes to one of its two neighbours on the grid with probabilities proportional to
+ * nearness, so E[Q(y)] = y and |y - Q(y)| <= eps inside the range.
+ *
+ * Departs from [1]: p is made even, because levels are integers and 0 must be on the grid ([1]'s
+ * message-size proof uses value = level * 2r/p, which holds for even p alone); finer, so its bounds
+ * still hold. The rounding probabilities are divided by the interval width, which [1] forgets.
+ * Coordinates outside [-r, r] are clipped and counted. */
+#ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_H
+#define TALLY_CODEC_QUANTIZE_QUANTIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/numeric/rng.h"
+
+/* Levels stay below 2^21, where a float32 product still leaves 2 bits for the fraction. */
+enum { TALLY_MAX_INTERVALS = 1 << 22 };
+
+struct tally_grid {
+    double step;        /* > 0, finite */
+    uint32_t intervals; /* p: even, 2 .. TALLY_MAX_INTERVALS */
+};
+
+/* Computes the grid. Errors: INVALID_ARGUMENT (radius or eps not finite and positive, dim 0),
+ * OUT_OF_RANGE (p too large, or the step is no normal float32). */
+enum tally_status tally_grid_init(double radius, double eps, size_t dim,
+                                  struct tally_grid *ret_grid, struct tally_error *err);
+
+/* Whether a grid that came from outside obeys the limits above. */
+bool tally_grid_is_valid(const struct tally_grid *grid);
+
+/* Quantizes y (float[dim]) to levels (int32[dim]), |level| <= p/2. `rng` names the stream;
+ * coordinate i takes the word that tally_rng_lanes() gives it. ret_clipped counts the coordinates
+ * with |y_i| > r. Errors: NOT_FINITE (a NaN or infinity; names the coordinate). */
+enum tally_status tally_quantize(const struct tally_grid *grid, const float *y, size_t dim,
+                                 const struct tally_rng *rng, int32_t *levels,
+                                 uint64_t *ret_clipped, struct tally_error *err);
+
+#endif

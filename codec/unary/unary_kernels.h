@@ -1,0 +1,70 @@
+/* unary_kernels: blocks of 64 coordinates of the `unary` encoding to bits and back. Internal to
+ * codec/, its tests and its benchmark.
+ *
+ * A block of n <= 64 coordinates (FORMAT.md, section 3) is made of planes:
+ *
+ *     plane 1       n bits, one per coordinate                          is |level| > 0?
+ *     plane k + 1   one bit per coordinate with a one in plane k        is |level| > k?
+ *                   ... until a plane has no ones (or no bits)
+ *     signs         one bit per coordinate with level != 0              1 = negative
+ *
+ * so that a coordinate has |level| ones, a zero and, unless it is 0, a sign, as in plain unary
+ * code, but a block takes a few operations on words of 64 bits: a plane is the mask of the
+ * coordinates, compressed by the mask before it (pext), or expanded (pdep). */
+#ifndef TALLY_CODEC_UNARY_UNARY_KERNELS_H
+#define TALLY_CODEC_UNARY_UNARY_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/numeric/bits.h"
+#include "codec/numeric/cpu.h"
+#include "codec/quantize/quantizer_kernels.h"
+
+enum { TALLY_UNARY_BLOCK = 64 };
+
+/* Plain forms, for any block of 1 to 64 coordinates. They add to *nonzeros. */
+
+void tally_unary_encode_block_ref(const int32_t *levels, size_t n, struct tally_bit_writer *writer,
+                                  uint64_t *nonzeros);
+
+/* Errors: MALFORMED (the end comes too early, a level above `top`); the message counts from
+ * coordinate `first` of `dim`. The reader's position and levels are undefined then. */
+enum tally_status tally_unary_decode_block_ref(struct tally_bit_reader *reader, size_t first,
+                                               size_t n, size_t dim, uint32_t top, int32_t *levels,
+                                               uint64_t *nonzeros, struct tally_error *err);
+
+/* Vector forms, for whole blocks in the middle of a message. They do as many of n_blocks as are
+ * ordinary and return their number; the one after them is for the plain form, which says what is
+ * wrong with it, if anything. Not ordinary: a level of 127 or more, the last few bytes of the
+ * buffer, a NaN or infinity, what a decoder refuses. All but count may be NULL, which is 0 blocks.
+ */
+struct tally_unary_kernel {
+    size_t (*encode)(const int32_t *levels, size_t n_blocks, struct tally_bit_writer *writer,
+                     uint64_t *nonzeros);
+    /* Both in one, with the random words of groups `group`, ...; adds to *clipped. */
+    size_t (*quantize_encode)(const struct tally_rounding *rounding, const struct tally_rng *rng,
+                              uint32_t group, const float *y, size_t n_blocks,
+                              struct tally_bit_writer *writer, uint64_t *nonzeros,
+                              uint64_t *clipped);
+    size_t (*decode)(struct tally_bit_reader *reader, size_t n_blocks, uint32_t top,
+                     int32_t *levels, uint64_t *nonzeros);
+    /* Adds the levels to sums[64 * n_blocks]. */
+    size_t (*accumulate)(struct tally_bit_reader *reader, size_t n_blocks, uint32_t top,
+                         int64_t *sums, uint64_t *nonzeros);
+    /* One block of n <= 64 coordinates, wherever it ends, into levels[64]; false leaves it to the
+     * plain form. For those that the two above leave: shorter ones, and the last few bytes. */
+    bool (*decode_last)(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
+                        uint64_t *nonzeros);
+    /* Sum |level|, and the levels that are not 0, of any number of coordinates. */
+    uint64_t (*count)(const int32_t *levels, size_t n, uint64_t *ret_nonzeros);
+};
+
+extern const struct tally_unary_kernel TALLY_UNARY_PORTABLE, TALLY_UNARY_AVX2, TALLY_UNARY_AVX512;
+
+/* The one for an instruction set that this machine has. */
+const struct tally_unary_kernel *tally_unary_kernel_for(enum tally_cpu cpu);
+
+#endif

@@ -1,0 +1,21 @@
+/* nearest_name: which known name a mistyped one was meant to be.
+ *
+ * Distance of Damerau and Levenshtein in its restricted form ("optimal string alignment"): the
+ * least number of insertions, deletions, replacements and swaps of neighbours. '_' equals '-'. */
+#ifndef TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
+#define TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
+
+/* Of two texts of at most 63 characters; a large number for longer ones. */
+int tally_name_distance(const char *a, const char *b);
+
+/* The nearest name seen so far. `= {.typed = ...}` to begin. */
+struct tally_nearest_name {
+    const char *typed;
+    const char *name; /* NULL until one is near enough */
+    int distance;
+};
+/* Offers a known name. Near enough is a distance of at most 2 and less than half the typed length:
+ * one slip in a short name, two in a longer one. The first of equals wins. */
+void tally_nearest_name_offer(struct tally_nearest_name *nearest, const char *known);
+
+#endif

@@ -1,0 +1,164 @@
+/* --help: usage line, description, options in groups with default and environment, all within 79
+ * columns. */
+#include <stdio.h>
+#include <string.h>
+
+#include "services/base/options/options_internal.h"
+
+/* A terminal has 80 columns and some leave the last one alone. Help begins in one column for all
+ * options; a longer label has its help on the next line. */
+enum { LINE_COLUMNS = 79, MAX_LABEL_COLUMNS = 30, LABEL_INDENT = 2, LABEL_CAPACITY = 128 };
+
+/* Appends until something fails, then does nothing: looked at once, at the end. */
+struct writer {
+    struct tally_buffer *out;
+    enum tally_status status;
+};
+
+static void put(struct writer *writer, const char *text, size_t n)
+{
+    if (writer->status == TALLY_OK) {
+        writer->status = tally_buffer_append(writer->out, text, n);
+    }
+}
+
+static void put_text(struct writer *writer, const char *text)
+{
+    put(writer, text, strlen(text));
+}
+
+static void put_spaces(struct writer *writer, int n)
+{
+    for (int i = 0; i < n; i++) {
+        put(writer, " ", 1);
+    }
+}
+
+/* Writes the words of one paragraph and ends the line. The cursor stands in `column`; later lines
+ * are indented by `indent`. */
+static void put_wrapped(struct writer *writer, const char *text, size_t n_text, int column,
+                        int indent)
+{
+    bool at_start = true;
+    const char *end = text + n_text;
+    while (text < end) {
+        size_t n = strcspn(text, " ");
+        if (n > (size_t)(end - text)) {
+            n = (size_t)(end - text);
+        }
+        if (!at_start && column + 1 + (int)n > LINE_COLUMNS) {
+            put_text(writer, "\n");
+            put_spaces(writer, indent);
+            column = indent;
+        } else if (!at_start) {
+            put_text(writer, " ");
+            column++;
+        }
+        put(writer, text, n);
+        column += (int)n;
+        at_start = false;
+        text += n;
+        while (text < end && *text == ' ') {
+            text++;
+        }
+    }
+    put_text(writer, "\n");
+}
+
+static void put_paragraphs(struct writer *writer, const char *text)
+{
+    while (*text != '\0') {
+        size_t n = strcspn(text, "\n");
+        put_wrapped(writer, text, n, 0, 0);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* "--clients N"; returns its columns. */
+static int label_of(const struct tally_option *option, char ret_label[LABEL_CAPACITY])
+{
+    snprintf(ret_label, LABEL_CAPACITY, "--%s%s%s", option->name, option->value != NULL ? " " : "",
+             option->value != NULL ? option->value : "");
+    return (int)strlen(ret_label);
+}
+
+static int label_columns(const struct tally_options_spec *spec)
+{
+    int columns = 0, table = 0, row = 0;
+    const struct tally_option *option;
+    while ((option = tally_options_next(spec, &table, &row)) != NULL) {
+        char label[LABEL_CAPACITY];
+        int n = label_of(option, label);
+        if (n > columns && n <= MAX_LABEL_COLUMNS) {
+            columns = n;
+        }
+    }
+    return columns;
+}
+
+/* " (default 8080; environment TALLY_PORT)". */
+static void describe_sources(const struct tally_option *option, char *ret_text, size_t capacity)
+{
+    char environment_name[TALLY_OPTION_ENVIRONMENT_CAPACITY];
+    tally_option_environment_name(option->name, environment_name);
+    bool has_default = option->fallback != NULL && option->fallback[0] != '\0';
+    bool has_environment = tally_option_has_environment(option);
+    ret_text[0] = '\0';
+    if (has_default || has_environment) {
+        snprintf(ret_text, capacity, " (%s%s%s%s%s)", has_default ? "default " : "",
+                 has_default ? option->fallback : "", has_default && has_environment ? "; " : "",
+                 has_environment ? "environment " : "", has_environment ? environment_name : "");
+    }
+}
+
+static void put_option(struct writer *writer, const struct tally_option *option, int columns)
+{
+    char label[LABEL_CAPACITY], sources[256], help[768];
+    int n = label_of(option, label);
+    int help_column = LABEL_INDENT + columns + 2;
+    put_spaces(writer, LABEL_INDENT);
+    put_text(writer, label);
+    if (n > columns) {
+        put_text(writer, "\n");
+        put_spaces(writer, help_column);
+    } else {
+        put_spaces(writer, columns + 2 - n);
+    }
+    describe_sources(option, sources, sizeof sources);
+    snprintf(help, sizeof help, "%s%s", option->help, sources);
+    put_wrapped(writer, help, strlen(help), help_column, help_column);
+}
+
+static const char *group_of(const struct tally_option *option)
+{
+    return option->group != NULL ? option->group : "Options";
+}
+
+enum tally_status tally_options_help(const struct tally_options_spec *spec,
+                                     struct tally_buffer *out)
+{
+    struct writer writer = {out, TALLY_OK};
+    put_text(&writer, "Usage: ");
+    put_text(&writer, spec->program);
+    put_text(&writer, " ");
+    put_text(&writer, spec->synopsis);
+    put_text(&writer, "\n\n");
+    put_paragraphs(&writer, spec->description);
+    int columns = label_columns(spec), table = 0, row = 0;
+    const char *group = "";
+    const struct tally_option *option;
+    while ((option = tally_options_next(spec, &table, &row)) != NULL) {
+        if (strcmp(group, group_of(option)) != 0) {
+            group = group_of(option);
+            put_text(&writer, "\n");
+            put_text(&writer, group);
+            put_text(&writer, ":\n");
+        }
+        put_option(&writer, option, columns);
+    }
+    if (spec->epilogue != NULL) {
+        put_text(&writer, "\n");
+        put_text(&writer, spec->epilogue);
+    }
+    return writer.status;
+}

@@ -1,0 +1,16 @@
+/* process_guard: what a program gives up at its start, so that less can be made of it. */
+#ifndef TALLY_SERVICES_BASE_PROCESS_GUARD_H
+#define TALLY_SERVICES_BASE_PROCESS_GUARD_H
+
+#include <stdbool.h>
+
+/* Files that are made from now on are their user's alone. No program that this one starts gains
+ * rights by it (no_new_privs; a worker starts itself for isolated plug-ins, nothing else). With
+ * secrets, moreover no core dump is written, and no other process of the same user reads its memory
+ * (PR_SET_DUMPABLE 0): not even a debugger, other than root's.
+ *
+ * No filter of system calls: libraries that are updated under us decide what they call. systemd and
+ * container engines, which know that, set theirs. */
+void tally_process_guard(bool keeps_secrets);
+
+#endif

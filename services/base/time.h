@@ -1,0 +1,22 @@
+/* time: the two clocks that programs may read. The core gets its time as an argument. */
+#ifndef TALLY_SERVICES_BASE_TIME_H
+#define TALLY_SERVICES_BASE_TIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Since some fixed point; never goes back. For intervals. */
+int64_t tally_monotonic_ms(void);
+int64_t tally_monotonic_ns(void);
+/* Since 1970-01-01T00:00:00Z. For people. */
+int64_t tally_realtime_ms(void);
+
+enum { TALLY_TIMESTAMP_CAPACITY = 32 };
+
+/* "2026-11-21T03:40:00.123Z"; "" for a year past 9999 or before 0. */
+void tally_timestamp_format(int64_t realtime_ms, char ret_text[TALLY_TIMESTAMP_CAPACITY]);
+/* Reads such a text, of the years 1970 to 9999, with 0 to 3 digits of milliseconds; false if it is
+ * anything else, another zone or a leap second included. */
+bool tally_timestamp_parse(const char *text, int64_t *ret_realtime_ms);
+
+#endif

@@ -1,0 +1,20 @@
+/* client_token: the token that a program shows to the coordinator, from --token-file or from
+ * TALLY_TOKEN. */
+#ifndef TALLY_SERVICES_BASE_TOKENS_CLIENT_TOKEN_H
+#define TALLY_SERVICES_BASE_TOKENS_CLIENT_TOKEN_H
+
+#include "services/base/options/options.h"
+#include "services/base/tokens/token_file.h"
+
+struct tally_client_token {
+    char text[TALLY_TOKEN_CAPACITY]; /* "" = none */
+    bool is_exposed;                 /* its file may be read by its group or others */
+};
+
+/* `options` have "token-file". Of a file with several tokens, the first that has not expired.
+ * Errors: INVALID_ARGUMENT. */
+enum tally_status tally_client_token_read(const struct tally_options *options,
+                                          struct tally_client_token *ret_token,
+                                          struct tally_error *err);
+
+#endif

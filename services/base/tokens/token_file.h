@@ -1,0 +1,69 @@
+/* token_file: bearer tokens (RFC 6750) kept where neither `ps` nor the log shows them.
+ *
+ *   # the tokens of the workers
+ *   6f1c...e2 name=site-a
+ *   90ab...77 name=site-a until=2026-12-01T00:00:00Z
+ *   TOKEN [name=NAME] [until=TIME]
+ *
+ * One token per line, blank lines and lines that begin with '#' aside. Several lines are for
+ * rotation, and for telling clients apart: who shows a token of the same name is the same client,
+ * and a token without a name is a client of its own. `until` is a time of RFC 3339 in UTC from
+ * which on the token opens nothing.
+ *
+ * A token is 1 to 4,096 bytes of visible ASCII: anything else could not stand in a header, or would
+ * let a file write headers. A name is 1 to 64 letters, digits, '.', '_' and '-'. */
+#ifndef TALLY_SERVICES_BASE_TOKENS_TOKEN_FILE_H
+#define TALLY_SERVICES_BASE_TOKENS_TOKEN_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+
+enum {
+    /* Of the token with its NUL: servers commonly refuse headers past 8 KiB, so 4,096 bytes of
+     * token are what surely passes. */
+    TALLY_TOKEN_CAPACITY = 4096 + 1,
+    TALLY_TOKEN_NAME_CAPACITY = 64 + 1,
+    TALLY_TOKENS_PER_FILE = 64,
+    TALLY_TOKEN_FILE_BYTES = 512 * 1024 /* far more than 64 tokens take */
+};
+
+struct tally_token {
+    char text[TALLY_TOKEN_CAPACITY];
+    char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
+    int64_t until_ms;                     /* Unix time; INT64_MAX = no end */
+    int line;                             /* that it stands in, from 1 */
+};
+
+/* Takes one token, which it must not keep a pointer to. */
+typedef enum tally_status tally_token_fn(void *context, const struct tally_token *token,
+                                         struct tally_error *err);
+
+struct tally_token_file {
+    const char *path;  /* may be a pipe; borrowed */
+    bool regular_only; /* refuse what reading could block on */
+    tally_token_fn *on_token;
+    void *context;
+    bool ret_is_exposed; /* its group or others may read it */
+};
+
+/* Reads the file and hands over its tokens, in order. Errors: those of on_token, INVALID_ARGUMENT
+ * (not readable, no token in it, more than 64 or the same twice, a line that is none of the above).
+ * Messages name file and line, never a word of it: any word may be a token in the wrong place. */
+enum tally_status tally_token_file_read(struct tally_token_file *file, struct tally_error *err);
+
+/* The first token of the file that is valid at `now_ms`, for a program that shows one. Errors as
+ * above, and if none is valid any more. */
+enum tally_status tally_token_file_first(const char *path, int64_t now_ms,
+                                         char ret_token[TALLY_TOKEN_CAPACITY], bool *ret_is_exposed,
+                                         struct tally_error *err);
+
+/* The token in the environment variable `name`, which is then wiped, so that /proc/PID/environ
+ * shows it no longer. *ret_found is false if the variable is not there, or empty. Errors:
+ * INVALID_ARGUMENT. */
+enum tally_status tally_token_take_environment(const char *name,
+                                               char ret_token[TALLY_TOKEN_CAPACITY],
+                                               bool *ret_found, struct tally_error *err);
+
+#endif

@@ -1,0 +1,173 @@
+/* tally list: jobs, newest first as the coordinator gives them, over as many pages as it takes. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "codec/base/record.h"
+#include "services/base/time.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/job_path.h"
+#include "services/cli/view/result_table.h"
+#include "services/cli/view/text_table.h"
+
+const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
+    {"status", "STATUS", NULL,
+     "only jobs of this status: queued, running, paused, completed, failed, cancelled", NULL},
+    {"limit", "N", "100", "at most N jobs", NULL},
+    {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},
+    {0},
+};
+
+/* A page of details is some 100 kB. */
+enum { PAGE_JOBS = 100, MAX_JOBS = 1000000 };
+
+static enum tally_status read_options(const struct tally_options *options, const char **ret_status,
+                                      int64_t *ret_limit, struct tally_error *err)
+{
+    enum tally_job_status ignored;
+    const char *wanted = tally_options_text(options, "status");
+    if (wanted != NULL && !tally_job_status_of_name(wanted, &ignored)) {
+        return tally_options_refuse(options, "status", err, "\"%.40s\" is no status of a job",
+                                    wanted);
+    }
+    *ret_status = wanted;
+    return tally_options_integer(options, "limit", 1, MAX_JOBS, ret_limit, err);
+}
+
+/* Appends the jobs of one page to `jobs`; *ret_cursor is the next one, "" at the end. */
+static enum tally_status add_page(struct tally_cli *cli, const char *path, struct tally_json *jobs,
+                                  int64_t limit, char ret_cursor[TALLY_QUERY_VALUE_CAPACITY],
+                                  struct tally_error *err)
+{
+    struct tally_json *page = NULL;
+    enum tally_status status = tally_cli_get_json(cli, path, &page, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_json *more = tally_json_get(page, "jobs");
+    if (!tally_json_is_array(more)) {
+        status = tally_fail(err, TALLY_MALFORMED, NULL, "answer to GET /v1/jobs has no jobs");
+    }
+    for (size_t i = 0;
+         status == TALLY_OK && i < tally_json_size(more) && (int64_t)tally_json_size(jobs) < limit;
+         i++) {
+        if (!tally_json_append(jobs, tally_json_copy(tally_json_at(more, i)))) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+        }
+    }
+    const char *cursor = tally_json_get_text(page, "next_cursor");
+    ret_cursor[0] = '\0';
+    if (status == TALLY_OK && cursor != NULL && tally_json_size(more) > 0 &&
+        !tally_query_value(cursor, ret_cursor)) {
+        status = tally_fail(err, TALLY_MALFORMED, NULL, "next_cursor is too long");
+    }
+    tally_json_free(page);
+    return status;
+}
+
+static enum tally_status collect(struct tally_cli *cli, const char *wanted, int64_t limit,
+                                 struct tally_json *jobs, struct tally_error *err)
+{
+    char cursor[TALLY_QUERY_VALUE_CAPACITY] = "";
+    enum tally_status status = TALLY_OK;
+    bool more = true;
+    while (more && status == TALLY_OK) {
+        int64_t left = limit - (int64_t)tally_json_size(jobs);
+        char path[TALLY_QUERY_VALUE_CAPACITY + 128];
+        snprintf(path, sizeof path, "/v1/jobs?limit=%" PRId64 "%s%s%s%s",
+                 left < PAGE_JOBS ? left : (int64_t)PAGE_JOBS, wanted != NULL ? "&status=" : "",
+                 wanted != NULL ? wanted : "", cursor[0] != '\0' ? "&cursor=" : "", cursor);
+        status = add_page(cli, path, jobs, limit, cursor, err);
+        more = cursor[0] != '\0' && (int64_t)tally_json_size(jobs) < limit;
+    }
+    return status;
+}
+
+static void add_cell(struct tally_text_table *table, const struct tally_json *object,
+                     const char *key)
+{
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(object, key, cell);
+    tally_text_table_add(table, cell);
+}
+
+static void add_row(struct tally_text_table *table, const struct tally_json *job)
+{
+    char time_step[TALLY_RESULT_CELL_CAPACITY], horizon[TALLY_RESULT_CELL_CAPACITY];
+    char text[2 * TALLY_RESULT_CELL_CAPACITY + 2], created[TALLY_TIMESTAMP_CAPACITY];
+    add_cell(table, job, "id");
+    add_cell(table, job, "name");
+    add_cell(table, tally_json_get(job, "algorithm"), "type");
+    add_cell(table, job, "status");
+    tally_result_cell(job, "time_step", time_step);
+    tally_result_cell(job, "horizon", horizon);
+    snprintf(text, sizeof text, "%s/%s", time_step, horizon);
+    tally_text_table_add(table, text);
+    add_cell(table, job, "round");
+    const double regret = tally_json_get_real(job, "cumulative_regret", NAN);
+    snprintf(text, sizeof text, "%.6g", regret);
+    tally_text_table_add(table, isnan(regret) ? "unknown" : text);
+    add_cell(table, tally_json_get(tally_json_get(job, "bits"), "uplink"), "payload");
+    tally_timestamp_format(tally_json_get_integer(job, "created_ms", 0), created);
+    tally_text_table_add(table, created);
+}
+
+static int print_table(const struct tally_json *jobs)
+{
+    static const char *const HEADS[] = {"ID",    "NAME",   "ALGORITHM",   "STATUS", "TIME STEP",
+                                        "ROUND", "REGRET", "UPLINK BITS", "CREATED"};
+    struct tally_text_table table;
+    struct tally_buffer text = {0};
+    tally_text_table_init(&table, "llllrrrrl");
+    for (size_t i = 0; i < sizeof HEADS / sizeof HEADS[0]; i++) {
+        tally_text_table_add(&table, HEADS[i]);
+    }
+    for (size_t i = 0; i < tally_json_size(jobs); i++) {
+        add_row(&table, tally_json_at(jobs, i));
+    }
+    int exit_code = tally_cli_print(tally_text_table_render(&table, &text), &text);
+    tally_text_table_fini(&table);
+    tally_buffer_fini(&text);
+    return exit_code;
+}
+
+/* {"jobs":[...]}; takes `jobs`. */
+static int print_json(struct tally_json *jobs)
+{
+    struct tally_json *answer = tally_json_object();
+    int exit_code = TALLY_EXIT_FAILED;
+    if (answer == NULL) {
+        tally_json_free(jobs);
+        exit_code = tally_cli_print(TALLY_NO_MEMORY, NULL);
+    } else if (!tally_json_set(answer, "jobs", jobs)) {
+        exit_code = tally_cli_print(TALLY_NO_MEMORY, NULL);
+    } else {
+        exit_code = tally_cli_print_json(answer, 2);
+    }
+    tally_json_free(answer);
+    return exit_code;
+}
+
+int tally_cli_list(struct tally_cli *cli)
+{
+    const char *wanted = NULL;
+    int64_t limit = 0;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (read_options(cli->options, &wanted, &limit, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    struct tally_json *jobs = tally_json_array();
+    enum tally_status status = jobs != NULL
+                                   ? collect(cli, wanted, limit, jobs, &err)
+                                   : tally_fail(&err, TALLY_NO_MEMORY, NULL, "out of memory");
+    int exit_code = TALLY_EXIT_OK;
+    if (status != TALLY_OK) {
+        exit_code = tally_cli_report(&err);
+    } else if (tally_options_bool(cli->options, "json")) {
+        return print_json(jobs);
+    } else {
+        exit_code = print_table(jobs);
+    }
+    tally_json_free(jobs);
+    return exit_code;
+}

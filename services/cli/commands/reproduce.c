@@ -1,0 +1,254 @@
+/* tally reproduce synthetic|mnist: the experiments of [1], run here and now. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "services/base/signals.h"
+#include "services/base/time.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/view/frontier_table.h"
+#include "services/cli/view/out_folder.h"
+#include "services/cli/view/reproduce_files.h"
+#include "services/cli/view/reproduce_table.h"
+#include "services/experiment/frontier_report.h"
+#include "services/experiment/report.h"
+#include "services/experiment/seeds.h"
+#include "services/progress/progress_bar.h"
+
+enum { MAX_THREADS = 1024 };
+
+const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
+    {"runs", "R", "10", "Monte Carlo runs", NULL},
+    {"seeds", "A-B", NULL, "seeds of the runs; 1 to R unless given", NULL},
+    {"no-grid", NULL, NULL, "only the presets' own step sizes, no search for the best ones", NULL},
+    {"preset", "NAME,...", NULL,
+     "only these rows: paper, paper_bits, low_regret (synthetic alone), tuned", NULL},
+    {"reading", "loud|quiet", "loud", "how the synthetic data are scaled", NULL},
+    {"radius", "R", NULL, "norm of the synthetic start; 2 for loud and 1 for quiet unless given",
+     NULL},
+    {"data-dir", "DIR", "data", "where the MNIST files are", NULL},
+    {"threads", "N", NULL, "threads; as many as there are processors unless given", NULL},
+    {"json", NULL, NULL, "print JSON alone on standard output", NULL},
+    {"frontier", NULL, NULL,
+     "instead of the table, map regret against bits: both readings, radius 1 to 3, CEAL over its "
+     "constants, baselines over local steps",
+     NULL},
+    {"out", "DIR", NULL, "folder for CSV, job documents, and pictures by gnuplot", NULL},
+    {0},
+};
+
+struct reproduction {
+    struct tally_campaign_config config;
+    int64_t started_ms;
+    struct tally_progress_painter painter;
+};
+
+static bool watch(void *context, double fraction, const char *what)
+{
+    struct reproduction *reproduction = context;
+    const int64_t now_ms = tally_monotonic_ms();
+    const struct tally_progress_bar bar = {
+        .fraction = fraction, .elapsed_ms = now_ms - reproduction->started_ms, .text = what};
+    tally_progress_paint(&reproduction->painter, &bar, now_ms);
+    return *tally_signals_stop() == 0;
+}
+
+static enum tally_status read_problem(const struct tally_options *options,
+                                      struct tally_problem *ret_problem, struct tally_error *err)
+{
+    static const char *const readings[] = {"loud", "quiet", NULL};
+    const char *experiment = tally_options_positional(options, 0);
+    int reading = 0;
+    enum tally_status status = tally_options_choice(options, "reading", readings, &reading, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const bool is_mnist = strcmp(experiment, "mnist") == 0;
+    if (!is_mnist && strcmp(experiment, "synthetic") != 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "no experiment \"%.60s\"; there are synthetic and mnist", experiment);
+    }
+    if (is_mnist) {
+        *ret_problem = (struct tally_problem){TALLY_PROBLEM_MNIST, 0};
+        return TALLY_OK;
+    }
+    const enum tally_problem_kind kind = reading == 1 ? TALLY_PROBLEM_QUIET : TALLY_PROBLEM_LOUD;
+    *ret_problem = (struct tally_problem){kind, tally_problem_usual_radius(kind)};
+    return tally_options_has(options, "radius")
+               ? tally_options_real(options, "radius", 0, 1e6, &ret_problem->radius, err)
+               : TALLY_OK;
+}
+
+/* --seeds, or 1 to --runs; both only if they agree. */
+static enum tally_status read_seeds(const struct tally_options *options,
+                                    struct tally_runner_config *config, struct tally_error *err)
+{
+    int64_t runs;
+    enum tally_status status =
+        tally_options_integer(options, "runs", 1, TALLY_MAX_SEEDS, &runs, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    config->first_seed = 1;
+    config->n_seeds = (size_t)runs;
+    if (!tally_options_has(options, "seeds")) {
+        return TALLY_OK;
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    if (tally_seeds_parse(tally_options_text(options, "seeds"), &config->first_seed,
+                          &config->n_seeds, &why) != TALLY_OK) {
+        return tally_options_refuse(options, "seeds", err, "%s", why.message);
+    }
+    if (tally_options_is_given(options, "runs") && (size_t)runs != config->n_seeds) {
+        return tally_options_refuse(options, "seeds", err, "these are %zu seeds for %lld runs",
+                                    config->n_seeds, (long long)runs);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status read_threads(const struct tally_options *options, unsigned *ret_threads,
+                                      struct tally_error *err)
+{
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = online < 1 ? 1 : online < MAX_THREADS ? online : MAX_THREADS;
+    enum tally_status status = TALLY_OK;
+    if (tally_options_has(options, "threads")) {
+        status = tally_options_integer(options, "threads", 1, MAX_THREADS, &threads, err);
+    }
+    *ret_threads = (unsigned)threads;
+    return status;
+}
+
+static enum tally_status read_config(const struct tally_options *options,
+                                     struct tally_campaign_config *config, struct tally_error *err)
+{
+    enum tally_status status = read_problem(options, &config->problem, err);
+    if (status == TALLY_OK) {
+        status = read_seeds(options, &config->runner, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_threads(options, &config->runner.threads, err);
+    }
+    if (status == TALLY_OK && config->problem.kind == TALLY_PROBLEM_MNIST &&
+        tally_options_bool(options, "frontier")) {
+        status = tally_options_refuse(options, "frontier", err, "it is of synthetic alone");
+    }
+    config->runner.kind = config->problem.kind;
+    config->runner.data_dir = tally_options_text(options, "data-dir");
+    config->with_grid = !tally_options_bool(options, "no-grid");
+    config->only = tally_options_text(options, "preset");
+    return status;
+}
+
+/* Prints and frees `json`, which is NULL when memory ran out. */
+static int print_json(struct tally_json *json)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (json == NULL) {
+        tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the result");
+        return tally_cli_report(&err);
+    }
+    const int exit_code = tally_cli_print_json(json, 2);
+    tally_json_free(json);
+    return exit_code;
+}
+
+/* The grids stand on stdout, above the table; with --json on stderr. */
+static int print_campaign(const struct tally_campaign *campaign, bool as_json)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_reproduce_grids_render(campaign, &text);
+    int exit_code;
+    if (as_json) {
+        if (status == TALLY_OK && text.size > 0) {
+            fprintf(stderr, "%.*s", (int)text.size, (const char *)text.data);
+        }
+        exit_code = print_json(tally_report_json(campaign));
+    } else {
+        if (status == TALLY_OK && text.size > 0) {
+            status = tally_buffer_append_text(&text, "\n");
+        }
+        if (status == TALLY_OK) {
+            status = tally_reproduce_table_render(campaign, &text);
+        }
+        exit_code = tally_cli_print(status, &text);
+    }
+    tally_buffer_fini(&text);
+    return exit_code;
+}
+
+static int print_frontier(const struct tally_frontier *frontier, bool as_json)
+{
+    if (as_json) {
+        return print_json(tally_frontier_json(frontier));
+    }
+    struct tally_buffer text = {0};
+    const enum tally_status status = tally_frontier_table_render(frontier, &text);
+    const int exit_code = tally_cli_print(status, &text);
+    tally_buffer_fini(&text);
+    return exit_code;
+}
+
+/* Mistakes of the command line show themselves also while running: a preset, a data folder. */
+static int report(const struct tally_error *err)
+{
+    return err->status == TALLY_INVALID_ARGUMENT ? tally_cli_report_usage(err)
+                                                 : tally_cli_report(err);
+}
+
+static int run_campaign(struct reproduction *reproduction, const struct tally_options *options)
+{
+    const char *folder = tally_options_text(options, "out");
+    struct tally_campaign campaign;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_campaign_run(&reproduction->config, &campaign, &err);
+    tally_progress_clear(&reproduction->painter);
+    if (status != TALLY_OK) {
+        return report(&err);
+    }
+    int exit_code = print_campaign(&campaign, tally_options_bool(options, "json"));
+    if (folder != NULL && tally_reproduce_files_write(&campaign, folder, &err) != TALLY_OK) {
+        exit_code = report(&err);
+    }
+    tally_campaign_fini(&campaign);
+    return exit_code;
+}
+
+static int run_frontier(struct reproduction *reproduction, const struct tally_options *options)
+{
+    const char *folder = tally_options_text(options, "out");
+    struct tally_frontier frontier;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_frontier_run(&reproduction->config.runner, &frontier, &err);
+    tally_progress_clear(&reproduction->painter);
+    if (status != TALLY_OK) {
+        return report(&err);
+    }
+    int exit_code = print_frontier(&frontier, tally_options_bool(options, "json"));
+    if (folder != NULL &&
+        tally_reproduce_files_write_frontier(&frontier, folder, &err) != TALLY_OK) {
+        exit_code = report(&err);
+    }
+    tally_frontier_fini(&frontier);
+    return exit_code;
+}
+
+int tally_cli_reproduce(struct tally_cli *cli)
+{
+    struct reproduction reproduction = {.started_ms = tally_monotonic_ms()};
+    struct tally_campaign_config *config = &reproduction.config;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (read_config(cli->options, config, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    const char *folder = tally_options_text(cli->options, "out");
+    if (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err); /* now, not after an hour */
+    }
+    config->runner.watch = watch;
+    config->runner.context = &reproduction;
+    tally_progress_painter_init(&reproduction.painter, STDERR_FILENO);
+    return tally_options_bool(cli->options, "frontier") ? run_frontier(&reproduction, cli->options)
+                                                        : run_campaign(&reproduction, cli->options);
+}

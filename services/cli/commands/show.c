@@ -1,0 +1,32 @@
+/* tally show ID: the result table, or the detail as JSON. */
+#include "services/cli/commands/commands.h"
+#include "services/cli/job_path.h"
+#include "services/cli/view/result_table.h"
+
+const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
+    {"json", NULL, NULL, "print the job's detail as JSON", NULL},
+    {0},
+};
+
+static int print_table(const struct tally_json *detail)
+{
+    struct tally_buffer text = {0};
+    int exit_code = tally_cli_print(tally_result_table_render(detail, &text), &text);
+    tally_buffer_fini(&text);
+    return exit_code;
+}
+
+int tally_cli_show(struct tally_cli *cli)
+{
+    char path[TALLY_JOB_PATH_CAPACITY];
+    tally_job_path(tally_options_positional(cli->options, 0), "", path);
+    struct tally_json *detail = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_cli_get_json(cli, path, &detail, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    int exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(detail, 2)
+                                                             : print_table(detail);
+    tally_json_free(detail);
+    return exit_code;
+}

@@ -1,0 +1,105 @@
+/* tally submit FILE: posts a job document; the coordinator checks it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "services/cli/commands/commands.h"
+#include "services/cli/view/job_watch.h"
+#include "services/cli/view/result_table.h"
+#include "services/cli/whole_file.h"
+
+const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
+    {"idempotency-key", "KEY", NULL, "submitting again with the same key gives the same job", NULL},
+    {"json", NULL, NULL, "print the job's detail as JSON", NULL},
+    {"watch", NULL, NULL, "then watch the job, with the options of watch", NULL},
+    {"timeout", "SECONDS", "0", "with --watch: give up after this long with exit code 3; 0 = never",
+     NULL},
+    {"interval-ms", "MS", "500", "with --watch: pause between two looks at the job", NULL},
+    {0},
+};
+
+/* A job document has a few hundred bytes; this stops data sets. */
+enum { MAX_DOCUMENT_BYTES = 16 << 20 };
+/* As the coordinator has it. */
+enum { MAX_KEY_BYTES = 128 };
+
+static enum tally_status make_key_header(const struct tally_options *options, char *ret_header,
+                                         size_t capacity, struct tally_error *err)
+{
+    const char *key = tally_options_text(options, "idempotency-key");
+    size_t n = strlen(key);
+    bool visible = n > 0 && n <= MAX_KEY_BYTES;
+    for (size_t i = 0; i < n && visible; i++) {
+        visible = key[i] > ' ' && key[i] <= '~';
+    }
+    if (!visible) {
+        return tally_options_refuse(options, "idempotency-key", err,
+                                    "must be 1 to %d visible ASCII characters", MAX_KEY_BYTES);
+    }
+    snprintf(ret_header, capacity, "Idempotency-Key: %s", key);
+    return TALLY_OK;
+}
+
+/* `submitted ID "name"` is for people and for `cut -d' ' -f2`; the hint would be in the way there.
+ */
+static int print_submitted(const struct tally_json *detail, bool with_hint)
+{
+    char id[TALLY_RESULT_CELL_CAPACITY], name[TALLY_RESULT_CELL_CAPACITY];
+    struct tally_buffer text = {0};
+    tally_result_cell(detail, "id", id);
+    tally_result_cell(detail, "name", name);
+    int exit_code =
+        tally_cli_print(tally_buffer_printf(&text, "submitted %s \"%s\"\n", id, name), &text);
+    if (exit_code == TALLY_EXIT_OK && with_hint) {
+        fprintf(stderr, "follow it with: tally watch %s\n", id);
+    }
+    tally_buffer_fini(&text);
+    return exit_code;
+}
+
+static int post(struct tally_cli *cli, const struct tally_buffer *document, const char *key_header,
+                struct tally_job_watch *watch)
+{
+    struct tally_http_exchange exchange = {
+        .method = "POST",
+        .path = "/v1/jobs",
+        .content_type = "application/json",
+        .accept = "application/json",
+        .extra_header = key_header[0] != '\0' ? key_header : NULL,
+        .body = document->data,
+        .n_body = document->size,
+    };
+    struct tally_json *detail = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_cli_call_json(cli, &exchange, &detail, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    bool watches = tally_options_bool(cli->options, "watch");
+    int exit_code = tally_options_bool(cli->options, "json")
+                        ? tally_cli_print_json(detail, watches ? 0 : 2)
+                        : print_submitted(detail, !watches);
+    watch->job_id = tally_json_get_text(detail, "id");
+    if (watches && exit_code == TALLY_EXIT_OK && watch->job_id != NULL) {
+        exit_code = tally_job_watch_run(cli, watch);
+    }
+    tally_json_free(detail);
+    return exit_code;
+}
+
+int tally_cli_submit(struct tally_cli *cli)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job_watch watch = {0};
+    struct tally_buffer document = {.limit = MAX_DOCUMENT_BYTES};
+    char key_header[MAX_KEY_BYTES + 32] = "";
+    enum tally_status status = tally_job_watch_read_options(cli->options, &watch, &err);
+    if (status == TALLY_OK && tally_options_has(cli->options, "idempotency-key")) {
+        status = make_key_header(cli->options, key_header, sizeof key_header, &err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_whole_file_read(tally_options_positional(cli->options, 0), &document, &err);
+    }
+    int exit_code = status == TALLY_OK ? post(cli, &document, key_header, &watch)
+                                       : tally_cli_report_usage(&err);
+    tally_buffer_fini(&document);
+    return exit_code;
+}

@@ -1,0 +1,19 @@
+/* tally watch ID: follows a job until it ends. */
+#include "services/cli/commands/commands.h"
+#include "services/cli/view/job_watch.h"
+
+const struct tally_option TALLY_CLI_WATCH_OPTIONS[] = {
+    {"timeout", "SECONDS", "0", "give up after this long with exit code 3; 0 = never", NULL},
+    {"interval-ms", "MS", "500", "pause between two looks at the job", NULL},
+    {0},
+};
+
+int tally_cli_watch(struct tally_cli *cli)
+{
+    struct tally_job_watch watch = {.job_id = tally_options_positional(cli->options, 0)};
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_job_watch_read_options(cli->options, &watch, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    return tally_job_watch_run(cli, &watch);
+}

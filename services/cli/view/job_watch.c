@@ -1,0 +1,271 @@
+#include "services/cli/view/job_watch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "codec/base/record.h"
+#include "codec/base/utf8.h"
+#include "services/base/signals.h"
+#include "services/base/time.h"
+#include "services/cli/job_path.h"
+#include "services/cli/view/result_table.h"
+#include "services/progress/progress_bar.h"
+
+/* A restarting coordinator is back within a second; one that is gone for long is asked gently. */
+enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
+/* Longest that one poll may hang before it counts as "away". */
+enum { POLL_TIMEOUT_MS = 30000 };
+
+enum tally_status tally_job_watch_read_options(const struct tally_options *options,
+                                               struct tally_job_watch *ret_watch,
+                                               struct tally_error *err)
+{
+    int64_t timeout_s = 0;
+    enum tally_status status =
+        tally_options_integer(options, "timeout", 0, 10000000, &timeout_s, err);
+    if (status == TALLY_OK) {
+        status = tally_options_integer(options, "interval-ms", 10, 3600000, &ret_watch->interval_ms,
+                                       err);
+    }
+    ret_watch->timeout_ms = timeout_s * 1000;
+    return status;
+}
+
+static const char *status_of(const struct tally_json *detail)
+{
+    const char *status = tally_json_get_text(detail, "status");
+    return status != NULL ? status : "";
+}
+
+static void waiting_text(const struct tally_json *waiting, int64_t now_ms,
+                         char ret_text[TALLY_WATCH_TEXT_CAPACITY])
+{
+    const int64_t waited_ms = now_ms - tally_json_get_integer(waiting, "since_ms", now_ms);
+    const char *text = tally_json_get_text(waiting, "text");
+    snprintf(ret_text, TALLY_WATCH_TEXT_CAPACITY, "since %" PRId64 " s: %s",
+             waited_ms > 0 ? waited_ms / 1000 : 0, text != NULL ? text : "");
+    ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
+}
+
+void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
+                          char ret_text[TALLY_WATCH_TEXT_CAPACITY])
+{
+    const struct tally_json *waiting = tally_json_get(detail, "waiting");
+    if (tally_json_get_text(waiting, "text") != NULL) {
+        waiting_text(waiting, now_ms, ret_text);
+        return;
+    }
+    const struct tally_json *bits = tally_json_get(detail, "bits");
+    const char *status = status_of(detail);
+    bool running = strcmp(status, "running") == 0;
+    const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
+    char regret_text[32] = "unknown";
+    if (!isnan(regret)) {
+        snprintf(regret_text, sizeof regret_text, "%.1f", regret);
+    }
+    snprintf(
+        ret_text, TALLY_WATCH_TEXT_CAPACITY,
+        "%.20s%stime step %" PRId64 "/%" PRId64 "  round %" PRId64 "  regret %s  up %" PRId64
+        " bit  down %" PRId64 " bit",
+        running ? "" : status, running ? "" : "  ", tally_json_get_integer(detail, "time_step", 0),
+        tally_json_get_integer(detail, "horizon", 0), tally_json_get_integer(detail, "round", 0),
+        regret_text, tally_json_get_integer(tally_json_get(bits, "uplink"), "formula", 0),
+        tally_json_get_integer(tally_json_get(bits, "downlink"), "formula", 0));
+}
+
+void tally_job_watch_mark(const struct tally_json *detail, char ret_text[TALLY_WATCH_TEXT_CAPACITY])
+{
+    const struct tally_json *waiting = tally_json_get(detail, "waiting");
+    const char *text = tally_json_get_text(waiting, "text");
+    snprintf(ret_text, TALLY_WATCH_TEXT_CAPACITY,
+             "%.20s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s", status_of(detail),
+             tally_json_get_integer(detail, "time_step", 0),
+             tally_json_get_integer(detail, "round", 0),
+             tally_json_get_integer(detail, "iterate", 0),
+             tally_json_get_integer(waiting, "since_ms", 0), text != NULL ? text : "");
+}
+
+double tally_job_watch_fraction(const struct tally_json *detail)
+{
+    double horizon = tally_json_get_real(detail, "horizon", 0);
+    double time_step = tally_json_get_real(detail, "time_step", 0);
+    if (strcmp(status_of(detail), tally_job_status_name(TALLY_JOB_COMPLETED)) == 0) {
+        return 1;
+    }
+    return horizon > 0 ? time_step / horizon : 0;
+}
+
+int64_t tally_job_watch_backoff_ms(int64_t last_ms)
+{
+    int64_t next = last_ms == 0 ? FIRST_BACKOFF_MS : 2 * last_ms;
+    return next < LAST_BACKOFF_MS ? next : LAST_BACKOFF_MS;
+}
+
+/* One run of the command. */
+struct follower {
+    struct tally_cli *cli;
+    const struct tally_job_watch *watch;
+    int64_t started_ms;
+    int64_t deadline_ms; /* INT64_MAX = none */
+    int64_t backoff_ms;  /* 0 while the coordinator answers */
+    struct tally_progress_painter painter;
+    double first_fraction; /* NaN before the first answer */
+    char mark[TALLY_WATCH_TEXT_CAPACITY];
+};
+
+static void paint(struct follower *follower, const struct tally_json *detail)
+{
+    char text[TALLY_WATCH_TEXT_CAPACITY];
+    tally_job_watch_text(detail, tally_realtime_ms(), text);
+    double fraction = tally_job_watch_fraction(detail);
+    int64_t now_ms = tally_monotonic_ms();
+    if (isnan(follower->first_fraction)) {
+        follower->first_fraction = fraction;
+    }
+    const struct tally_progress_bar bar = {
+        .fraction = fraction,
+        .elapsed_ms = now_ms - follower->started_ms,
+        .start = follower->first_fraction,
+        .text = text,
+    };
+    tally_progress_paint(&follower->painter, &bar, now_ms);
+}
+
+/* Returns an exit code: stdout may be gone. */
+static int tell(struct follower *follower, const struct tally_json *detail)
+{
+    if (follower->painter.is_terminal) {
+        paint(follower, detail);
+        return TALLY_EXIT_OK;
+    }
+    char mark[TALLY_WATCH_TEXT_CAPACITY];
+    tally_job_watch_mark(detail, mark);
+    if (strcmp(mark, follower->mark) == 0) {
+        return TALLY_EXIT_OK;
+    }
+    memcpy(follower->mark, mark, sizeof mark);
+    return tally_cli_print_json(detail, 0);
+}
+
+static int finish(struct follower *follower, const struct tally_json *detail,
+                  enum tally_job_status job_status)
+{
+    tally_progress_clear(&follower->painter);
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_result_table_render(detail, &text);
+    int exit_code = TALLY_EXIT_OK;
+    if (status != TALLY_OK || follower->painter.is_terminal) {
+        exit_code = tally_cli_print(status, &text);
+    } else {
+        (void)fwrite(text.data, 1, text.size, stderr);
+    }
+    tally_buffer_fini(&text);
+    return job_status == TALLY_JOB_COMPLETED ? exit_code : TALLY_EXIT_FAILED;
+}
+
+/* Says it once per outage. */
+static void note_away(struct follower *follower, const struct tally_error *err)
+{
+    tally_progress_clear(&follower->painter);
+    if (follower->backoff_ms == 0) {
+        fprintf(stderr, "tally: the coordinator is away, waiting for it: %s\n", err->message);
+    }
+    follower->backoff_ms = tally_job_watch_backoff_ms(follower->backoff_ms);
+}
+
+static void note_back(struct follower *follower)
+{
+    if (follower->backoff_ms != 0) {
+        tally_progress_clear(&follower->painter);
+        fprintf(stderr, "tally: the coordinator is back\n");
+        follower->backoff_ms = 0;
+    }
+}
+
+static int64_t time_left_ms(const struct follower *follower)
+{
+    return follower->deadline_ms - tally_monotonic_ms();
+}
+
+static enum tally_status poll_job(struct follower *follower, struct tally_json **ret_detail,
+                                  struct tally_error *err)
+{
+    char path[TALLY_JOB_PATH_CAPACITY];
+    tally_job_path(follower->watch->job_id, "", path);
+    int64_t left_ms = time_left_ms(follower);
+    struct tally_http_exchange exchange = {
+        .method = "GET",
+        .path = path,
+        .accept = "application/json",
+        .timeout_ms = left_ms < 1                 ? 1
+                      : left_ms < POLL_TIMEOUT_MS ? (long)left_ms
+                                                  : POLL_TIMEOUT_MS,
+    };
+    return tally_cli_call_json(follower->cli, &exchange, ret_detail, err);
+}
+
+/* One poll. True: the watch is over with *ret_exit_code. */
+static bool step(struct follower *follower, int *ret_exit_code)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_json *detail = NULL;
+    enum tally_status status = poll_job(follower, &detail, &err);
+    if (status != TALLY_OK && tally_status_info(status)->retryable) {
+        note_away(follower, &err);
+        return false;
+    }
+    if (status != TALLY_OK) {
+        tally_progress_clear(&follower->painter);
+        *ret_exit_code = tally_cli_report(&err);
+        return true;
+    }
+    note_back(follower);
+    enum tally_job_status job_status = TALLY_JOB_QUEUED;
+    bool known = tally_job_status_of_name(status_of(detail), &job_status);
+    *ret_exit_code = tell(follower, detail);
+    bool over = *ret_exit_code != TALLY_EXIT_OK;
+    if (!over && known && tally_job_status_is_terminal(job_status)) {
+        *ret_exit_code = finish(follower, detail, job_status);
+        over = true;
+    }
+    tally_json_free(detail);
+    return over;
+}
+
+static int64_t pause_ms(const struct follower *follower)
+{
+    int64_t wanted =
+        follower->backoff_ms != 0 ? follower->backoff_ms : follower->watch->interval_ms;
+    int64_t left = time_left_ms(follower);
+    return wanted < left ? wanted : left;
+}
+
+int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *watch)
+{
+    int64_t now_ms = tally_monotonic_ms();
+    struct follower follower = {
+        .cli = cli,
+        .watch = watch,
+        .started_ms = now_ms,
+        .deadline_ms = watch->timeout_ms > 0 ? now_ms + watch->timeout_ms : INT64_MAX,
+        .first_fraction = NAN,
+    };
+    tally_progress_painter_init(&follower.painter, STDOUT_FILENO);
+    int exit_code = TALLY_EXIT_OK;
+    while (!step(&follower, &exit_code)) {
+        if (time_left_ms(&follower) <= 0) {
+            tally_progress_clear(&follower.painter);
+            fprintf(stderr, "tally: job %s did not end within %" PRId64 " s\n", watch->job_id,
+                    watch->timeout_ms / 1000);
+            return TALLY_EXIT_TIMEOUT;
+        }
+        if (tally_signals_wait((int)pause_ms(&follower))) {
+            tally_progress_clear(&follower.painter);
+            return 128 + *tally_signals_stop();
+        }
+    }
+    return exit_code;
+}

@@ -1,0 +1,110 @@
+#include "services/cli/view/reproduce_files.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+#include "services/cli/view/out_folder.h"
+#include "services/document/document.h"
+#include "services/experiment/frontier_report.h"
+#include "services/experiment/plot.h"
+#include "services/experiment/report.h"
+
+/* A JSON value and a newline; takes `value`, which is NULL when memory ran out. */
+static enum tally_status render_json(struct tally_json *value, struct tally_buffer *out)
+{
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (value != NULL) {
+        status = tally_json_dump(value, 2, out);
+        tally_json_free(value);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
+}
+
+static enum tally_status render_result(const struct tally_campaign *campaign,
+                                       struct tally_buffer *out)
+{
+    return render_json(tally_report_json(campaign), out);
+}
+
+static const struct {
+    const char *name;
+    enum tally_status (*render)(const struct tally_campaign *campaign, struct tally_buffer *out);
+} FILES[] = {
+    {"rows.csv", tally_report_rows_csv},          {"grids.csv", tally_report_grids_csv},
+    {"curves.csv", tally_plot_curves_csv},        {"result.json", render_result},
+    {"regret.gnuplot", tally_plot_regret_script}, {"bits.gnuplot", tally_plot_bits_script},
+};
+enum { N_FILES = sizeof FILES / sizeof FILES[0] };
+
+static const char *const SCRIPTS[] = {"regret.gnuplot", "bits.gnuplot"};
+enum { N_SCRIPTS = sizeof SCRIPTS / sizeof SCRIPTS[0] };
+
+static enum tally_status write_job(const struct tally_campaign *campaign, size_t row,
+                                   const char *folder, struct tally_error *err)
+{
+    const struct tally_campaign_row *of = &campaign->rows[row];
+    const struct tally_job_spec spec = tally_preset_job(
+        of->preset, &campaign->config.problem, of->step_size, campaign->config.runner.first_seed);
+    char name[256];
+    struct tally_buffer text = {0};
+    snprintf(name, sizeof name, "%s%s.json", spec.name, of->tuned ? "-tuned" : "");
+    const enum tally_status made = render_json(tally_document_of(&spec), &text);
+    enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
+    tally_buffer_fini(&text);
+    return status;
+}
+
+static enum tally_status write_jobs(const struct tally_campaign *campaign, const char *folder,
+                                    struct tally_error *err)
+{
+    char jobs[PATH_MAX];
+    snprintf(jobs, sizeof jobs, "%s/jobs", folder);
+    enum tally_status status = tally_out_folder_make(jobs, err);
+    for (size_t i = 0; status == TALLY_OK && i < campaign->n_rows; i++) {
+        status = write_job(campaign, i, jobs, err);
+    }
+    return status;
+}
+
+enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+                                              const char *folder, struct tally_error *err)
+{
+    enum tally_status status = tally_out_folder_make(folder, err);
+    for (size_t i = 0; status == TALLY_OK && i < N_FILES; i++) {
+        struct tally_buffer text = {0};
+        const enum tally_status made = FILES[i].render(campaign, &text);
+        status = tally_out_folder_write(folder, FILES[i].name, made, &text, err);
+        tally_buffer_fini(&text);
+    }
+    if (status == TALLY_OK) {
+        status = write_jobs(campaign, folder, err);
+    }
+    return status == TALLY_OK ? tally_out_folder_draw(folder, SCRIPTS, N_SCRIPTS, err) : status;
+}
+
+static enum tally_status render_frontier(const struct tally_frontier *frontier,
+                                         struct tally_buffer *out)
+{
+    return render_json(tally_frontier_json(frontier), out);
+}
+
+enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
+                                                       const char *folder, struct tally_error *err)
+{
+    static const struct {
+        const char *name;
+        enum tally_status (*render)(const struct tally_frontier *frontier,
+                                    struct tally_buffer *out);
+    } files[] = {{"frontier.csv", tally_frontier_csv},
+                 {"frontier.json", render_frontier},
+                 {"frontier.gnuplot", tally_frontier_script}};
+    static const char *const scripts[] = {"frontier.gnuplot"};
+    enum tally_status status = tally_out_folder_make(folder, err);
+    for (size_t i = 0; status == TALLY_OK && i < sizeof files / sizeof files[0]; i++) {
+        struct tally_buffer text = {0};
+        const enum tally_status made = files[i].render(frontier, &text);
+        status = tally_out_folder_write(folder, files[i].name, made, &text, err);
+        tally_buffer_fini(&text);
+    }
+    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
+}

@@ -1,0 +1,182 @@
+#include "services/cli/view/reproduce_table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "services/cli/view/text_table.h"
+
+static void add(struct tally_text_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add(struct tally_text_table *table, const char *format, ...)
+{
+    char text[64];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    tally_text_table_add(table, text);
+}
+
+/* Whole bits once there are many of them. */
+static void add_bits(struct tally_text_table *table, double bits)
+{
+    add(table, bits < 10000 && bits != floor(bits) ? "%.1f" : "%.0f", bits);
+}
+
+static void add_pair(struct tally_text_table *table, double up, double down)
+{
+    add_bits(table, up);
+    add_bits(table, down);
+}
+
+static void add_name(struct tally_text_table *table, const struct tally_campaign_row *row)
+{
+    tally_text_table_add(table, row->preset->algorithm->name);
+    tally_text_table_add(table, tally_campaign_row_name(row));
+}
+
+static void add_result(struct tally_text_table *table, const struct tally_campaign_row *row,
+                       size_t n_seeds)
+{
+    const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
+    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    const struct tally_paper_bits *paper = &row->preset->paper;
+    add_name(table, row);
+    add(table, "%.4g", row->step_size);
+    if (isfinite(regret.mean)) {
+        add(table, "%.1f", regret.mean);
+        add(table, "%.1f", regret.std);
+    } else {
+        tally_text_table_add(table, "diverged");
+        tally_text_table_add(table, "-");
+    }
+    add_pair(table, bits.uplink.formula, bits.downlink.formula);
+    add_pair(table, paper->uplink, paper->downlink);
+    add(table, "%.3f", bits.uplink.formula / paper->uplink);
+    add(table, "%.3f", bits.downlink.formula / paper->downlink);
+}
+
+static void add_coded(struct tally_text_table *table, const struct tally_campaign_row *row,
+                      size_t n_seeds)
+{
+    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    add_name(table, row);
+    add_pair(table, bits.uplink.payload, bits.downlink.payload);
+    add_pair(table, bits.uplink.entropy_payload, bits.downlink.entropy_payload);
+}
+
+/* Two tables, since one of all columns is wider than most terminals. */
+static const struct part {
+    const char *alignment; /* one letter per column */
+    const char *headings;  /* two lines of them, cells separated by commas */
+    void (*add_row)(struct tally_text_table *table, const struct tally_campaign_row *row,
+                    size_t n_seeds);
+} PARTS[] = {
+    {"llrrrrrrrrr",
+     ",,,regret,,formula bits,,paper,,ratio,,"
+     "algorithm,preset,step size,mean,+- std,up,down,up,down,up,down,",
+     add_result},
+    {"llrrrr",
+     ",,payload bits,,entropy (est.),,"
+     "algorithm,preset,up,down,up,down,",
+     add_coded},
+};
+enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
+
+static enum tally_status render_part(const struct part *part, const struct tally_campaign *campaign,
+                                     struct tally_buffer *out)
+{
+    struct tally_text_table table;
+    tally_text_table_init(&table, part->alignment);
+    for (const char *at = part->headings; *at != '\0'; at += strcspn(at, ",") + 1) {
+        add(&table, "%.*s", (int)strcspn(at, ","), at);
+    }
+    for (size_t i = 0; i < campaign->n_rows; i++) {
+        part->add_row(&table, &campaign->rows[i], campaign->config.runner.n_seeds);
+    }
+    enum tally_status status = tally_text_table_render(&table, out);
+    tally_text_table_fini(&table);
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
+}
+
+static enum tally_status render_title(const struct tally_campaign *campaign,
+                                      struct tally_buffer *out)
+{
+    const struct tally_problem *problem = &campaign->config.problem;
+    const struct tally_runner_config *runner = &campaign->config.runner;
+    const long long first = runner->first_seed, last = first + (long long)runner->n_seeds - 1;
+    if (tally_problem_reading(problem) == NULL) {
+        return tally_buffer_printf(out, "%s, seeds %lld-%lld\n\n",
+                                   tally_problem_experiment(problem), first, last);
+    }
+    return tally_buffer_printf(out, "%s, %s reading, start radius %g, seeds %lld-%lld\n\n",
+                               tally_problem_experiment(problem), tally_problem_reading(problem),
+                               problem->radius, first, last);
+}
+
+enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out)
+{
+    enum tally_status status = render_title(campaign, out);
+    for (size_t i = 0; status == TALLY_OK && i < N_PARTS; i++) {
+        status = render_part(&PARTS[i], campaign, out);
+    }
+    return status != TALLY_OK
+               ? status
+               : tally_buffer_append_text(
+                     out, "Bits are per client up and per broadcast down, over a whole job; means "
+                          "over the runs.\n"
+                          "ratio: formula bits to the paper's.\n"
+                          "entropy (est.): zero-order entropy of each message's levels, an "
+                          "estimate of the best coder.\n");
+}
+
+enum { TRIALS_PER_LINE = 5 }; /* 22 characters each at most */
+
+static const char *edge_note(const struct tally_search *search)
+{
+    if (search->edge != TALLY_EDGE_NONE) {
+        return "    (still at the edge of the grid)\n";
+    }
+    return search->widened_low    ? "    (grid extended downwards: the best was at its edge)\n"
+           : search->widened_high ? "    (grid extended upwards: the best was at its edge)\n"
+                                  : "";
+}
+
+static enum tally_status render_search(const struct tally_search *search, struct tally_buffer *out)
+{
+    enum tally_status status =
+        tally_buffer_printf(out, "  %s\n   ", search->preset->algorithm->name);
+    for (size_t k = 0; status == TALLY_OK && k < search->n_trials; k++) {
+        const struct tally_trial *trial = &search->trials[k];
+        const char *mark = k == search->best ? "*" : "";
+        status = isfinite(trial->regret.mean)
+                     ? tally_buffer_printf(out, " %s%.3g: %.4g%s", mark, trial->step_size,
+                                           trial->regret.mean, mark)
+                     : tally_buffer_printf(out, " %.3g: diverged", trial->step_size);
+        if (status == TALLY_OK && k + 1 < search->n_trials) {
+            status = tally_buffer_append_text(
+                out, k % TRIALS_PER_LINE == TRIALS_PER_LINE - 1 ? ",\n   " : ",");
+        }
+    }
+    return status != TALLY_OK ? status : tally_buffer_printf(out, "\n%s", edge_note(search));
+}
+
+enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out)
+{
+    const long long first = campaign->config.runner.first_seed;
+    enum tally_status status = TALLY_OK;
+    if (campaign->n_searches > 0) {
+        status = tally_buffer_printf(out,
+                                     "Grid of step sizes, mean regret over seeds %lld-%lld, best "
+                                     "between asterisks:\n",
+                                     first, first + (long long)campaign->n_search_seeds - 1);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < campaign->n_searches; i++) {
+        status = render_search(&campaign->searches[i], out);
+    }
+    return status;
+}

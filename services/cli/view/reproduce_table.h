@@ -1,0 +1,17 @@
+/* reproduce_table: what `tally reproduce` found, for people. */
+#ifndef TALLY_SERVICES_CLI_VIEW_REPRODUCE_TABLE_H
+#define TALLY_SERVICES_CLI_VIEW_REPRODUCE_TABLE_H
+
+#include "codec/base/buffer.h"
+#include "services/experiment/campaign.h"
+
+/* Appends what was run, then one line per row: regret, bits of each kind, the paper's and the ratio
+ * to it. Errors: NO_MEMORY. */
+enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out);
+/* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and what
+ * became of edges. Errors: NO_MEMORY. */
+enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out);
+
+#endif

@@ -1,0 +1,202 @@
+#include "services/cli/view/result_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "services/base/time.h"
+#include "services/cli/view/text_table.h"
+
+void tally_result_cell(const struct tally_json *object, const char *key,
+                       char ret_text[TALLY_RESULT_CELL_CAPACITY])
+{
+    const char *text = tally_json_get_text(object, key);
+    struct tally_buffer number = {0};
+    const struct tally_json *value = tally_json_get(object, key);
+    if (text == NULL && value != NULL && tally_json_dump(value, 0, &number) == TALLY_OK &&
+        tally_buffer_append(&number, "", 1) == TALLY_OK &&
+        strcmp((const char *)number.data, "null") != 0) {
+        text = (const char *)number.data;
+    }
+    snprintf(ret_text, TALLY_RESULT_CELL_CAPACITY, "%s", text != NULL ? text : "-");
+    tally_buffer_fini(&number);
+}
+
+static void add_fact(struct tally_text_table *table, const char *label, const char *text)
+{
+    tally_text_table_add(table, label);
+    tally_text_table_add(table, text);
+}
+
+static void add_member(struct tally_text_table *table, const char *label,
+                       const struct tally_json *object, const char *key)
+{
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(object, key, cell);
+    add_fact(table, label, cell);
+}
+
+/* "A<separator>B" of two members. */
+static void add_two(struct tally_text_table *table, const char *label,
+                    const struct tally_json *object, const char *key_a, const char *separator,
+                    const char *key_b)
+{
+    char a[TALLY_RESULT_CELL_CAPACITY], b[TALLY_RESULT_CELL_CAPACITY];
+    char text[2 * TALLY_RESULT_CELL_CAPACITY + 8];
+    tally_result_cell(object, key_a, a);
+    tally_result_cell(object, key_b, b);
+    snprintf(text, sizeof text, "%s%s%s", a, separator, b);
+    add_fact(table, label, text);
+}
+
+static void add_algorithm(struct tally_text_table *table, const struct tally_json *detail)
+{
+    char type[TALLY_RESULT_CELL_CAPACITY], encoding[TALLY_RESULT_CELL_CAPACITY];
+    char clients[TALLY_RESULT_CELL_CAPACITY], text[3 * TALLY_RESULT_CELL_CAPACITY + 32];
+    tally_result_cell(tally_json_get(detail, "algorithm"), "type", type);
+    tally_result_cell(detail, "encoding", encoding);
+    tally_result_cell(detail, "clients", clients);
+    snprintf(text, sizeof text, "%s, encoding %s, %s client%s", type, encoding, clients,
+             strcmp(clients, "1") == 0 ? "" : "s");
+    add_fact(table, "algorithm", text);
+}
+
+/* Two rows for a job that waits, none for others. */
+static void add_waiting(struct tally_text_table *table, const struct tally_json *waiting)
+{
+    const char *text = tally_json_get_text(waiting, "text");
+    if (text == NULL) {
+        return;
+    }
+    char since[TALLY_TIMESTAMP_CAPACITY];
+    tally_timestamp_format(tally_json_get_integer(waiting, "since_ms", 0), since);
+    add_fact(table, "waiting", text);
+    add_fact(table, "  since", since);
+}
+
+/* A row for each parameter that the job found out itself. */
+static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
+{
+    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
+            add_member(table, rows[i][1], estimates, rows[i][0]);
+        }
+    }
+}
+
+/* The curvature, if it is known, next to the step size that has to fit it; and what does not fit.
+ */
+static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
+{
+    if (tally_json_get_real(detail, "smoothness", 0) > 0) {
+        add_member(table, "step size", tally_json_get(detail, "algorithm"), "step_size");
+        add_member(table, "smoothness", detail, "smoothness");
+        add_member(table, "convexity", detail, "strong_convexity");
+    }
+    const struct tally_json *warnings = tally_json_get(detail, "warnings");
+    for (size_t i = 0; warnings != NULL && i < tally_json_size(warnings); i++) {
+        const char *text = tally_json_as_text(tally_json_at(warnings, i));
+        add_fact(table, "warning", text != NULL ? text : "-");
+    }
+}
+
+static void add_facts(struct tally_text_table *table, const struct tally_json *detail)
+{
+    const char *id = tally_json_get_text(detail, "id");
+    if (id == NULL || id[0] == '\0') {
+        add_member(table, "job", detail, "name"); /* a simulation */
+    } else {
+        add_two(table, "job", detail, "id", "  ", "name");
+    }
+    add_member(table, "status", detail, "status");
+    const char *reason = tally_json_get_text(detail, "reason");
+    if (reason != NULL && reason[0] != '\0') {
+        add_fact(table, "reason", reason);
+    }
+    add_waiting(table, tally_json_get(detail, "waiting"));
+    add_algorithm(table, detail);
+    add_estimates(table, tally_json_get(detail, "estimates"));
+    add_curvature(table, detail);
+    add_two(table, "time step", detail, "time_step", " / ", "horizon");
+    add_member(table, "round", detail, "round");
+    add_member(table, "iterate", detail, "iterate");
+    add_member(table, "stage", detail, "stage");
+    add_member(table, "regret", detail, "cumulative_regret");
+    add_member(table, "f_star", detail, "f_star");
+    add_member(table, "x_checksum", detail, "x_checksum");
+}
+
+static const char *const COLUMNS[] = {"formula", "payload", "messages", "clipped"};
+enum { N_COLUMNS = sizeof COLUMNS / sizeof COLUMNS[0] };
+
+static void add_bits_row(struct tally_text_table *table, const char *label,
+                         const struct tally_json *bits, int n_columns)
+{
+    tally_text_table_add(table, label);
+    for (int i = 0; i < n_columns; i++) {
+        char cell[TALLY_RESULT_CELL_CAPACITY];
+        tally_result_cell(bits, COLUMNS[i], cell);
+        tally_text_table_add(table, cell);
+    }
+    tally_text_table_end_row(table);
+}
+
+/* A count that has no formula: it stands in the payload column. */
+static void add_payload_row(struct tally_text_table *table, const char *label,
+                            const struct tally_json *object, const char *key)
+{
+    tally_text_table_add(table, label);
+    tally_text_table_add(table, "");
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(object, key, cell);
+    tally_text_table_add(table, cell);
+    tally_text_table_end_row(table);
+}
+
+static void add_bits(struct tally_text_table *table, const struct tally_json *bits)
+{
+    const struct tally_json *downlink = tally_json_get(bits, "downlink");
+    tally_text_table_add(table, "bits");
+    for (int i = 0; i < N_COLUMNS; i++) {
+        tally_text_table_add(table, COLUMNS[i]);
+    }
+    add_bits_row(table, "uplink", tally_json_get(bits, "uplink"), N_COLUMNS);
+    add_bits_row(table, "  per client", tally_json_get(bits, "uplink_per_client"), 2);
+    add_bits_row(table, "downlink", downlink, N_COLUMNS);
+    add_payload_row(table, "  delivered", downlink, "delivered_payload");
+    add_payload_row(table, "recovery", bits, "recovery");
+    add_payload_row(table, "control", bits, "control");
+    add_payload_row(table, "telemetry", bits, "telemetry");
+}
+
+static enum tally_status render_wire(const struct tally_json *wire, struct tally_buffer *out)
+{
+    char in[TALLY_RESULT_CELL_CAPACITY], sent[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(wire, "in", in);
+    tally_result_cell(wire, "out", sent);
+    return tally_buffer_printf(out, "\nwire bytes  in %s  out %s\n", in, sent);
+}
+
+enum tally_status tally_result_table_render(const struct tally_json *detail,
+                                            struct tally_buffer *out)
+{
+    struct tally_text_table facts, table;
+    const struct tally_json *bits = tally_json_get(detail, "bits");
+    tally_text_table_init(&facts, "ll");
+    tally_text_table_init(&table, "lrrrr");
+    add_facts(&facts, detail);
+    add_bits(&table, bits);
+    enum tally_status status = tally_text_table_render(&facts, out);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(out, "\n");
+    }
+    if (status == TALLY_OK) {
+        status = tally_text_table_render(&table, out);
+    }
+    if (status == TALLY_OK) {
+        status = render_wire(tally_json_get(bits, "wire_bytes"), out);
+    }
+    tally_text_table_fini(&facts);
+    tally_text_table_fini(&table);
+    return status;
+}

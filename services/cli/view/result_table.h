@@ -1,0 +1,28 @@
+/* result_table: a job's detail as people read it.
+ *
+ *   job         ab12  synthetic-ceal
+ *   status      completed
+ *   algorithm   ceal, encoding unary, 10 clients
+ *   time step   2000 / 2000
+ *   ...
+ *                formula  payload  messages  clipped
+ *   uplink          2633     2890        40        0
+ *
+ * Numbers stand as the JSON has them, so that they can be compared digit by digit. */
+#ifndef TALLY_SERVICES_CLI_VIEW_RESULT_TABLE_H
+#define TALLY_SERVICES_CLI_VIEW_RESULT_TABLE_H
+
+#include "api/json/json.h"
+
+/* Appends the table of a job detail (ARCHITECTURE.md, section 4). Members that are missing or null
+ * are shown as "-", `reason` only if there is one. Errors: NO_MEMORY. */
+enum tally_status tally_result_table_render(const struct tally_json *detail,
+                                            struct tally_buffer *out);
+
+enum { TALLY_RESULT_CELL_CAPACITY = 400 };
+/* One member as it stands in tables: texts without quotes, "-" for missing and null, other values
+ * as JSON; cut at the capacity. */
+void tally_result_cell(const struct tally_json *object, const char *key,
+                       char ret_text[TALLY_RESULT_CELL_CAPACITY]);
+
+#endif

@@ -1,0 +1,300 @@
+#include "services/objectives/data/data.h"
+
+#include <string.h>
+
+#include "services/objectives/data/loaders/open_below.h"
+
+enum { MAX_DRAWN_POINTS = 100000000 };
+
+const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", "idx", "libsvm", "csv", "npy", "npz",
+                                        "matrix",           NULL};
+const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "local", NULL};
+
+#define SHARDING_FIELD                                                                             \
+    {                                                                                              \
+        .name = "sharding", .kind = TALLY_FIELD_CHOICE,                                            \
+        .offset = offsetof(struct tally_data_spec, sharding), .choices = TALLY_SHARDING_NAMES,     \
+        .doc = "how points are split over clients"                                                 \
+    }
+
+#define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
+static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
+    {.name = "dim",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = SYNTHETIC(dim),
+     .required = true,
+     .min = 1,
+     .max = TALLY_DATA_MAX_FEATURES,
+     .doc = "number of coordinates d"},
+    {.name = "points",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = SYNTHETIC(points),
+     .required = true,
+     .min = 1,
+     .max = MAX_DRAWN_POINTS,
+     .doc = "number of data points N, over all clients"},
+    {.name = "frobenius_norm",
+     .kind = TALLY_FIELD_REAL,
+     .offset = SYNTHETIC(frobenius_norm),
+     .min = 0,
+     .min_exclusive = true,
+     .max = 1e12,
+     .doc = "Frobenius norm of the covariate matrix"},
+    {.name = "noise_std",
+     .kind = TALLY_FIELD_REAL,
+     .offset = SYNTHETIC(noise_std),
+     .min = 0,
+     .max = 1e9,
+     .doc = "standard deviation of the response noise"},
+};
+
+#define IDX(member) offsetof(struct tally_data_spec, idx.member)
+static const struct tally_field IDX_FIELDS[] = {
+    {.name = "images",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = IDX(images),
+     .required = true,
+     .capacity = TALLY_DATA_NAME_CAPACITY,
+     .doc = "IDX file of images, below the data folder"},
+    {.name = "labels",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = IDX(labels),
+     .required = true,
+     .capacity = TALLY_DATA_NAME_CAPACITY,
+     .doc = "IDX file of labels, below the data folder"},
+    {.name = "features",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(features),
+     .required = true,
+     .min = 1,
+     .max = 1000000,
+     .doc = "pixels of an image"},
+    {.name = "classes",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(classes),
+     .required = true,
+     .min = 2,
+     .max = 256,
+     .doc = "number of classes; labels are 0 to classes - 1"},
+    {.name = "points_per_class",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = IDX(points_per_class),
+     .min = 0,
+     .max = 10000000,
+     .doc = "images of every class, over all clients; 0 = all there are"},
+    SHARDING_FIELD,
+};
+
+#define TABLE(member) offsetof(struct tally_data_spec, table.member)
+#define FEATURES_FIELD                                                                             \
+    {                                                                                              \
+        .name = "features", .kind = TALLY_FIELD_INTEGER, .offset = TABLE(features),                \
+        .required = true, .min = 1, .max = TALLY_DATA_MAX_FEATURES, .doc = "numbers in a point"    \
+    }
+#define CLASSES_FIELD                                                                              \
+    {                                                                                              \
+        .name = "classes", .kind = TALLY_FIELD_INTEGER, .offset = TABLE(classes), .min = 0,        \
+        .max = TALLY_DATA_MAX_CLASSES,                                                             \
+        .doc = "number of classes; labels are 0 to classes - 1; 0 = labels are no classes"         \
+    }
+#define NAME_FIELD(key, member, text)                                                              \
+    {                                                                                              \
+        .name = (key), .kind = TALLY_FIELD_TEXT, .offset = (member), .required = true,             \
+        .capacity = TALLY_DATA_NAME_CAPACITY, .doc = (text)                                        \
+    }
+
+static const struct tally_field LIBSVM_FIELDS[] = {
+    NAME_FIELD("file", TABLE(file), "LIBSVM file, below the data folder"),
+    FEATURES_FIELD,
+    CLASSES_FIELD,
+    SHARDING_FIELD,
+};
+static const struct tally_field CSV_FIELDS[] = {
+    NAME_FIELD("file", TABLE(file), "CSV file with a header line, below the data folder"),
+    {.name = "label",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = TABLE(label),
+     .required = true,
+     .capacity = sizeof((struct tally_table_data *)0)->label,
+     .doc = "the label's column, by its name in the header; the others are the features"},
+    FEATURES_FIELD,
+    CLASSES_FIELD,
+    SHARDING_FIELD,
+};
+static const struct tally_field NPY_FIELDS[] = {
+    NAME_FIELD("points", TABLE(points), ".npy file of shape (points, features)"),
+    NAME_FIELD("labels", TABLE(labels), ".npy file of shape (points,)"),
+    FEATURES_FIELD,
+    CLASSES_FIELD,
+    SHARDING_FIELD,
+};
+static const struct tally_field NPZ_FIELDS[] = {
+    NAME_FIELD("file", TABLE(file), ".npz file, below the data folder"),
+    NAME_FIELD("points", TABLE(points), "name of the array of shape (points, features) in it"),
+    NAME_FIELD("labels", TABLE(labels), "name of the array of shape (points,) in it"),
+    FEATURES_FIELD,
+    CLASSES_FIELD,
+    SHARDING_FIELD,
+};
+
+#define MATRIX(member) offsetof(struct tally_data_spec, matrix.member)
+static const struct tally_field MATRIX_FIELDS[] = {
+    NAME_FIELD("matrix", MATRIX(matrix), ".npy file of shape (dim, dim): A"),
+    NAME_FIELD("vector", MATRIX(vector), ".npy file of shape (dim,): b"),
+    {.name = "dim",
+     .kind = TALLY_FIELD_INTEGER,
+     .offset = MATRIX(dim),
+     .required = true,
+     .min = 1,
+     .max = TALLY_DATA_MAX_MATRIX_DIM,
+     .doc = "number of coordinates d"},
+};
+
+#define ROWS(table) table, sizeof table / sizeof table[0]
+const struct tally_data_kind TALLY_DATA_KINDS[] = {
+    [TALLY_DATA_SYNTHETIC_LINEAR] = {"synthetic_linear", ROWS(SYNTHETIC_LINEAR_FIELDS)},
+    [TALLY_DATA_IDX] = {"idx", ROWS(IDX_FIELDS)},
+    [TALLY_DATA_LIBSVM] = {"libsvm", ROWS(LIBSVM_FIELDS)},
+    [TALLY_DATA_CSV] = {"csv", ROWS(CSV_FIELDS)},
+    [TALLY_DATA_NPY] = {"npy", ROWS(NPY_FIELDS)},
+    [TALLY_DATA_NPZ] = {"npz", ROWS(NPZ_FIELDS)},
+    [TALLY_DATA_MATRIX] = {"matrix", ROWS(MATRIX_FIELDS)},
+};
+
+/* The members that are names of files; the others of a type are empty. */
+struct names {
+    const char *fields[2], *values[2];
+    int n;
+};
+
+static struct names names_of(const struct tally_data_spec *data)
+{
+    const struct tally_table_data *table = &data->table;
+    switch ((enum tally_data_type)data->type) {
+    case TALLY_DATA_IDX:
+        return (struct names){{"objective.data.images", "objective.data.labels"},
+                              {data->idx.images, data->idx.labels},
+                              2};
+    case TALLY_DATA_NPY:
+        return (struct names){
+            {"objective.data.points", "objective.data.labels"}, {table->points, table->labels}, 2};
+    case TALLY_DATA_MATRIX:
+        return (struct names){{"objective.data.matrix", "objective.data.vector"},
+                              {data->matrix.matrix, data->matrix.vector},
+                              2};
+    case TALLY_DATA_LIBSVM:
+    case TALLY_DATA_CSV:
+    case TALLY_DATA_NPZ:
+        return (struct names){{"objective.data.file"}, {table->file}, 1};
+    case TALLY_DATA_SYNTHETIC_LINEAR:
+    case TALLY_N_DATA_TYPES:
+        break;
+    }
+    return (struct names){.n = 0};
+}
+
+static bool is_per_client(const char *name)
+{
+    return strstr(name, TALLY_DATA_CLIENT_MARK) != NULL;
+}
+
+static enum tally_status check_names(const struct tally_data_spec *data, struct tally_error *err)
+{
+    const struct names names = names_of(data);
+    for (int i = 0; i < names.n; i++) {
+        if (!tally_is_name_below(names.values[i])) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i], TALLY_DATA_NAME_REFUSAL,
+                              names.values[i]);
+        }
+        if (is_per_client(names.values[i]) && data->sharding != TALLY_SHARDING_LOCAL) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i],
+                              TALLY_DATA_CLIENT_MARK " in a name needs sharding local");
+        }
+    }
+    if (names.n == 2 && is_per_client(names.values[0]) != is_per_client(names.values[1])) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[1],
+                          "either both names have " TALLY_DATA_CLIENT_MARK " or none has");
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_classes(const struct tally_data_spec *data, enum tally_labels labels,
+                                       struct tally_error *err)
+{
+    return labels != TALLY_LABELS_CLASSES || tally_data_spec_classes(data) >= 2
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                            "the number of classes, 2 or more, must be given");
+}
+
+/* Where the number of points stands in the document. */
+static enum tally_status check_points(const struct tally_data_spec *data, int64_t clients,
+                                      struct tally_error *err)
+{
+    const bool is_idx = data->type == TALLY_DATA_IDX;
+    const char *field = is_idx ? "objective.data.points_per_class" : "objective.data.points";
+    const int64_t points =
+        is_idx ? data->idx.classes * data->idx.points_per_class : data->synthetic_linear.points;
+    const int64_t width = tally_data_spec_features(data);
+    const int64_t most = is_idx ? TALLY_DATA_MAX_BYTE_VALUES : TALLY_DATA_MAX_VALUES;
+    if (is_idx && points == 0) {
+        return TALLY_OK;
+    }
+    if (points < clients && (!is_idx || data->sharding != TALLY_SHARDING_LOCAL)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
+                          "%lld points cannot be split over %lld clients", (long long)points,
+                          (long long)clients);
+    }
+    if (points > most / width) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
+                          "%lld points of %lld values are more than %lld values", (long long)points,
+                          (long long)width, (long long)most);
+    }
+    return TALLY_OK;
+}
+
+enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
+                                           enum tally_labels labels, int64_t clients,
+                                           struct tally_error *err)
+{
+    enum tally_status status = check_names(data, err);
+    if (status == TALLY_OK) {
+        status = check_classes(data, labels, err);
+    }
+    if (status == TALLY_OK &&
+        (data->type == TALLY_DATA_SYNTHETIC_LINEAR || data->type == TALLY_DATA_IDX)) {
+        status = check_points(data, clients, err);
+    }
+    return status;
+}
+
+int64_t tally_data_spec_features(const struct tally_data_spec *data)
+{
+    switch ((enum tally_data_type)data->type) {
+    case TALLY_DATA_SYNTHETIC_LINEAR:
+        return data->synthetic_linear.dim;
+    case TALLY_DATA_IDX:
+        return data->idx.features;
+    case TALLY_DATA_MATRIX:
+        return data->matrix.dim;
+    case TALLY_DATA_LIBSVM:
+    case TALLY_DATA_CSV:
+    case TALLY_DATA_NPY:
+    case TALLY_DATA_NPZ:
+    case TALLY_N_DATA_TYPES:
+        break;
+    }
+    return data->table.features;
+}
+
+int64_t tally_data_spec_classes(const struct tally_data_spec *data)
+{
+    const bool is_table = (1 << data->type & TALLY_DATA_SET_TABLES) != 0;
+    return data->type == TALLY_DATA_IDX ? data->idx.classes : is_table ? data->table.classes : 0;
+}
+
+bool tally_data_spec_is_shared(const struct tally_data_spec *data)
+{
+    const struct names names = names_of(data);
+    return data->sharding != TALLY_SHARDING_LOCAL || names.n == 0 || is_per_client(names.values[0]);
+}

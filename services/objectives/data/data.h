@@ -1,0 +1,136 @@
+/* data: what an objective is made of, as a job document describes it.
+ *
+ * `synthetic_linear` is drawn, the others are files below the data folder of whoever needs them.
+ * Reading those is dataset.h. */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/base/field.h"
+
+enum {
+    TALLY_DATA_NAME_CAPACITY = 256,       /* of a file's name, with its NUL */
+    TALLY_DATA_MAX_FEATURES = 10000000,   /* of a point; as TALLY_MAX_DIM */
+    TALLY_DATA_MAX_POINTS = 1 << 25,      /* of all files of a job: 0.5 GiB of labels and places */
+    TALLY_DATA_MAX_VALUES = 1 << 27,      /* stored numbers: 1 GiB of doubles */
+    TALLY_DATA_MAX_BYTE_VALUES = 1 << 30, /* the same of pixels */
+    TALLY_DATA_MAX_CLASSES = 1000000,
+    TALLY_DATA_MAX_MATRIX_DIM = 8192, /* 0.5 GiB of doubles */
+};
+
+/* printf's, of a name. */
+#define TALLY_DATA_NAME_REFUSAL                                                                    \
+    "\"%s\" is no name below the data folder: it must be relative and without \"..\""
+
+/* In a file's name, with sharding `local`: the client's number, from 0. */
+#define TALLY_DATA_CLIENT_MARK "{client}"
+
+/* `synthetic_linear`: y_i = X_i . theta* + noise. X_i is Gaussian, scaled to length
+ * frobenius_norm / sqrt(points) so that the whole matrix has that Frobenius norm; theta* is uniform
+ * on the unit sphere. ([1] section V, read as ALGORITHM.md section 5 says.) */
+struct tally_synthetic_linear {
+    int64_t dim;           /* d */
+    int64_t points;        /* N */
+    double frobenius_norm; /* of X */
+    double noise_std;
+};
+
+/* `idx`: labelled images in the files of MNIST and its relatives. */
+struct tally_idx_data {
+    char images[TALLY_DATA_NAME_CAPACITY];
+    char labels[TALLY_DATA_NAME_CAPACITY];
+    int64_t features;         /* rows * columns of an image */
+    int64_t classes;          /* labels are 0 .. classes - 1 */
+    int64_t points_per_class; /* a balanced subset of them; 0 = all images there are */
+};
+
+/* `libsvm`, `csv`, `npy` and `npz`: points with a label each. */
+struct tally_table_data {
+    char file[TALLY_DATA_NAME_CAPACITY];   /* libsvm, csv, npz */
+    char points[TALLY_DATA_NAME_CAPACITY]; /* npy: a file; npz: an array in it */
+    char labels[TALLY_DATA_NAME_CAPACITY]; /* the same */
+    char label[128];                       /* csv: the label's column */
+    int64_t features;                      /* of a point */
+    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
+};
+
+/* `matrix`: the A and b of `quadratic`. */
+struct tally_matrix_data {
+    char matrix[TALLY_DATA_NAME_CAPACITY]; /* .npy file of shape (dim, dim) */
+    char vector[TALLY_DATA_NAME_CAPACITY]; /* .npy file of shape (dim,) */
+    int64_t dim;
+};
+
+enum tally_data_type {
+    TALLY_DATA_SYNTHETIC_LINEAR,
+    TALLY_DATA_IDX,
+    TALLY_DATA_LIBSVM,
+    TALLY_DATA_CSV,
+    TALLY_DATA_NPY,
+    TALLY_DATA_NPZ,
+    TALLY_DATA_MATRIX,
+    TALLY_N_DATA_TYPES
+};
+
+/* How points are split over clients; by all but `local` shards differ in size by at most one. */
+enum tally_sharding {
+    TALLY_SHARDING_IID,        /* a permutation drawn from the seed, cut */
+    TALLY_SHARDING_BY_LABEL,   /* sorted by label, points of one label as in the file, then cut */
+    TALLY_SHARDING_CONTIGUOUS, /* the order of the file, cut */
+    TALLY_SHARDING_LOCAL,      /* a file each, if its name has TALLY_DATA_CLIENT_MARK; otherwise
+                                * every client has the whole file of its worker */
+};
+extern const char *const TALLY_SHARDING_NAMES[];
+
+struct tally_data_spec {
+    int type;     /* enum tally_data_type */
+    int sharding; /* enum tally_sharding; of files */
+    struct tally_synthetic_linear synthetic_linear;
+    struct tally_idx_data idx;
+    struct tally_table_data table;
+    struct tally_matrix_data matrix;
+};
+
+/* Sets of types, for what an objective takes: bit 1 << type. */
+enum {
+    TALLY_DATA_SET_TABLES =
+        1 << TALLY_DATA_LIBSVM | 1 << TALLY_DATA_CSV | 1 << TALLY_DATA_NPY | 1 << TALLY_DATA_NPZ,
+};
+
+/* One row per type: its name in documents and the fields of its JSON object. */
+struct tally_data_kind {
+    const char *name;
+    const struct tally_field *fields; /* of struct tally_data_spec */
+    size_t n_fields;
+};
+extern const char *const TALLY_DATA_NAMES[]; /* NULL-terminated */
+extern const struct tally_data_kind TALLY_DATA_KINDS[];
+
+/* What labels must be, as the objective says. */
+enum tally_labels {
+    TALLY_LABELS_REAL,    /* any finite number */
+    TALLY_LABELS_BINARY,  /* -1 and 1, or 0 and 1 */
+    TALLY_LABELS_CLASSES, /* 0 .. classes - 1; the others are that too if there are classes */
+};
+
+/* Checks what the field tables cannot: names of files, that there are classes, that drawn points
+ * are enough for the clients and not too many. Errors: INVALID_ARGUMENT, with the field's path
+ * below "objective.data". */
+enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
+                                           enum tally_labels labels, int64_t clients,
+                                           struct tally_error *err);
+
+/* Numbers in a point; the d of `matrix`. */
+int64_t tally_data_spec_features(const struct tally_data_spec *data);
+/* 0 if the labels are no classes. */
+int64_t tally_data_spec_classes(const struct tally_data_spec *data);
+
+/* Whether f, over all clients' points, can be had from the data folder of the coordinator: with
+ * `local` and one name for all it cannot. */
+bool tally_data_spec_is_shared(const struct tally_data_spec *data);
+
+#endif

@@ -1,0 +1,100 @@
+/* data_file: the bytes of a file below the data folder, one after the other, unpacked if it is
+ * gzip.
+ *
+ * Nothing is kept but a window of some KiB: whatever a file claims or unpacks to, reading it takes
+ * no memory. */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "services/objectives/data/data.h"
+#include "services/objectives/data/data_source.h"
+
+enum { TALLY_DATA_WINDOW = 1 << 16 };
+
+/* Of a file, unpacked: what TALLY_DATA_MAX_VALUES of the longest numbers take. It ends the reading
+ * of files that unpack to blanks without end. */
+#define TALLY_DATA_MAX_BYTES (UINT64_C(1) << 34)
+
+struct tally_data_file;
+
+/* What brings the bytes. */
+struct tally_data_file_ops {
+    /* Up to n bytes, n <= TALLY_DATA_WINDOW; 0 at the end. -1: *ret_why says why, borrowed. */
+    int (*read)(void *reader, void *ret_bytes, size_t n, const char **ret_why);
+    uint64_t (*offset)(void *reader); /* bytes of the file used up */
+    void (*close)(void *reader);
+};
+
+enum tally_data_place { TALLY_DATA_NOWHERE, TALLY_DATA_LINE, TALLY_DATA_ROW };
+
+struct tally_data_file {
+    const struct tally_data_source *source;
+    const struct tally_data_file_ops *ops;
+    void *reader;
+    uint64_t total_bytes;
+    uint64_t unpacked_bytes;
+    uint64_t untold_bytes;       /* unpacked since on_progress was called last */
+    uint64_t points;             /* for on_progress; the loader counts them */
+    enum tally_data_place place; /* what messages call a place in it */
+    uint64_t line;               /* lines from 1, rows from 0; the loader counts */
+    enum tally_status status;    /* why there are no more bytes; OK at the end */
+    struct tally_error *err;     /* borrowed */
+    bool is_at_end;
+    bool is_packed; /* compressed or with holes: its content may be far larger than its space on the
+                       disk */
+    size_t at, n;   /* of the window */
+    char name[300]; /* for messages: as found, and the array in it */
+    uint8_t window[TALLY_DATA_WINDOW];
+};
+
+/* Opens dir/name or else dir/name.gz. Errors: INVALID_ARGUMENT (the message names the file and what
+ * to do), NO_MEMORY. `err` is kept for reading. */
+enum tally_status tally_data_file_open(const struct tally_data_source *source, const char *name,
+                                       struct tally_data_file **ret_file, struct tally_error *err);
+/* Whether there is anything of that name, for tally_data_file_open() to open or to refuse. */
+bool tally_data_file_exists(const struct tally_data_source *source, const char *name);
+/* The descriptor alone, for libraries that read for themselves. */
+enum tally_status tally_data_file_descriptor(const struct tally_data_source *source,
+                                             const char *name, int *ret_fd,
+                                             struct tally_error *err);
+/* A file whose bytes come from `reader`, which is closed with it, or at once on failure. Errors:
+ * NO_MEMORY. */
+enum tally_status tally_data_file_of(const struct tally_data_source *source, const char *name,
+                                     const struct tally_data_file_ops *ops, void *reader,
+                                     uint64_t total_bytes, struct tally_data_file **ret_file,
+                                     struct tally_error *err);
+void tally_data_file_close(struct tally_data_file *file);
+
+/* Fills the window; false at the end and on failure, which file->status tells. */
+bool tally_data_file_fill(struct tally_data_file *file);
+
+enum { TALLY_DATA_END = -1 };
+
+/* The next byte, or TALLY_DATA_END. */
+static inline int tally_data_file_next(struct tally_data_file *file)
+{
+    return file->at < file->n || tally_data_file_fill(file) ? file->window[file->at++]
+                                                            : TALLY_DATA_END;
+}
+/* The same without moving on. */
+static inline int tally_data_file_peek(struct tally_data_file *file)
+{
+    return file->at < file->n || tally_data_file_fill(file) ? file->window[file->at]
+                                                            : TALLY_DATA_END;
+}
+/* Reads n bytes and returns how many there were. */
+size_t tally_data_file_read(struct tally_data_file *file, void *ret_bytes, size_t n);
+
+/* Reads n bytes and keeps none; false if there are fewer. */
+bool tally_data_file_skip(struct tally_data_file *file, uint64_t n);
+
+/* Fails with "NAME:LINE: ..." unless reading failed already; always file->status afterwards. */
+enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,24 @@
+/* data_source: where the files of a job's data are, and who is told how far their reading is. */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tally_load_progress {
+    const char *file;     /* its name below the data folder */
+    uint64_t read_bytes;  /* of the file as it is, compressed or not */
+    uint64_t total_bytes; /* its size */
+    uint64_t points;      /* read of it so far */
+};
+
+struct tally_data_source {
+    const char *dir; /* the data folder */
+    /* Called after every few MiB; packed files are read, and so reported, twice. There is no
+     * clock here: a callback that prints must limit its own rate. False stops the reading. May be
+     * NULL. */
+    bool (*on_progress)(void *context, const struct tally_load_progress *progress);
+    void *context;
+};
+
+#endif

@@ -1,0 +1,76 @@
+/* dataset: the points of all clients in memory, read from the files of a job's data.
+ *
+ * Points lie in the order of their shards. Three layouts, told apart by what is not NULL: dense,
+ * sparse (LIBSVM) and bytes (IDX, whose pixels stay bytes; a value is byte / 255). */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATASET_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/numeric/rng.h"
+#include "services/objectives/data/data.h"
+#include "services/objectives/data/data_source.h"
+#include "services/objectives/data/sharding.h"
+
+struct tally_dataset {
+    uint32_t clients;
+    uint32_t points;
+    size_t features;
+    /* All clients' points are here, so that f can be computed and not only some f_m. */
+    bool is_whole;
+    /* Client m's points are shards[m].first .. + size - 1. With sharding `local` a size may be 0
+     * (no file of that client is here), and all clients may share all points. */
+    struct tally_shard *shards;
+    double *values;    /* dense: double[points][features]; sparse: double[row_first[points]] */
+    size_t *row_first; /* sparse: size_t[points + 1] */
+    uint32_t *columns; /* sparse: of each value, ascending within a row */
+    uint8_t *bytes;    /* bytes: uint8[points][features] */
+    double *labels;    /* double[points] */
+};
+
+/* Reads the data, whose spec is valid and no synthetic_linear or matrix; random choices come from
+ * the key's sharding stream. With BINARY, labels 0 and 1 become -1 and 1. Errors: INVALID_ARGUMENT
+ * (a file that is missing, no regular file below the folder, malformed, not what the spec says, or
+ * too large; the message names the file and, in text, the line), CANCELLED, NO_MEMORY. */
+enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum tally_labels labels,
+                                     uint32_t clients, struct tally_rng_key key,
+                                     const struct tally_data_source *source,
+                                     struct tally_dataset **ret, struct tally_error *err);
+void tally_dataset_free(struct tally_dataset *dataset);
+
+/* The points of a client. Errors: FAILED_PRECONDITION (it has none here). */
+enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint32_t client,
+                                      struct tally_shard *ret_shard, struct tally_error *err);
+
+/* How many clients' shards, from the first on, are all that is here: 1 where all clients share the
+ * points, else all; some of them may be empty. */
+uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);
+
+/* Whether f can be had. Errors: FAILED_PRECONDITION unless is_whole. */
+enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
+                                            struct tally_error *err);
+
+/* What a point of the shard weighs in f, 1 / (M n_m): f is the mean over clients. */
+double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard);
+/* That of every point, double[points], summed over the shards that share it. The dataset is
+ * whole. */
+void tally_dataset_weights(const struct tally_dataset *dataset, double *ret_weights);
+
+/* X_i . x, summed in the order of the columns; x is double[features]. */
+double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, const double *x);
+/* x += factor X_i. */
+void tally_dataset_add(const struct tally_dataset *dataset, uint32_t point, double factor,
+                       double *x);
+/* Writes X_i with its zeros, double[features]. */
+void tally_dataset_row(const struct tally_dataset *dataset, uint32_t point, double *ret_row);
+
+/* Reads a .npy file of `rows` times `columns` numbers (columns 0: a vector of `rows`) into a new
+ * double[rows][columns]. Errors: as above. */
+enum tally_status tally_matrix_load(const struct tally_data_source *source, const char *name,
+                                    size_t rows, size_t columns, double **ret_values,
+                                    struct tally_error *err);
+
+#endif

@@ -1,0 +1,29 @@
+/* sharding: which data points belong to which client.
+ *
+ * The points, in the order of a permutation drawn from the seed or another (data.h), are cut into M
+ * runs whose sizes differ by at most one, the longer ones first. */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/numeric/rng.h"
+
+/* Points order[first] .. order[first + size - 1] of the permutation. */
+struct tally_shard {
+    uint32_t first;
+    uint32_t size;
+};
+
+/* Shard of client m of M; 1 <= clients <= points, client < clients. */
+struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t client);
+
+/* Puts rows of n_bytes into order, so that row p becomes what was row order[p]. `order` is a
+ * permutation and becomes the identity; `spare` has room for a row. */
+void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *order, void *spare);
+
+/* Fills order[points] with the permutation (Fisher and Yates, points - 1 draws). */
+void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order);
+
+#endif

@@ -1,0 +1,187 @@
+#include "services/objectives/losses/plugin_objective.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct plugin_objective {
+    struct tally_objective base;
+    struct tally_plugin_instance *instance;
+    struct tally_objective *own; /* may be NULL */
+};
+
+static const struct plugin_objective *of(const struct tally_objective *objective)
+{
+    return (const struct plugin_objective *)objective;
+}
+
+/* The first coordinate whose size is not in [0, limit]; dim if there is none. */
+static size_t find_outside(const double *values, size_t dim, double limit)
+{
+    size_t i = 0;
+    while (i < dim && fabs(values[i]) <= limit) { /* false for NaN */
+        i++;
+    }
+    return i;
+}
+
+static void plugin_free(struct tally_objective *objective)
+{
+    struct plugin_objective *self = (struct plugin_objective *)objective;
+    tally_plugin_instance_free(self->instance);
+    tally_objective_free(self->own);
+    free(self);
+}
+
+static enum tally_status plugin_local_gradient(const struct tally_objective *objective,
+                                               uint32_t client, const double *x, int64_t n,
+                                               struct tally_rng *rng, double *ret_gradient,
+                                               struct tally_error *err)
+{
+    struct tally_plugin_instance *instance = of(objective)->instance;
+    const size_t dim = objective->dim;
+    if (find_outside(x, dim, DBL_MAX) < dim) {
+        for (size_t i = 0; i < dim; i++) {
+            ret_gradient[i] = NAN;
+        }
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        instance->ops->gradient(instance, client, (uint64_t)n, rng, x, ret_gradient, err);
+    if (status == TALLY_OK) {
+        const size_t i = find_outside(ret_gradient, dim, FLT_MAX); /* what a message can carry */
+        if (i < dim) {
+            status =
+                isnan(ret_gradient[i])
+                    ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "coordinate %zu is NaN", i)
+                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                                 "coordinate %zu is %g, beyond what float can hold", i,
+                                 ret_gradient[i]);
+        }
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: gradient of client %u in round %u", instance->name,
+                         client, tally_rng_round(rng));
+    }
+    return status;
+}
+
+static enum tally_status plugin_local_loss(const struct tally_objective *objective, uint32_t client,
+                                           const double *x, double *ret_loss,
+                                           struct tally_error *err)
+{
+    const struct plugin_objective *self = of(objective);
+    struct tally_plugin_instance *instance = self->instance;
+    double loss = NAN;
+    if (!instance->has_loss && self->own != NULL) {
+        return tally_objective_local_loss(self->own, client, x, ret_loss, err);
+    }
+    if (find_outside(x, objective->dim, DBL_MAX) < objective->dim) {
+        *ret_loss = NAN;
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        instance->has_loss
+            ? instance->ops->loss(instance, client, x, &loss, err)
+            : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it has no function \"loss\"");
+    if (status == TALLY_OK && !isfinite(loss)) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it is %s",
+                            isnan(loss) ? "NaN" : "infinite");
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: loss of client %u", instance->name, client);
+    }
+    if (status == TALLY_OK) {
+        *ret_loss = loss;
+    }
+    return status;
+}
+
+static enum tally_status plugin_losses(const struct tally_objective *objective,
+                                       const double *points, size_t n, double *ret_losses,
+                                       struct tally_error *err)
+{
+    const struct plugin_objective *self = of(objective);
+    if (!self->instance->has_loss && self->own != NULL) {
+        return tally_objective_losses(self->own, points, n, ret_losses, err);
+    }
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        double sum = 0, loss = 0;
+        for (uint32_t m = 0; status == TALLY_OK && m < objective->clients; m++) {
+            status = plugin_local_loss(objective, m, points + i * objective->dim, &loss, err);
+            sum += loss;
+        }
+        ret_losses[i] = sum / objective->clients;
+    }
+    return status;
+}
+
+static bool plugin_has_loss(const struct tally_objective *objective)
+{
+    const struct plugin_objective *self = of(objective);
+    return self->instance->has_loss || self->own != NULL;
+}
+
+static enum tally_status plugin_minimum(const struct tally_objective *objective,
+                                        const struct tally_domain *domain, const atomic_bool *stop,
+                                        double *ret_f_star, double *ret_x_star,
+                                        struct tally_error *err)
+{
+    const struct plugin_objective *self = of(objective);
+    return self->own != NULL
+               ? tally_objective_minimum_in(self->own, domain, stop, ret_f_star, ret_x_star, err)
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
+                            "the minimum of a plug-in's objective is not known here; give the "
+                            "reference as a value or none");
+}
+
+static const struct tally_objective_ops PLUGIN_OPS = {
+    .free = plugin_free,
+    .local_loss = plugin_local_loss,
+    .local_gradient = plugin_local_gradient,
+    .losses = plugin_losses,
+    .minimum = plugin_minimum,
+    .has_loss = plugin_has_loss,
+};
+
+enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,
+                                            const struct tally_plugin_problem *problem,
+                                            struct tally_objective *own,
+                                            struct tally_objective **ret_objective,
+                                            struct tally_error *err)
+{
+    struct plugin_objective *self = calloc(1, sizeof *self);
+    if (self == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
+    }
+    self->base = (struct tally_objective){&PLUGIN_OPS, (size_t)problem->dim, problem->clients};
+    self->instance = instance;
+    self->own = own;
+    *ret_objective = &self->base;
+    return TALLY_OK;
+}
+
+enum tally_status tally_plugin_objective_new(const struct tally_plugin *plugin,
+                                             const struct tally_plugin_problem *problem,
+                                             struct tally_objective *own,
+                                             struct tally_objective **ret_objective,
+                                             struct tally_error *err)
+{
+    struct tally_plugin_instance *instance = NULL;
+    enum tally_status status = tally_plugin_check(plugin, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_plugin_instance_open(plugin, problem, &instance, err);
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s", plugin->name);
+    }
+    if (status == TALLY_OK) {
+        status = tally_plugin_objective_of(instance, problem, own, ret_objective, err);
+        if (status != TALLY_OK) {
+            tally_plugin_instance_free(instance);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,23 @@
+/* load_watch: tells the log how far the reading of a job's data is, if it takes long.
+ *
+ *   event="reading data" job=ab12 file=a9a percent=45 points=14000
+ *
+ * The first line comes after two seconds, others every five. */
+#ifndef TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
+#define TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
+
+#include <signal.h>
+#include <stdint.h>
+
+#include "services/objectives/data/data_source.h"
+
+struct tally_load_watch {
+    const char *job;                   /* its id, borrowed */
+    const volatile sig_atomic_t *stop; /* the reading ends once it is not 0; NULL = never */
+    int64_t next_ms;                   /* when to write a line; 0 at first */
+};
+
+/* For struct tally_data_source; context is a struct tally_load_watch. */
+bool tally_load_watch_tell(void *context, const struct tally_load_progress *progress);
+
+#endif

@@ -1,0 +1,45 @@
+/* progress_bar: one line that tells how far something is.
+ *
+ *   [##########..........]  50%  0:12 left  time step 1000/2000
+ *
+ * Formatting is pure; the painter below puts it on a terminal. */
+#ifndef TALLY_SERVICES_PROGRESS_PROGRESS_BAR_H
+#define TALLY_SERVICES_PROGRESS_PROGRESS_BAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tally_progress_bar {
+    double fraction;    /* taken into [0, 1]; NaN is 0 */
+    int64_t elapsed_ms; /* since fraction was `start` */
+    double start;       /* fraction when the clock started: the ETA is about what came after */
+    const char *text;   /* trailing; control characters become '?', cut at the line's end */
+};
+
+enum { TALLY_PROGRESS_LINE_CAPACITY = 1024 };
+
+/* Writes at most `columns` columns (a code point counts as one), NUL-terminated and without
+ * newline. Below 40 columns there is no bar. The time left stands there once some progress and one
+ * second have passed, the time elapsed before that and when all is done. */
+void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns, bool utf8,
+                               char ret_line[TALLY_PROGRESS_LINE_CAPACITY]);
+
+struct tally_progress_painter {
+    int fd;
+    bool is_terminal; /* otherwise nothing is ever painted */
+    bool utf8;
+    bool painted;    /* a line stands there */
+    int64_t last_ms; /* when it was painted */
+};
+
+/* Looks at the descriptor and at the locale in the environment (LC_ALL, LC_CTYPE, LANG). */
+void tally_progress_painter_init(struct tally_progress_painter *painter, int fd);
+/* Paints over the previous line if at least 100 ms have passed since then. True if it did. */
+bool tally_progress_paint(struct tally_progress_painter *painter,
+                          const struct tally_progress_bar *bar, int64_t now_ms);
+/* Leaves the line empty and the cursor at its start; to be called before other output and at the
+ * end. */
+void tally_progress_clear(struct tally_progress_painter *painter);
+
+#endif

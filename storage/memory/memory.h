@@ -1,0 +1,53 @@
+/* memory: a database in the memory of one process that several store objects share, with leases
+ * (leases.h). tally_store_memory_open() gives a private one, without leases.
+ *
+ * All store objects of a database belong to one thread. Their calls may interleave in any order,
+ * also while several have an open transaction; only the callback of a walk may not write through
+ * another store object. Isolation is READ COMMITTED: a transaction's writes are visible to its own
+ * store object alone until commit() applies all of them or none. No call waits for a lock. Keys of
+ * jobs are unique and become visible in the order of the commits. commit() reports conflicts:
+ *
+ *     FAILED_PRECONDITION  another replica leads a job that was written to (also in flush())
+ *     ALREADY_EXISTS       two transactions inserted the same id or idempotency key
+ *     STORE                two store objects that are not replicas wrote to the same job */
+#ifndef TALLY_STORAGE_MEMORY_MEMORY_H
+#define TALLY_STORAGE_MEMORY_MEMORY_H
+
+#include <stdint.h>
+
+#include "storage/store.h"
+
+struct tally_memory_database;
+
+/* The clock by which leases run out, in milliseconds since an arbitrary point in time. */
+struct tally_memory_clock {
+    int64_t (*now_ms)(void *context);
+    void *context;
+};
+
+/* An empty database. `clock` is copied; NULL = the monotonic clock of the machine.
+ * Errors: NO_MEMORY. */
+enum tally_status tally_memory_database_new(const struct tally_memory_clock *clock,
+                                            struct tally_memory_database **ret_database,
+                                            struct tally_error *err);
+/* Every store object on it must have been closed. NULL is allowed. */
+void tally_memory_database_free(struct tally_memory_database *database);
+
+/* Opens a store object, a "connection", with leases. The caller closes it with ops->close(), which
+ * leaves its leases to expire. Errors: NO_MEMORY. */
+enum tally_status tally_memory_database_open(struct tally_memory_database *database,
+                                             struct tally_store **ret_store,
+                                             struct tally_error *err);
+
+/* Breaks the connection of a store object that tally_memory_database_open() opened, like a lost
+ * network connection. An open transaction is lost: its writes and its commit fail with STORE. The
+ * next begin() or lease operation connects again; the store object then holds the jobs that it
+ * still leads. To simulate a lost response to a commit: commit, disconnect, and report STORE. */
+void tally_memory_database_disconnect(struct tally_store *store);
+/* As if the database server was killed and started again: all rows stay, and all connections break.
+ * There is no separate grace time. As on PostgreSQL, the clock of all leases stops half a lease
+ * after the last renewal by any replica, and the next renewal prolongs them by the time that it
+ * stood. So time in which the simulated server is down does not count. */
+void tally_memory_database_restart(struct tally_memory_database *database);
+
+#endif

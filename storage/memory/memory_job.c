@@ -1,0 +1,336 @@
+#include "storage/memory/memory_job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_ROUNDS = 16,
+    MORE_UPDATES = 16 /* that a transaction may add to a copy before that has to grow */
+};
+
+static struct tally_blob *blob_new(const void *bytes, size_t n)
+{
+    struct tally_blob *blob = malloc(sizeof *blob + n);
+    if (blob != NULL) {
+        blob->n_owners = 1;
+        blob->n = n;
+        if (n > 0) {
+            memcpy(blob->bytes, bytes, n);
+        }
+    }
+    return blob;
+}
+
+static void blob_share(struct tally_blob *blob)
+{
+    if (blob != NULL) {
+        blob->n_owners++;
+    }
+}
+
+static void blob_release(struct tally_blob *blob)
+{
+    if (blob != NULL && --blob->n_owners == 0) {
+        free(blob);
+    }
+}
+
+static void drop_changes(struct tally_memory_content *content)
+{
+    while (content->n_changes > 0) {
+        blob_release(content->changes[--content->n_changes].bytes);
+    }
+}
+
+static void content_free(struct tally_memory_content *content)
+{
+    if (content == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < content->n_updates; i++) {
+        blob_release(content->updates[i].body);
+    }
+    drop_changes(content);
+    blob_release(content->state);
+    free(content->changes);
+    free(content->updates);
+    free(content);
+}
+
+/* NULL without memory. One change more than needed, so that NULL means only that. */
+static struct tally_memory_content *content_copy(const struct tally_memory_content *from)
+{
+    struct tally_memory_content *copy = malloc(sizeof *copy);
+    const size_t capacity = from->n_updates + MORE_UPDATES;
+    struct tally_memory_update *updates = malloc(capacity * sizeof *updates);
+    struct tally_memory_change *changes = calloc(from->n_changes + 1, sizeof *changes);
+    if (copy == NULL || updates == NULL || changes == NULL) {
+        free(copy);
+        free(updates);
+        free(changes);
+        return NULL;
+    }
+    *copy = *from;
+    copy->updates = updates;
+    copy->updates_capacity = capacity;
+    copy->changes = changes;
+    blob_share(copy->state);
+    for (size_t i = 0; i < from->n_changes; i++) {
+        changes[i] = from->changes[i];
+        blob_share(changes[i].bytes);
+    }
+    for (size_t i = 0; i < from->n_updates; i++) {
+        updates[i] = from->updates[i];
+        blob_share(updates[i].body);
+    }
+    return copy;
+}
+
+struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_job *row,
+                                                     const char *document, size_t n_document,
+                                                     const char *idempotency_key,
+                                                     uint64_t request_digest)
+{
+    struct tally_memory_job *job = calloc(1, sizeof *job);
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    if (job == NULL || draft == NULL) {
+        free(job);
+        free(draft);
+        return NULL;
+    }
+    draft->job = job;
+    draft->is_new = true;
+    draft->content = content_copy(&(struct tally_memory_content){.job = *row});
+    job->document = blob_new(document, n_document);
+    job->idempotency_key = idempotency_key != NULL ? strdup(idempotency_key) : NULL;
+    job->request_digest = request_digest;
+    if (draft->content == NULL || job->document == NULL ||
+        (idempotency_key != NULL && job->idempotency_key == NULL)) {
+        tally_memory_draft_free(draft);
+        return NULL;
+    }
+    return draft;
+}
+
+struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job)
+{
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    if (draft == NULL) {
+        return NULL;
+    }
+    draft->job = job;
+    draft->version = job->version;
+    draft->content = content_copy(job->content);
+    if (draft->content == NULL) {
+        tally_memory_draft_free(draft);
+        return NULL;
+    }
+    return draft;
+}
+
+void tally_memory_draft_free(struct tally_memory_draft *draft)
+{
+    if (draft != NULL) {
+        content_free(draft->content);
+        free(draft->rounds.records);
+        if (draft->is_new) {
+            tally_memory_job_free(draft->job);
+        }
+        free(draft);
+    }
+}
+
+void tally_memory_job_free(struct tally_memory_job *job)
+{
+    if (job != NULL) {
+        content_free(job->content);
+        free(job->rounds.records);
+        blob_release(job->document);
+        free(job->idempotency_key);
+        free(job);
+    }
+}
+
+/* Where the first record is whose round is not below `round`. */
+static size_t place_of(const struct tally_memory_rounds *rounds, int64_t round)
+{
+    size_t low = 0;
+    size_t high = rounds->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (rounds->records[middle].round < round) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool has_round(const struct tally_memory_rounds *rounds, int64_t round)
+{
+    const size_t at = place_of(rounds, round);
+    return at < rounds->n && rounds->records[at].round == round;
+}
+
+const struct tally_round_record *tally_memory_round_after(const struct tally_memory_rounds *rounds,
+                                                          int64_t round)
+{
+    const size_t at = round < INT64_MAX ? place_of(rounds, round + 1) : rounds->n;
+    return at < rounds->n ? &rounds->records[at] : NULL;
+}
+
+/* Makes room for n records. */
+static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size_t n)
+{
+    size_t capacity = rounds->capacity > 0 ? rounds->capacity : FIRST_ROUNDS;
+    while (capacity < n) {
+        capacity *= 2;
+    }
+    if (n <= rounds->capacity) {
+        return TALLY_OK;
+    }
+    struct tally_round_record *records = realloc(rounds->records, capacity * sizeof *records);
+    if (records == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    rounds->records = records;
+    rounds->capacity = capacity;
+    return TALLY_OK;
+}
+
+/* There is room for it. */
+static void insert_round(struct tally_memory_rounds *rounds,
+                         const struct tally_round_record *record)
+{
+    struct tally_round_record *at = &rounds->records[place_of(rounds, record->round)];
+    memmove(at + 1, at, (size_t)(rounds->records + rounds->n - at) * sizeof *at);
+    *at = *record;
+    rounds->n++;
+}
+
+enum tally_status tally_memory_draft_prepare(struct tally_memory_draft *draft)
+{
+    struct tally_memory_rounds *rounds = &draft->job->rounds;
+    return draft->rounds.n > 0 ? reserve_rounds(rounds, rounds->n + draft->rounds.n) : TALLY_OK;
+}
+
+void tally_memory_draft_apply(struct tally_memory_draft *draft)
+{
+    struct tally_memory_job *job = draft->job;
+    content_free(job->content);
+    job->content = draft->content;
+    for (size_t i = 0; i < draft->rounds.n; i++) {
+        insert_round(&job->rounds, &draft->rounds.records[i]);
+    }
+    job->version++;
+    free(draft->rounds.records);
+    free(draft);
+}
+
+enum tally_status tally_memory_draft_put_state(struct tally_memory_draft *draft, const void *bytes,
+                                               size_t n)
+{
+    struct tally_blob *state = blob_new(bytes, n);
+    if (state == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    blob_release(draft->content->state);
+    draft->content->state = state;
+    drop_changes(draft->content);
+    return TALLY_OK;
+}
+
+enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft, int64_t round,
+                                                const void *bytes, size_t n)
+{
+    struct tally_memory_content *now = draft->content;
+    size_t at = now->n_changes;
+    while (at > 0 && now->changes[at - 1].round > round) {
+        at--;
+    }
+    if (at > 0 && now->changes[at - 1].round == round) {
+        return TALLY_ALREADY_EXISTS;
+    }
+    struct tally_memory_change *changes =
+        realloc(now->changes, (now->n_changes + 1) * sizeof *changes);
+    if (changes == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    now->changes = changes;
+    struct tally_blob *blob = blob_new(bytes, n);
+    if (blob == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    memmove(changes + at + 1, changes + at, (now->n_changes - at) * sizeof *changes);
+    changes[at] = (struct tally_memory_change){round, blob};
+    now->n_changes++;
+    return TALLY_OK;
+}
+
+/* Makes room for one more. */
+static enum tally_status reserve_update(struct tally_memory_content *content)
+{
+    if (content->n_updates < content->updates_capacity) {
+        return TALLY_OK;
+    }
+    const size_t capacity = 2 * content->n_updates + MORE_UPDATES;
+    struct tally_memory_update *updates = realloc(content->updates, capacity * sizeof *updates);
+    if (updates == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    content->updates = updates;
+    content->updates_capacity = capacity;
+    return TALLY_OK;
+}
+
+enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft,
+                                                const struct tally_store_update *update)
+{
+    struct tally_memory_content *now = draft->content;
+    size_t at = 0;
+    while (at < now->n_updates &&
+           (now->updates[at].round < update->round || (now->updates[at].round == update->round &&
+                                                       now->updates[at].client < update->client))) {
+        at++;
+    }
+    if (at < now->n_updates && now->updates[at].round == update->round &&
+        now->updates[at].client == update->client) {
+        return TALLY_ALREADY_EXISTS;
+    }
+    if (reserve_update(now) != TALLY_OK) {
+        return TALLY_NO_MEMORY;
+    }
+    struct tally_blob *body = blob_new(update->body, update->n_body);
+    if (body == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    memmove(now->updates + at + 1, now->updates + at, (now->n_updates - at) * sizeof *now->updates);
+    now->updates[at] = (struct tally_memory_update){update->round, update->client, body};
+    now->n_updates++;
+    return TALLY_OK;
+}
+
+enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
+                                               const struct tally_round_record *record)
+{
+    if (has_round(&draft->job->rounds, record->round) || has_round(&draft->rounds, record->round)) {
+        return TALLY_ALREADY_EXISTS;
+    }
+    const enum tally_status status = reserve_rounds(&draft->rounds, draft->rounds.n + 1);
+    if (status == TALLY_OK) {
+        insert_round(&draft->rounds, record);
+    }
+    return status;
+}
+
+void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t through_round)
+{
+    struct tally_memory_content *now = draft->content;
+    size_t n = 0;
+    while (n < now->n_updates && now->updates[n].round <= through_round) {
+        blob_release(now->updates[n++].body);
+    }
+    now->n_updates -= n;
+    memmove(now->updates, now->updates + n, now->n_updates * sizeof *now->updates);
+}

@@ -1,0 +1,227 @@
+/* postgres: the store of several coordinators, a PostgreSQL database. DESIGN.md has the schema, the
+ * fence and what a crash leaves. */
+#include <stdlib.h>
+
+#include "storage/postgres/postgres_internal.h"
+
+static void postgres_close(struct tally_store *store)
+{
+    if (store != NULL) {
+        struct tally_postgres *pg = postgres_of(store);
+        tally_pg_bracket_end(pg);
+        tally_pg_fini(pg);
+        tally_lease_set_fini(&pg->held);
+        free(pg);
+    }
+}
+
+static enum tally_status postgres_begin(struct tally_store *store, struct tally_error *err)
+{
+    return tally_pg_bracket_begin(postgres_of(store), err);
+}
+
+static enum tally_status postgres_flush(struct tally_store *store, struct tally_error *err)
+{
+    return tally_pg_bracket_flush(postgres_of(store), err);
+}
+
+static enum tally_status postgres_commit(struct tally_store *store, struct tally_error *err)
+{
+    return tally_pg_bracket_commit(postgres_of(store), err);
+}
+
+static void postgres_rollback(struct tally_store *store)
+{
+    tally_pg_bracket_end(postgres_of(store));
+}
+
+static enum tally_status postgres_job_insert(struct tally_store *store,
+                                             const struct tally_store_job *job,
+                                             const char *document, size_t n_document,
+                                             const char *idempotency_key, uint64_t request_digest,
+                                             int64_t *ret_key, struct tally_error *err)
+{
+    struct tally_postgres *pg = postgres_of(store);
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
+    tally_pg_bind_null(&call);
+    tally_pg_bind_text(&call, idempotency_key);
+    tally_pg_bind_uint64(&call, request_digest);
+    tally_pg_bind_bytes(&call, document, n_document);
+    if (pg->number != 0) {
+        tally_pg_bind_int64(&call, pg->number);
+    } else {
+        tally_pg_bind_null(&call);
+    }
+    tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, false);
+    return tally_pg_bracket_insert_job(pg, &call, ret_key, err);
+}
+
+static enum tally_status postgres_job_update(struct tally_store *store,
+                                             const struct tally_store_job *job,
+                                             struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_UPDATE);
+    tally_pg_bind_int64(&call, job->key);
+    tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, true);
+    return tally_pg_bracket_add(postgres_of(store), &call, job->key, err);
+}
+
+static enum tally_status postgres_state_put(struct tally_store *store, int64_t job_key,
+                                            const void *bytes, size_t n, struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_STATE_PUT);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_bytes(&call, bytes, n);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
+static enum tally_status postgres_state_append(struct tally_store *store, int64_t job_key,
+                                               int64_t round, const void *bytes, size_t n,
+                                               struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_STATE_APPEND);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, round);
+    tally_pg_bind_bytes(&call, bytes, n);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
+static enum tally_status postgres_update_insert(struct tally_store *store, int64_t job_key,
+                                                const struct tally_store_update *update,
+                                                struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_UPDATE_INSERT);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, update->round);
+    tally_pg_bind_int64(&call, update->client);
+    tally_pg_bind_bytes(&call, update->body, update->n_body);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
+static enum tally_status postgres_updates_delete(struct tally_store *store, int64_t job_key,
+                                                 int64_t through_round, struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_UPDATES_DELETE);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, through_round);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
+static enum tally_status postgres_round_insert(struct tally_store *store, int64_t job_key,
+                                               const struct tally_round_record *record,
+                                               struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_ROUND_INSERT);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_row(&call, &TALLY_ROUND_COLUMNS, record, false);
+    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+}
+
+/* A write that goes through to the medium. */
+static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
+{
+    struct tally_postgres *pg = postgres_of(store);
+    if (pg->bracket.is_open) { /* its commit is the check */
+        return TALLY_OK;
+    }
+    enum tally_status status = tally_pg_require_connection(pg, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_CHECK);
+    return tally_pg_run(pg, &call, NULL, err);
+}
+
+static struct tally_store_counters postgres_counters(const struct tally_store *store)
+{
+    return ((const struct tally_postgres *)store)->counters;
+}
+
+static const struct tally_store_ops POSTGRES_OPS = {
+    .name = "postgres",
+    .close = postgres_close,
+    .begin = postgres_begin,
+    .flush = postgres_flush,
+    .commit = postgres_commit,
+    .rollback = postgres_rollback,
+    .job_insert = postgres_job_insert,
+    .job_update = postgres_job_update,
+    .state_put = postgres_state_put,
+    .state_append = postgres_state_append,
+    .update_insert = postgres_update_insert,
+    .updates_delete = postgres_updates_delete,
+    .round_insert = postgres_round_insert,
+    .job_get = tally_pg_job_get,
+    .job_by_idempotency_key = tally_pg_job_by_idempotency_key,
+    .request_get = tally_pg_request_get,
+    .job_list = tally_pg_job_list,
+    .job_list_live = tally_pg_job_list_live,
+    .document_get = tally_pg_document_get,
+    .state_get = tally_pg_state_get,
+    .update_list = tally_pg_update_list,
+    .round_list = tally_pg_round_list,
+    .check = postgres_check,
+    .counters = postgres_counters,
+};
+
+/* One snapshot for the life of the store object. */
+static enum tally_status open_snapshot(struct tally_postgres *pg, struct tally_error *err)
+{
+    static const char *const BEGIN[] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL};
+    int64_t version = 0;
+    enum tally_status status = tally_pg_identify(pg, &version, err);
+    if (status == TALLY_OK && version == 0) {
+        return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no store in database \"%s\"",
+                          pg->label);
+    }
+    if (status == TALLY_OK && version != tally_pg_newest_version()) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "database \"%s\" has schema version %lld, not %d", pg->label,
+                          (long long)version, tally_pg_newest_version());
+    }
+    return status == TALLY_OK ? tally_pg_exec(pg, BEGIN, err) : status;
+}
+
+/* Brings the schema up to date. Who does not mean to complete it does not get a half of a store. */
+static enum tally_status open_writer(struct tally_postgres *pg, struct tally_error *err)
+{
+    enum tally_status status = tally_pg_migrate(pg, err);
+    return status == TALLY_OK && !pg->importing ? tally_pg_require_no_import(pg, err) : status;
+}
+
+static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
+                              struct tally_error *err)
+{
+    enum tally_status status = tally_pg_init(pg, conninfo, err);
+    if (status == TALLY_OK) {
+        status = tally_pg_connect(pg, err);
+    }
+    if (status == TALLY_OK) {
+        status = pg->read_only ? open_snapshot(pg, err) : open_writer(pg, err);
+    }
+    return status == TALLY_OK ? tally_pg_prepare(pg, err) : status;
+}
+
+enum tally_status tally_store_postgres_open(const char *conninfo,
+                                            const struct tally_store_options *options,
+                                            struct tally_store **ret_store, struct tally_error *err)
+{
+    struct tally_postgres *pg = calloc(1, sizeof *pg);
+    if (pg == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
+    }
+    pg->base.ops = &POSTGRES_OPS;
+    pg->base.leases = &TALLY_PG_LEASES;
+    pg->base.import = &TALLY_PG_IMPORT;
+    pg->read_only = options != NULL && options->read_only;
+    pg->importing = options != NULL && options->importing;
+    pg->is_opening = true;
+    enum tally_status status = init(pg, conninfo, err);
+    pg->is_opening = false;
+    if (status != TALLY_OK) {
+        postgres_close(&pg->base);
+        return status;
+    }
+    *ret_store = &pg->base;
+    return TALLY_OK;
+}

@@ -1,0 +1,546 @@
+/* postgres_bracket: writes are collected, and sent together with their fence.
+ *
+ *     begin     nothing goes to the server
+ *     write     is kept, with the token that its job has now
+ *     flush     BEGIN; FENCE of the jobs that are new to the bracket; the writes    one round trip
+ *     commit    the same, then, if all tokens were right, COMMIT                    another
+ *
+ * So a transaction is open for two round trips, whatever the caller does in its bracket, and for no
+ * longer than that if it does not read. All writes are kept until the end: a bracket that meets
+ * another's (deadlock, serialisation) is run again from the start. A write that was found to be
+ * NOT_FOUND or ALREADY_EXISTS has changed nothing, and is left out then. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "storage/postgres/postgres_internal.h"
+
+/* A conflict with the same bracket a tenth time is no coincidence any more. */
+enum { MAX_RUNS = 10, FIRST_PAUSE_MS = 1, MAX_PAUSE_MS = 64 };
+
+static void pause_before(int run)
+{
+    int64_t ms = FIRST_PAUSE_MS;
+    for (int i = 2; i < run && ms < MAX_PAUSE_MS; i++) {
+        ms *= 2;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+/* Forgets what was collected. */
+static void empty(struct tally_pg_bracket *bracket)
+{
+    for (size_t i = 0; i < bracket->n_writes; i++) {
+        tally_pg_call_fini(&bracket->writes[i].call);
+    }
+    free(bracket->writes);
+    tally_lease_set_fini(&bracket->fenced);
+    tally_lease_set_fini(&bracket->inserted);
+    *bracket = (struct tally_pg_bracket){0};
+}
+
+/* Ends the server's transaction, if there is one. */
+static void undo(struct tally_postgres *pg)
+{
+    struct tally_pg_bracket *bracket = &pg->bracket;
+    if (bracket->is_begun) {
+        struct tally_pg_call call = tally_pg_call(TALLY_PG_ROLLBACK);
+        if (tally_pg_run(pg, &call, NULL, NULL) != TALLY_OK) {
+            tally_pg_drop(pg); /* it must not be there when the next bracket begins */
+        }
+    }
+    bracket->is_begun = false;
+    bracket->fenced.n = 0;
+}
+
+enum tally_status tally_pg_bracket_begin(struct tally_postgres *pg, struct tally_error *err)
+{
+    assert(!pg->bracket.is_open);
+    enum tally_status status = tally_pg_require_connection(pg, err);
+    if (status == TALLY_OK) {
+        empty(&pg->bracket);
+        pg->bracket.is_open = true;
+    }
+    return status;
+}
+
+void tally_pg_bracket_end(struct tally_postgres *pg)
+{
+    if (pg->bracket.is_open) {
+        undo(pg);
+    }
+    empty(&pg->bracket);
+}
+
+/* Every write, flush and commit passes here. */
+static enum tally_status require_bracket(struct tally_postgres *pg, struct tally_error *err)
+{
+    assert(pg->bracket.is_open);
+    if (pg->read_only) {
+        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is open for reading only",
+                          pg->label);
+    }
+    /* That of the fence to the end: it may have been a read that met it, which nobody takes for a
+     * write that has failed. */
+    if (pg->bracket.is_fenced) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "a job of this bracket is led by another replica; roll back");
+    }
+    return pg->bracket.is_broken
+               ? tally_fail(err, TALLY_STORE, NULL,
+                            "database \"%s\": an earlier write of this bracket failed; roll back",
+                            pg->label)
+               : TALLY_OK;
+}
+
+/* What the fence must find for a write that is collected now. */
+static int64_t token_now(const struct tally_postgres *pg, int64_t job_key)
+{
+    const struct tally_lease *lease = tally_lease_find(&pg->bracket.inserted, job_key);
+    if (lease == NULL) {
+        lease = tally_lease_find(&pg->held, job_key);
+    }
+    return lease != NULL ? lease->token : TALLY_NO_TOKEN;
+}
+
+/* Takes the call over. */
+static enum tally_status append(struct tally_postgres *pg, struct tally_pg_call *call,
+                                int64_t job_key, struct tally_pg_write **ret_write,
+                                struct tally_error *err)
+{
+    struct tally_pg_bracket *bracket = &pg->bracket;
+    enum tally_status status = require_bracket(pg, err);
+    if (status == TALLY_OK && call->status != TALLY_OK) {
+        status = tally_fail(err, call->status, NULL, "cannot keep a write of a bracket");
+        bracket->is_broken = true;
+    }
+    if (status == TALLY_OK && bracket->n_writes == bracket->capacity) {
+        size_t capacity = bracket->capacity > 0 ? 2 * bracket->capacity : 16;
+        struct tally_pg_write *writes = realloc(bracket->writes, capacity * sizeof *writes);
+        if (writes == NULL) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a bracket");
+            bracket->is_broken = true;
+        } else {
+            bracket->writes = writes;
+            bracket->capacity = capacity;
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_pg_call_fini(call);
+        return status;
+    }
+    *ret_write = &bracket->writes[bracket->n_writes++];
+    **ret_write =
+        (struct tally_pg_write){.call = *call, .job_key = job_key, .token = token_now(pg, job_key)};
+    return TALLY_OK;
+}
+
+enum tally_status tally_pg_bracket_add(struct tally_postgres *pg, struct tally_pg_call *call,
+                                       int64_t job_key, struct tally_error *err)
+{
+    struct tally_pg_write *write = NULL;
+    return append(pg, call, job_key, &write, err);
+}
+
+static const char *name_of_row(enum tally_pg_sql which)
+{
+    return which == TALLY_PG_STATE_APPEND   ? "change of its state"
+           : which == TALLY_PG_ROUND_INSERT ? "round"
+                                            : "update";
+}
+
+static enum tally_status fail_write(struct tally_postgres *pg, const struct tally_pg_write *write,
+                                    enum tally_status status, struct tally_error *err)
+{
+    if (status == TALLY_NOT_FOUND) {
+        return tally_fail(err, status, NULL,
+                          write->call.which == TALLY_PG_STATE_APPEND
+                              ? "no state of a job with key %lld"
+                              : "no job with key %lld",
+                          (long long)write->job_key);
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        return tally_fail(err, status, NULL, "job with key %lld is led by another replica",
+                          (long long)write->job_key);
+    }
+    if (write->call.which == TALLY_PG_JOB_INSERT) {
+        return tally_fail(err, status, NULL,
+                          "database \"%s\": id or idempotency key of a job is taken", pg->label);
+    }
+    return tally_fail(err, status, NULL, "database \"%s\": job with key %lld has this %s already",
+                      pg->label, (long long)write->job_key, name_of_row(write->call.which));
+}
+
+/* One run of what is pending. */
+struct run {
+    struct tally_postgres *pg;
+    size_t first;                        /* of the writes that are run */
+    bool has_begun;                      /* BEGIN is among the statements */
+    bool has_fence;                      /* FENCE too */
+    size_t next_write;                   /* whose answer comes next */
+    enum tally_status status;            /* of keeping what was answered */
+    const struct tally_pg_write *failed; /* the first that failed as it may, or was fenced */
+    enum tally_status failure;           /* of it */
+};
+
+static void take_fence(struct run *run, const PGresult *result)
+{
+    struct tally_postgres *pg = run->pg;
+    for (int row = 0; row < PQntuples(result) && run->status == TALLY_OK; row++) {
+        int64_t key = 0;
+        int64_t token = 0;
+        bool has_no_leader = false;
+        run->status = tally_pg_read_int64(pg, result, row, 0, &key, NULL);
+        if (run->status == TALLY_OK) {
+            run->status = tally_pg_read_int64(pg, result, row, 1, &token, NULL);
+        }
+        if (run->status == TALLY_OK) {
+            run->status = tally_pg_read_bool(pg, result, row, 2, &has_no_leader, NULL);
+        }
+        if (run->status == TALLY_OK) {
+            run->status =
+                tally_lease_put(&pg->bracket.fenced, key,
+                                has_no_leader && pg->number == 0 ? TALLY_NO_TOKEN : token);
+        }
+    }
+}
+
+static void note_failure(struct run *run, struct tally_pg_write *write, enum tally_status status)
+{
+    if (run->failed == NULL) {
+        run->failed = write;
+        run->failure = status;
+    }
+}
+
+/* Whether an append, which is to a state and not only to a job, added its row; else why not. */
+static enum tally_status judge_append(struct run *run, const PGresult *result)
+{
+    bool is_new = false;
+    if (PQntuples(result) == 0) {
+        return TALLY_NOT_FOUND;
+    }
+    if (run->status == TALLY_OK) {
+        run->status = tally_pg_read_bool(run->pg, result, 0, 0, &is_new, NULL);
+    }
+    return is_new ? TALLY_OK : TALLY_ALREADY_EXISTS;
+}
+
+/* OK, or why the write, which is to no job of another, has changed nothing. */
+static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bool has_job,
+                                    const PGresult *result)
+{
+    if (which == TALLY_PG_STATE_APPEND) {
+        return judge_append(run, result);
+    }
+    if (which == TALLY_PG_UPDATES_DELETE ||
+        strtoll(PQcmdTuples((PGresult *)result), NULL, 10) > 0) {
+        return TALLY_OK;
+    }
+    return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
+}
+
+/* A write to a job of another is no write, whatever came of it: the bracket is not committed. */
+static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
+{
+    const struct tally_lease *lease = tally_lease_find(&run->pg->bracket.fenced, write->job_key);
+    bool is_insert = write->call.which == TALLY_PG_JOB_INSERT;
+    write->state = TALLY_PG_WRITE_DONE;
+    write->was_sent = true;
+    if (is_insert && PQntuples(result) == 1 && run->status == TALLY_OK) {
+        run->status = tally_pg_read_int64(run->pg, result, 0, 0, &write->job_key, NULL);
+    }
+    if (!is_insert && lease != NULL && lease->token != write->token) {
+        run->pg->counters.fenced_writes++;
+        tally_lease_drop(&run->pg->held, write->job_key);
+        if (run->failure != TALLY_FAILED_PRECONDITION) {
+            run->failed = write;
+            run->failure = TALLY_FAILED_PRECONDITION;
+        }
+        return;
+    }
+    enum tally_status status = judge_rows(run, write->call.which, lease != NULL, result);
+    if (status != TALLY_OK) {
+        write->state = TALLY_PG_WRITE_REFUSED;
+        note_failure(run, write, status);
+    }
+}
+
+/* Whether a write belongs to the run: from `first` on, and, when a bracket is run again, what had
+ * been sent before. */
+static bool is_to_run(const struct run *run, size_t i)
+{
+    const struct tally_pg_write *write = &run->pg->bracket.writes[i];
+    return write->state == TALLY_PG_WRITE_PENDING && (i >= run->first || write->was_sent);
+}
+
+static void take_result(void *context, int i, PGresult **result)
+{
+    struct run *run = context;
+    struct tally_pg_bracket *bracket = &run->pg->bracket;
+    int n_before = (run->has_begun ? 1 : 0) + (run->has_fence ? 1 : 0);
+    if (i >= n_before) {
+        while (!is_to_run(run, run->next_write)) {
+            run->next_write++;
+        }
+        judge_write(run, &bracket->writes[run->next_write++], *result);
+    } else if (i == n_before - 1 && run->has_fence) {
+        take_fence(run, *result);
+    }
+}
+
+static bool has_work(const struct run *run)
+{
+    for (size_t i = 0; i < run->pg->bracket.n_writes; i++) {
+        if (is_to_run(run, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Queues the fence of the jobs with pending writes that have none yet. */
+static enum tally_status queue_fence(struct run *run)
+{
+    struct tally_postgres *pg = run->pg;
+    struct tally_lease_set wanted = {0};
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; i < pg->bracket.n_writes && status == TALLY_OK; i++) {
+        const struct tally_pg_write *write = &pg->bracket.writes[i];
+        if (is_to_run(run, i) && write->call.which != TALLY_PG_JOB_INSERT &&
+            tally_lease_find(&pg->bracket.fenced, write->job_key) == NULL) {
+            status = tally_lease_put(&wanted, write->job_key, 0);
+        }
+    }
+    if (status == TALLY_OK && wanted.n > 0) {
+        struct tally_pg_call call = tally_pg_call(TALLY_PG_FENCE);
+        tally_pg_bind_keys(&call, &wanted);
+        status = call.status;
+        if (status == TALLY_OK) {
+            tally_pg_queue(pg, &call);
+            run->has_fence = true;
+        }
+        tally_pg_call_fini(&call);
+    }
+    tally_lease_set_fini(&wanted);
+    return status;
+}
+
+/* Sends the writes of the run, and what must come before them. */
+static enum tally_status run_once(struct run *run, struct tally_error *err)
+{
+    struct tally_postgres *pg = run->pg;
+    struct tally_pg_bracket *bracket = &pg->bracket;
+    pg->sqlstate[0] = '\0';
+    if (!bracket->is_begun) {
+        struct tally_pg_call begin = tally_pg_call(TALLY_PG_BEGIN);
+        tally_pg_queue(pg, &begin);
+        bracket->is_begun = run->has_begun = true;
+    }
+    enum tally_status status = queue_fence(run);
+    for (size_t i = 0; i < bracket->n_writes && status == TALLY_OK; i++) {
+        if (is_to_run(run, i)) {
+            tally_pg_queue(pg, &bracket->writes[i].call);
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_pg_drop(pg); /* with what is queued */
+        return tally_fail(err, status, NULL, "no memory for a bracket");
+    }
+    status = tally_pg_exchange(pg, take_result, run, err);
+    if (status == TALLY_OK && run->status != TALLY_OK) {
+        status =
+            tally_fail(err, run->status, NULL, "database \"%s\": cannot read a lease", pg->label);
+    }
+    return status;
+}
+
+/* Puts everything that was done back to pending: the server has forgotten it. */
+static void start_again(struct tally_pg_bracket *bracket)
+{
+    for (size_t i = 0; i < bracket->n_writes; i++) {
+        if (bracket->writes[i].state == TALLY_PG_WRITE_DONE) {
+            bracket->writes[i].state = TALLY_PG_WRITE_PENDING;
+        }
+    }
+}
+
+/* What was told to have succeeded must have succeeded again. */
+static bool broke_a_promise(const struct tally_pg_bracket *bracket)
+{
+    for (size_t i = 0; i < bracket->n_writes; i++) {
+        if (bracket->writes[i].is_told && bracket->writes[i].state == TALLY_PG_WRITE_REFUSED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tell(struct tally_pg_bracket *bracket)
+{
+    for (size_t i = 0; i < bracket->n_writes; i++) {
+        if (bracket->writes[i].state == TALLY_PG_WRITE_DONE) {
+            bracket->writes[i].is_told = true;
+        }
+    }
+}
+
+/* The status of what was run, and what it means for the bracket. */
+static enum tally_status conclude(const struct run *run, enum tally_status status,
+                                  struct tally_error *err)
+{
+    struct tally_pg_bracket *bracket = &run->pg->bracket;
+    if (status != TALLY_OK) {
+        bracket->is_broken = true;
+        return status;
+    }
+    if (broke_a_promise(bracket)) {
+        bracket->is_broken = true;
+        return tally_fail(err, TALLY_STORE, NULL,
+                          "database \"%s\": another process wrote the same meanwhile",
+                          run->pg->label);
+    }
+    tell(bracket);
+    if (run->failed == NULL) {
+        return TALLY_OK;
+    }
+    bracket->is_broken = bracket->is_fenced = run->failure == TALLY_FAILED_PRECONDITION;
+    return fail_write(run->pg, run->failed, run->failure, err);
+}
+
+/* Runs the pending writes from `first` on, and, while that meets a conflict, all from the start. */
+static enum tally_status run_pending(struct tally_postgres *pg, size_t first,
+                                     struct tally_error *err)
+{
+    for (int n_runs = 1;; n_runs++) {
+        struct tally_error cause = TALLY_ERROR_INIT;
+        struct run run = {.pg = pg, .first = first};
+        enum tally_status status = has_work(&run) ? run_once(&run, &cause) : TALLY_OK;
+        if (status == TALLY_OK || !tally_pg_met_conflict(pg) || n_runs == MAX_RUNS ||
+            pg->connection == NULL) {
+            if (status != TALLY_OK) {
+                tally_fail(err, status, NULL, "%s", cause.message);
+            }
+            return conclude(&run, status, err);
+        }
+        undo(pg);
+        pg->counters.retried_conflicts++;
+        pause_before(n_runs + 1);
+        start_again(&pg->bracket);
+        if (pg->connection == NULL) {
+            return conclude(&run, tally_fail(err, status, NULL, "%s", cause.message), err);
+        }
+    }
+}
+
+enum tally_status tally_pg_bracket_flush(struct tally_postgres *pg, struct tally_error *err)
+{
+    if (pg->read_only) {
+        return TALLY_OK; /* nothing can have been collected */
+    }
+    enum tally_status status = require_bracket(pg, err);
+    return status == TALLY_OK ? run_pending(pg, 0, err) : status;
+}
+
+/* Makes the key that the server gave a parameter, in case that the bracket is run again. */
+static enum tally_status fix_key(struct tally_pg_write *write)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
+    const size_t n_null = sizeof(int32_t); /* the first parameter so far */
+    tally_pg_bind_int64(&call, write->job_key);
+    if (call.status == TALLY_OK) {
+        call.status = tally_buffer_append(&call.parameters, write->call.parameters.data + n_null,
+                                          write->call.parameters.size - n_null);
+    }
+    if (call.status != TALLY_OK) {
+        tally_pg_call_fini(&call);
+        return TALLY_NO_MEMORY;
+    }
+    call.n_parameters = write->call.n_parameters;
+    tally_pg_call_fini(&write->call);
+    write->call = call;
+    return TALLY_OK;
+}
+
+enum tally_status tally_pg_bracket_insert_job(struct tally_postgres *pg, struct tally_pg_call *call,
+                                              int64_t *ret_key, struct tally_error *err)
+{
+    struct tally_pg_bracket *bracket = &pg->bracket;
+    struct tally_pg_write *write = NULL;
+    enum tally_status status = append(pg, call, 0, &write, err);
+    if (status == TALLY_OK) {
+        status = run_pending(pg, bracket->n_writes - 1, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = fix_key(write);
+    if (status == TALLY_OK) {
+        status = tally_lease_put(&bracket->inserted, write->job_key,
+                                 pg->number == 0 ? TALLY_NO_TOKEN : 1);
+    }
+    if (status != TALLY_OK) {
+        bracket->is_broken = true;
+        return tally_fail(err, status, NULL, "no memory for a bracket");
+    }
+    *ret_key = write->job_key;
+    return TALLY_OK;
+}
+
+static void note_tag(void *context, int i, PGresult **result)
+{
+    bool *is_committed = context;
+    (void)i;
+    *is_committed = strcmp(PQcmdStatus(*result), "COMMIT") == 0;
+}
+
+/* The server's COMMIT, which answers ROLLBACK if its transaction had failed before. */
+static enum tally_status send_commit(struct tally_postgres *pg, struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_COMMIT);
+    bool is_committed = false;
+    pg->sqlstate[0] = '\0';
+    tally_pg_queue(pg, &call);
+    enum tally_status status = tally_pg_exchange(pg, note_tag, &is_committed, err);
+    pg->bracket.is_begun = false;
+    return status == TALLY_OK && !is_committed
+               ? tally_fail(err, TALLY_STORE, NULL, "database \"%s\": rolled back, not committed",
+                            pg->label)
+               : status;
+}
+
+/* Commits what was run; a conflict found there is met like one found before. */
+static enum tally_status commit(struct tally_postgres *pg, struct tally_error *err)
+{
+    for (int n_runs = 1;; n_runs++) {
+        enum tally_status status = run_pending(pg, 0, err);
+        if (status != TALLY_OK || !pg->bracket.is_begun) {
+            return status;
+        }
+        struct tally_error cause = TALLY_ERROR_INIT;
+        status = send_commit(pg, &cause);
+        if (status == TALLY_OK || !tally_pg_met_conflict(pg) || n_runs == MAX_RUNS) {
+            return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
+        }
+        pg->counters.retried_conflicts++;
+        pg->bracket.fenced.n = 0;
+        pause_before(n_runs + 1);
+        start_again(&pg->bracket);
+    }
+}
+
+enum tally_status tally_pg_bracket_commit(struct tally_postgres *pg, struct tally_error *err)
+{
+    enum tally_status status = require_bracket(pg, err);
+    if (status == TALLY_OK) {
+        status = commit(pg, err);
+    }
+    for (size_t i = 0; status == TALLY_OK && pg->number != 0 && i < pg->bracket.inserted.n; i++) {
+        /* Without memory for it, the next take() gives the job. */
+        (void)tally_lease_put(&pg->held, pg->bracket.inserted.leases[i].job_key,
+                              pg->bracket.inserted.leases[i].token);
+    }
+    tally_pg_bracket_end(pg);
+    return status;
+}

@@ -1,0 +1,300 @@
+/* postgres_internal: what the postgres*.c files share; nobody else includes it. */
+#ifndef TALLY_STORAGE_POSTGRES_POSTGRES_INTERNAL_H
+#define TALLY_STORAGE_POSTGRES_POSTGRES_INTERNAL_H
+
+#include <libpq-fe.h>
+
+#include "storage/columns.h"
+#include "storage/import.h"
+#include "storage/lease_set.h"
+#include "storage/leases.h"
+#include "storage/store.h"
+
+/* The prepared statements; postgres_statement.c has their text. */
+enum tally_pg_sql {
+    TALLY_PG_BEGIN,
+    TALLY_PG_COMMIT,
+    TALLY_PG_ROLLBACK,
+    TALLY_PG_FENCE,
+    TALLY_PG_JOB_INSERT,
+    TALLY_PG_JOB_UPDATE,
+    TALLY_PG_STATE_PUT,
+    TALLY_PG_STATE_APPEND,
+    TALLY_PG_UPDATE_INSERT,
+    TALLY_PG_UPDATES_DELETE,
+    TALLY_PG_ROUND_INSERT,
+    TALLY_PG_JOB_GET,
+    TALLY_PG_JOB_BY_IDEMPOTENCY_KEY,
+    TALLY_PG_REQUEST_GET,
+    TALLY_PG_JOB_LIST,
+    TALLY_PG_JOB_LIST_LIVE,
+    TALLY_PG_DOCUMENT_GET,
+    TALLY_PG_STATE_GET,
+    TALLY_PG_UPDATE_LIST,
+    TALLY_PG_ROUND_LIST,
+    TALLY_PG_CHECK,
+    TALLY_PG_BEGIN_RENEWAL, /* from here on: postgres_leases.c */
+    TALLY_PG_RETURN_TIME,
+    TALLY_PG_TICK,
+    TALLY_PG_RENEW,
+    TALLY_PG_MY_LEASES,
+    TALLY_PG_REPLICAS,
+    TALLY_PG_TURN,
+    TALLY_PG_PREPARE_TAKE,
+    TALLY_PG_TAKE,
+    TALLY_PG_TAKEN_JOBS,
+    TALLY_PG_GIVE,
+    TALLY_PG_LEADER_OF,
+    TALLY_PG_END_NAMESAKE,
+    TALLY_PG_FORGET_LEADERS,
+    TALLY_PG_FORGET_REPLICAS,
+    TALLY_PG_JOIN,
+    TALLY_PG_DISOWN,
+    TALLY_PG_END_FORMER,
+    TALLY_PG_REANNOUNCE,
+    TALLY_PG_RENEW_TOKENS,
+    TALLY_PG_LEAVE_JOBS,
+    TALLY_PG_LEAVE,
+    TALLY_PG_N_SQL
+};
+
+/* A statement with its parameters, in their order: each is an int32 length, -1 for NULL, and as
+ * many bytes in PostgreSQL's binary format. */
+struct tally_pg_call {
+    enum tally_pg_sql which;
+    int n_parameters;
+    struct tally_buffer parameters;
+    enum tally_status status; /* of building it */
+};
+
+enum tally_pg_write_state {
+    TALLY_PG_WRITE_PENDING, /* to be sent */
+    TALLY_PG_WRITE_DONE,    /* in the server's transaction */
+    TALLY_PG_WRITE_REFUSED, /* NOT_FOUND or ALREADY_EXISTS: left out if the bracket is run again */
+};
+
+struct tally_pg_write {
+    struct tally_pg_call call;
+    int64_t job_key;
+    int64_t token; /* that the job had when the write was collected; TALLY_NO_TOKEN */
+    enum tally_pg_write_state state;
+    bool was_sent;
+    bool is_told; /* the caller knows that it succeeded */
+};
+
+struct tally_pg_bracket {
+    bool is_open;   /* between begin() and its end */
+    bool is_begun;  /* the server has a transaction for it */
+    bool is_broken; /* a write failed; it can only be rolled back */
+    bool is_fenced; /* likewise, as a job of it is led by another replica */
+    struct tally_pg_write *writes;
+    size_t n_writes, capacity;
+    struct tally_lease_set fenced;   /* proven in the server's transaction */
+    struct tally_lease_set inserted; /* jobs of this bracket; leases once it is committed */
+};
+
+/* Lists that a conninfo may have: names, addresses and ports of hosts. */
+enum { TALLY_PG_N_HOST_LISTS = 3 };
+
+struct tally_postgres {
+    struct tally_store base;
+    struct tally_store_counters counters;
+    PGconn *connection;                      /* NULL = there is none */
+    PGconn *attempt;                         /* to have one again; NULL = none is under way */
+    PostgresPollingStatusType attempt_wants; /* what its socket must be ready for */
+    int64_t address_limit_ms;                /* how long an address may be silent meanwhile */
+    char *host_lists[TALLY_PG_N_HOST_LISTS]; /* instead of the conninfo's; NULL = those */
+    bool is_address_silent;                  /* one has been, in this attempt */
+    int64_t silent_at_ms;                    /* when it will have been, monotonic */
+    char *conninfo;                          /* as libpq takes it; never printed */
+    char *label;                             /* for messages: where, and no password */
+    char *secret; /* the password, to be found in libpq's messages; NULL = none */
+    bool read_only;
+    bool importing;       /* a lost connection is not made again: the right to fill ends with it */
+    bool is_opening;      /* the store is: nobody is kept waiting */
+    bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
+    char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
+    int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
+    int64_t backoff_ms;
+    struct tally_pg_bracket bracket;
+    struct tally_lease_set held;
+    int64_t number;      /* of this replica; 0 = has not joined */
+    int64_t incarnation; /* tells apart the processes that join with one id, one after the other */
+    int64_t lease_ms;
+};
+
+static inline struct tally_postgres *postgres_of(struct tally_store *store)
+{
+    return (struct tally_postgres *)store;
+}
+
+/* Connection (postgres_connection.c). */
+
+/* Reads `conninfo`. Errors: INVALID_ARGUMENT, NO_MEMORY; messages do not quote it. */
+enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
+                                struct tally_error *err);
+void tally_pg_fini(struct tally_postgres *pg);
+/* Closes the connection; the bracket that is open is broken. */
+void tally_pg_drop(struct tally_postgres *pg);
+
+/* Milliseconds of the monotonic clock. */
+int64_t tally_pg_now_ms(void);
+/* Waits until the connection's socket is ready for one of poll()'s `events`, or broken. False when
+ * time is up. */
+bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms);
+
+/* Reports an error of the server, or, with a NULL result, one of the connection, with libpq's text
+ * but without secrets. */
+enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *result,
+                                struct tally_error *err);
+/* The same for a connection that is lost, and drops it. */
+enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err);
+/* Whether the last error of the server was a conflict with another transaction, so that the same
+ * again may succeed. */
+bool tally_pg_met_conflict(const struct tally_postgres *pg);
+
+/* Exchanges. Statements are queued, and sent and answered together: one round trip. */
+
+/* Called with the result of statement `i` of the exchange, in order, for those that succeeded. It
+ * may keep the result by setting *result to NULL. */
+typedef void tally_pg_result_fn(void *context, int i, PGresult **result);
+
+/* Queues a call; the parameters are copied. */
+void tally_pg_queue(struct tally_postgres *pg, const struct tally_pg_call *call);
+/* Sends what was queued and takes the answers. The first error is returned, and what follows a
+ * failed statement was not run. A connection that is lost meanwhile is dropped. */
+enum tally_status tally_pg_exchange(struct tally_postgres *pg, tally_pg_result_fn *each,
+                                    void *context, struct tally_error *err);
+/* The same for constant SQL: statements up to a NULL, without interest in rows; and the one integer
+ * that a statement gives. */
+void tally_pg_queue_sql(struct tally_postgres *pg, const char *sql);
+enum tally_status tally_pg_exec(struct tally_postgres *pg, const char *const *sql,
+                                struct tally_error *err);
+enum tally_status tally_pg_ask(struct tally_postgres *pg, const char *sql, int64_t *ret_value,
+                               struct tally_error *err);
+/* One call, whose parameters are freed. *ret_result is to be cleared; ret_result may be NULL. */
+enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *call,
+                               PGresult **ret_result, struct tally_error *err);
+
+/* Session (postgres_session.c). */
+
+/* Connects, waiting for it, and sets the session up, but for the prepared statements. */
+enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
+/* A connection that works as far as can be told without asking. A lost one is made anew, though not
+ * more often than the backoff allows, and without waiting for the network for more than an instant:
+ * while that is under way, this fails with STORE, and each call is a step on the way. Not while the
+ * server has a transaction of ours. */
+enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
+
+/* Schema (postgres_schema.c). */
+
+/* Whose database it is: *ret_version is 0 if there is nothing of ours.
+ * Errors: DATA_LOSS (newer than this program knows). */
+enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_version,
+                                    struct tally_error *err);
+int tally_pg_newest_version(void);
+/* Makes and migrates what is missing, all in one transaction, one process at a time. */
+enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err);
+
+/* Statements (postgres_statement.c). */
+
+enum tally_status tally_pg_prepare(struct tally_postgres *pg, struct tally_error *err);
+
+struct tally_pg_call tally_pg_call(enum tally_pg_sql which);
+void tally_pg_call_fini(struct tally_pg_call *call);
+void tally_pg_bind_int64(struct tally_pg_call *call, int64_t value);
+void tally_pg_bind_uint64(struct tally_pg_call *call, uint64_t value);
+void tally_pg_bind_null(struct tally_pg_call *call);
+/* A NULL text binds NULL. */
+void tally_pg_bind_text(struct tally_pg_call *call, const char *text);
+void tally_pg_bind_bytes(struct tally_pg_call *call, const void *bytes, size_t n);
+/* The keys, or the tokens, of those that have not ended, as bigint[]. */
+void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_lease_set *leases);
+void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_set *leases);
+/* All columns of a row, or those that are not fixed. */
+void tally_pg_bind_row(struct tally_pg_call *call, const struct tally_columns *columns,
+                       const void *row, bool moving_only);
+
+/* Columns of a row, counted from 0. Errors: DATA_LOSS if it is of another type or NULL. */
+enum tally_status tally_pg_read_int64(struct tally_postgres *pg, const PGresult *result, int row,
+                                      int column, int64_t *ret_value, struct tally_error *err);
+enum tally_status tally_pg_read_bool(struct tally_postgres *pg, const PGresult *result, int row,
+                                     int column, bool *ret_value, struct tally_error *err);
+enum tally_status tally_pg_read_text(struct tally_postgres *pg, const PGresult *result, int row,
+                                     int column, char *ret_text, size_t capacity,
+                                     struct tally_error *err);
+/* *ret_bytes is borrowed from the result. */
+enum tally_status tally_pg_read_bytes(struct tally_postgres *pg, const PGresult *result, int row,
+                                      int column, const uint8_t **ret_bytes, size_t *ret_n,
+                                      struct tally_error *err);
+/* Fills the members of `ret_row` from the columns `first`, `first` + 1, ... */
+enum tally_status tally_pg_read_row(struct tally_postgres *pg, const PGresult *result, int row,
+                                    int first, const struct tally_columns *columns, void *ret_row,
+                                    struct tally_error *err);
+/* job_key and the columns of a job from the start of a row. */
+enum tally_status tally_pg_read_job(struct tally_postgres *pg, const PGresult *result, int row,
+                                    struct tally_store_job *ret_job, struct tally_error *err);
+
+/* Texts (postgres_text.c): PostgreSQL's are UTF-8 without exception, ours are any bytes. */
+
+/* Appends the form that is stored. Errors: NO_MEMORY. */
+enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *text);
+/* Turns the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
+bool tally_pg_text_decode(const char *stored, size_t n, char *ret_text, size_t capacity);
+
+/* Brackets (postgres_bracket.c). */
+
+enum tally_status tally_pg_bracket_begin(struct tally_postgres *pg, struct tally_error *err);
+enum tally_status tally_pg_bracket_commit(struct tally_postgres *pg, struct tally_error *err);
+void tally_pg_bracket_end(struct tally_postgres *pg);
+/* Collects a write to a job; takes the call over. */
+enum tally_status tally_pg_bracket_add(struct tally_postgres *pg, struct tally_pg_call *call,
+                                       int64_t job_key, struct tally_error *err);
+/* Runs JOB_INSERT at once, as its key is wanted; takes the call over, whose first parameter is
+ * NULL. */
+enum tally_status tally_pg_bracket_insert_job(struct tally_postgres *pg, struct tally_pg_call *call,
+                                              int64_t *ret_key, struct tally_error *err);
+/* Sends what was collected, so that a read sees it. */
+enum tally_status tally_pg_bracket_flush(struct tally_postgres *pg, struct tally_error *err);
+
+/* Reads (postgres_read.c): slots of store.h. */
+enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,
+                                   struct tally_store_job *ret_job, struct tally_error *err);
+enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
+                                                  const char *idempotency_key,
+                                                  struct tally_store_job *ret_job,
+                                                  uint64_t *ret_request_digest,
+                                                  struct tally_error *err);
+enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_key,
+                                       struct tally_buffer *out, bool *ret_has_key,
+                                       uint64_t *ret_request_digest, struct tally_error *err);
+enum tally_status tally_pg_job_list(struct tally_store *store, int status, int64_t before_key,
+                                    int64_t limit, tally_store_job_fn *each, void *context,
+                                    struct tally_error *err);
+enum tally_status tally_pg_job_list_live(struct tally_store *store, tally_store_job_fn *each,
+                                         void *context, struct tally_error *err);
+enum tally_status tally_pg_document_get(struct tally_store *store, int64_t job_key,
+                                        struct tally_buffer *out, struct tally_error *err);
+enum tally_status tally_pg_state_get(struct tally_store *store, int64_t job_key,
+                                     struct tally_buffer *out, struct tally_error *err);
+enum tally_status tally_pg_update_list(struct tally_store *store, int64_t job_key, int64_t round,
+                                       tally_store_update_fn *each, void *context,
+                                       struct tally_error *err);
+enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key,
+                                      int64_t after_round, int64_t limit,
+                                      tally_store_round_fn *each, void *context,
+                                      struct tally_error *err);
+
+/* Leases (postgres_leases.c). */
+
+extern const struct tally_store_leases TALLY_PG_LEASES;
+/* After a new connection: new tokens for what is held. */
+enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
+
+/* Filling by a migration (postgres_import.c). */
+
+extern const struct tally_store_import TALLY_PG_IMPORT;
+/* Errors: FAILED_PRECONDITION if one has been begun and not ended. */
+enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct tally_error *err);
+
+#endif

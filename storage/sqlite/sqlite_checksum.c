@@ -1,0 +1,54 @@
+/* sqlite_checksum: the SQL function tally_checksum(value, ...), which every row carries over its
+ * own table, key and columns. SQLite itself has no page checksums, so that a flipped bit inside a
+ * value would go unseen.
+ *
+ * Each value adds one word that tells its type and length, then its bytes: tally_checksum64_more of
+ * an integer's or a real's 8 bytes, of a text's or a blob's content. So two rows that differ in any
+ * bit of any value, or in where one value ends, differ in what is summed. The result is the int64
+ * of the same bits. It is stored: a change here is a new schema version. */
+#include <string.h>
+
+#include "codec/numeric/checksum.h"
+#include "storage/sqlite/sqlite_internal.h"
+
+static uint64_t add_value(uint64_t sum, sqlite3_value *value)
+{
+    const int type = sqlite3_value_type(value);
+    int64_t integer = 0;
+    double real = 0;
+    const void *bytes = NULL;
+    size_t n = 0;
+    if (type == SQLITE_INTEGER) {
+        integer = sqlite3_value_int64(value);
+        bytes = &integer;
+        n = sizeof integer;
+    } else if (type == SQLITE_FLOAT) {
+        real = sqlite3_value_double(value);
+        bytes = &real;
+        n = sizeof real;
+    } else if (type != SQLITE_NULL) {
+        bytes = sqlite3_value_blob(value);
+        n = (size_t)sqlite3_value_bytes(value);
+    }
+    const uint64_t head[2] = {(uint64_t)type, n};
+    sum = tally_checksum64_more(sum, head, sizeof head);
+    return n > 0 && bytes != NULL ? tally_checksum64_more(sum, bytes, n) : sum;
+}
+
+static void checksum(sqlite3_context *context, int n_values, sqlite3_value **values)
+{
+    uint64_t sum = TALLY_CHECKSUM_SEED;
+    for (int i = 0; i < n_values; i++) {
+        sum = add_value(sum, values[i]);
+    }
+    int64_t same_bits = 0;
+    memcpy(&same_bits, &sum, sizeof same_bits);
+    sqlite3_result_int64(context, same_bits);
+}
+
+int tally_sqlite_add_checksum(sqlite3 *db)
+{
+    return sqlite3_create_function_v2(db, "tally_checksum", -1,
+                                      SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, NULL,
+                                      checksum, NULL, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* sqlite_internal: what the sqlite*.c files share; nobody else includes it. */
+#ifndef TALLY_STORAGE_SQLITE_SQLITE_INTERNAL_H
+#define TALLY_STORAGE_SQLITE_SQLITE_INTERNAL_H
+
+#include <sqlite3.h>
+#include <sys/types.h>
+
+#include "storage/columns.h"
+#include "storage/sqlite/lock_file.h"
+#include "storage/store.h"
+
+/* The prepared statements; sqlite_statement.c has their text. */
+enum tally_sql {
+    TALLY_SQL_BEGIN,
+    TALLY_SQL_COMMIT,
+    TALLY_SQL_ROLLBACK,
+    TALLY_SQL_JOB_NEXT_KEY,
+    TALLY_SQL_JOB_INSERT,
+    TALLY_SQL_DOCUMENT_INSERT,
+    TALLY_SQL_JOB_UPDATE,
+    TALLY_SQL_STATE_UPDATE,
+    TALLY_SQL_STATE_INSERT,
+    TALLY_SQL_STATE_APPEND,
+    TALLY_SQL_CHANGES_DELETE,
+    TALLY_SQL_UPDATE_INSERT,
+    TALLY_SQL_UPDATES_DELETE,
+    TALLY_SQL_ROUND_INSERT,
+    TALLY_SQL_JOB_GET,
+    TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY,
+    TALLY_SQL_REQUEST_GET,
+    TALLY_SQL_JOB_LIST,
+    TALLY_SQL_JOB_LIST_LIVE,
+    TALLY_SQL_DOCUMENT_GET,
+    TALLY_SQL_STATE_GET,
+    TALLY_SQL_CHANGES_GET,
+    TALLY_SQL_UPDATE_LIST,
+    TALLY_SQL_ROUND_LIST,
+    TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_maintenance.c */
+    TALLY_SQL_VERIFY_DOCUMENTS,
+    TALLY_SQL_VERIFY_STATES,
+    TALLY_SQL_VERIFY_CHANGES,
+    TALLY_SQL_VERIFY_UPDATES,
+    TALLY_SQL_VERIFY_ROUNDS,
+    TALLY_N_SQL
+};
+
+struct tally_sqlite {
+    struct tally_store base;
+    sqlite3 *db;
+    char *path; /* as the operator wrote it, for messages */
+    struct tally_lock_file lock;
+    struct {
+        dev_t device;
+        ino_t inode; /* 0 = not known, and not looked after */
+    } log;
+    int n_log_pages; /* after the last commit */
+    sqlite3_stmt *statements[TALLY_N_SQL];
+    bool in_bracket;
+    bool is_broken; /* a write failed; the bracket can only be rolled back */
+};
+
+/* Errors (sqlite_open.c). */
+
+/* Reports the result code `rc` of the last call on the database, with its path and SQLite's text.
+ */
+enum tally_status tally_sqlite_fail(const struct tally_sqlite *sqlite, int rc,
+                                    struct tally_error *err);
+
+/* Runs constant SQL without parameters or interest in rows. */
+enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const char *sql,
+                                    struct tally_error *err);
+
+/* The one integer that constant SQL gives. */
+enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const char *sql,
+                                     int64_t *ret_value, struct tally_error *err);
+
+/* One that is not open yet, zeroed but for its path; NULL = no memory. */
+struct tally_sqlite *tally_sqlite_new(const char *path);
+
+/* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets the connection up, and nothing more.
+ * On failure, too, the caller closes sqlite->db. */
+enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
+                                         struct tally_error *err);
+
+/* A connection that takes no lock and changes nothing, beside a coordinator or without one.
+ * *ret_version is 0 for an empty database; the statements are there if it is the newest.
+ * Errors: NOT_FOUND (no file), DATA_LOSS, STORE. */
+enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
+                                           int *ret_version, struct tally_error *err);
+void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
+/* The same for a `sqlite` that is zeroed but for base, path and lock; `exclusive` takes the
+ * coordinator's lock all the same, and leaves even the log as it is. On failure the caller still
+ * calls fini. */
+enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
+                                           int *ret_version, struct tally_error *err);
+
+/* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed but for base and path. On failure
+ * the caller still calls fini. */
+enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
+                                    struct tally_error *err);
+void tally_sqlite_fini(struct tally_sqlite *sqlite);
+
+/* Row checksums (sqlite_checksum.c). */
+
+/* Gives the connection the SQL function tally_checksum(value, ...). */
+int tally_sqlite_add_checksum(sqlite3 *db);
+
+/* Schema (sqlite_schema.c). */
+
+/* Whose database it is: *ret_version is 0 for an empty one, else the version of our schema.
+ * Errors: DATA_LOSS (not a database, another program's, newer than this program knows). */
+enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
+                                        struct tally_error *err);
+/* The version that the migrations lead to. */
+int tally_sqlite_newest_version(void);
+/* Whether rows of a version have checksums, so that there are statements for it. */
+bool tally_sqlite_has_checksums(int version);
+/* Applies the migrations after `version`, all in one transaction. What there was before is kept in
+ * "PATH.v<version>.bak". */
+enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
+                                       struct tally_error *err);
+/* Rewrites the version that is there: the smallest write that goes through to the medium. */
+enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
+
+/* Looking through (sqlite_verify.c) and copying (sqlite_copy.c); see sqlite_maintenance.h. */
+
+struct tally_store_progress;
+struct tally_store_report;
+
+/* SQLite's own check of its pages, indexes and references. */
+enum tally_status tally_sqlite_check_structure(const struct tally_sqlite *sqlite,
+                                               const struct tally_store_progress *progress,
+                                               struct tally_error *err);
+enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int version,
+                                           const struct tally_store_progress *progress,
+                                           struct tally_store_report *ret_report,
+                                           struct tally_error *err);
+/* The database that `from` reads, to the file `path`: whole and verified or not at all. `as_it_is`:
+ * damaged rows are no reason not to. */
+enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
+                                    bool as_it_is, const struct tally_store_progress *progress,
+                                    struct tally_error *err);
+
+/* Statements (sqlite_statement.c). */
+
+/* How many jobs are not in a terminal status, in any version of the schema. */
+extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
+
+/* For a schema that has checksums. Those that read or write whole rows of an older one than the
+ * newest leave out the columns that it lacks, and are of use for looking through it alone. */
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
+                                       struct tally_error *err);
+
+/* One use of a prepared statement: bind, then run, or walk and end. The first failing bind is kept
+ * and reported there. */
+struct tally_sql_call {
+    struct tally_sqlite *sqlite;
+    sqlite3_stmt *statement;
+    int rc;
+};
+
+/* Precondition: the statement is not in use, that is no walk over it is going on. */
+struct tally_sql_call tally_sql_call(struct tally_sqlite *sqlite, enum tally_sql which);
+
+/* Bound memory is borrowed until the call has ended. A NULL text binds SQL NULL. */
+void tally_sql_bind_int64(struct tally_sql_call *call, int parameter, int64_t value);
+void tally_sql_bind_uint64(struct tally_sql_call *call, int parameter, uint64_t value);
+void tally_sql_bind_text(struct tally_sql_call *call, int parameter, const char *text);
+void tally_sql_bind_bytes(struct tally_sql_call *call, int parameter, const void *bytes, size_t n);
+void tally_sql_bind_json(struct tally_sql_call *call, int parameter, const char *json, size_t n);
+/* Parameters 1 to TALLY_SQL_N_RESERVED are the statement's own; a row's columns follow. */
+enum { TALLY_SQL_N_RESERVED = 3 };
+void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns *columns,
+                        const void *row);
+
+/* Runs a statement that gives no rows, and ends the call. */
+enum tally_status tally_sql_run(struct tally_sql_call *call, struct tally_error *err);
+/* Steps to the next row; false after the last, after a failure, and if *status already is one:
+ * `while (tally_sql_walk(&call, &status, err)) { status = ...; }`. The caller ends the call. */
+bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status,
+                    struct tally_error *err);
+/* Makes the statement ready for its next use. */
+void tally_sql_end(struct tally_sql_call *call);
+
+/* Columns of the present row, counted from 0. Errors: DATA_LOSS if it is of another type. */
+enum tally_status tally_sql_read_int64(const struct tally_sql_call *call, int column,
+                                       int64_t *ret_value, struct tally_error *err);
+/* *ret_bytes is borrowed until the next step; never NULL. */
+enum tally_status tally_sql_read_bytes(const struct tally_sql_call *call, int column,
+                                       const void **ret_bytes, size_t *ret_n,
+                                       struct tally_error *err);
+/* Fills the members of `row` from the columns `first`, `first` + 1, ... */
+enum tally_status tally_sql_read_row(const struct tally_sql_call *call, int first,
+                                     const struct tally_columns *columns, void *row,
+                                     struct tally_error *err);
+
+#endif

@@ -1,0 +1,467 @@
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage/sqlite/sqlite_internal.h"
+
+/* Text of a statement. {names}, {values} and {sets} stand for the column list of `columns`, its
+ * parameters, and "column = parameter" of those that are not fixed; {fixed_names} and so on for the
+ * columns that are fixed, {moving_names} and so on for the others. */
+struct statement_text {
+    const struct tally_columns *columns; /* NULL = no {...} */
+    const char *sql;
+};
+
+/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
+ * A status that this program does not know is live, so that start-up stumbles over it. */
+#define NAME_IF_true(name) ", '" name "'"
+#define NAME_IF_false(name)
+#define TERMINAL_NAME(symbol, name, terminal) NAME_IF_##terminal(name)
+#define TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TERMINAL_NAME)
+
+const char TALLY_SQL_COUNT_LIVE_JOBS[] =
+    "SELECT count(*) FROM jobs WHERE status NOT IN (" TERMINAL_NAMES ")";
+
+/* Whether a row is what was written, by table (sqlite_checksum.c, DESIGN.md). */
+#define JOB_IS_INTACT                                                                              \
+    "(fixed_checksum IS tally_checksum('jobs', job_key, idempotency_key, request_digest,"          \
+    " {fixed_names}) AND row_checksum IS tally_checksum('jobs', fixed_checksum, {moving_names}))"
+#define DOCUMENT_IS_INTACT "(row_checksum IS tally_checksum('job_documents', job_key, document))"
+#define STATE_IS_INTACT    "(row_checksum IS tally_checksum('job_states', job_key, state))"
+#define CHANGE_IS_INTACT                                                                           \
+    "(row_checksum IS tally_checksum('job_state_changes', job_key, round, change))"
+#define UPDATE_IS_INTACT "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
+#define ROUND_IS_INTACT  "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
+
+/* The table and key of a row, for messages. */
+#define JOB_PLACE      "format('jobs, job_key %d', job_key)"
+#define DOCUMENT_PLACE "format('job_documents, job_key %d', job_key)"
+#define STATE_PLACE    "format('job_states, job_key %d', job_key)"
+#define CHANGE_PLACE   "format('job_state_changes, job_key %d, round %d', job_key, round)"
+#define UPDATE_PLACE   "format('updates, job_key %d, round %d, client %d', job_key, round, client)"
+#define ROUND_PLACE    "format('rounds, job_key %d, round %d', job_key, round)"
+
+/* The last column of every statement that reads rows: NULL, or which damaged row it is. */
+#define DAMAGE(is_intact, place) ", CASE WHEN " is_intact " THEN NULL ELSE " place " END AS damage"
+#define JOB_DAMAGE               DAMAGE(JOB_IS_INTACT, JOB_PLACE)
+
+/* All rows of a table, for a look through the whole database. */
+#define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
+
+static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
+    /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the bracket. */
+    [TALLY_SQL_BEGIN] = {NULL, "BEGIN IMMEDIATE"},
+    [TALLY_SQL_COMMIT] = {NULL, "COMMIT"},
+    [TALLY_SQL_ROLLBACK] = {NULL, "ROLLBACK"},
+    [TALLY_SQL_JOB_NEXT_KEY] = {NULL, "SELECT coalesce(max(job_key), 0) + 1 FROM jobs"},
+    [TALLY_SQL_JOB_INSERT] =
+        {&TALLY_JOB_COLUMNS,
+         "INSERT INTO jobs (job_key, idempotency_key, request_digest, {fixed_names}, "
+         "{moving_names},"
+         " fixed_checksum, row_checksum)"
+         " SELECT ?1, ?2, ?3, {fixed_values}, {moving_values},"
+         " c, tally_checksum('jobs', c, {moving_values})"
+         " FROM (SELECT tally_checksum('jobs', ?1, ?2, ?3, {fixed_values}) AS c)"},
+    [TALLY_SQL_DOCUMENT_INSERT] = {NULL,
+                                   "INSERT INTO job_documents (job_key, document, row_checksum)"
+                                   " VALUES (?1, ?2, tally_checksum('job_documents', ?1, ?2))"},
+    [TALLY_SQL_JOB_UPDATE] =
+        {&TALLY_JOB_COLUMNS,
+         "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
+         " {moving_values}) WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_UPDATE] = {NULL, "UPDATE job_states SET state = ?2, row_checksum ="
+                                      " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
+                                      " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"},
+    [TALLY_SQL_STATE_APPEND] = {NULL, "INSERT INTO job_state_changes (job_key, round, change,"
+                                      " row_checksum) VALUES (?1, ?2, ?3,"
+                                      " tally_checksum('job_state_changes', ?1, ?2, ?3))"},
+    [TALLY_SQL_CHANGES_DELETE] = {NULL, "DELETE FROM job_state_changes WHERE job_key = ?1"},
+    [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
+                                       " row_checksum) VALUES (?1, ?2, ?3, ?4,"
+                                       " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
+    [TALLY_SQL_UPDATES_DELETE] = {NULL, "DELETE FROM updates WHERE job_key = ?1 AND round <= ?2"},
+    [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS,
+                                "INSERT INTO rounds (job_key, {names}, row_checksum)"
+                                " VALUES (?1, {values}, tally_checksum('rounds', ?1, {values}))"},
+    [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS,
+                           "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs WHERE id = ?1"},
+    [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,
+                                          "SELECT job_key, {names}, request_digest" JOB_DAMAGE
+                                          " FROM jobs WHERE idempotency_key = ?1"},
+    [TALLY_SQL_REQUEST_GET] = {&TALLY_JOB_COLUMNS,
+                               "SELECT idempotency_key, request_digest" JOB_DAMAGE
+                               " FROM jobs WHERE job_key = ?1"},
+    [TALLY_SQL_JOB_LIST] = {&TALLY_JOB_COLUMNS,
+                            "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
+                            " WHERE job_key < ?1 AND (?2 IS NULL OR status = ?2)"
+                            " ORDER BY job_key DESC LIMIT max(0, ?3)"},
+    [TALLY_SQL_JOB_LIST_LIVE] = {&TALLY_JOB_COLUMNS,
+                                 "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
+                                 " WHERE status NOT IN (" TERMINAL_NAMES ") ORDER BY job_key"},
+    [TALLY_SQL_DOCUMENT_GET] = {NULL, "SELECT document" DAMAGE(
+                                          DOCUMENT_IS_INTACT,
+                                          DOCUMENT_PLACE) " FROM job_documents WHERE job_key = ?1"},
+    [TALLY_SQL_STATE_GET] = {NULL, "SELECT state" DAMAGE(
+                                       STATE_IS_INTACT,
+                                       STATE_PLACE) " FROM job_states WHERE job_key = ?1"},
+    [TALLY_SQL_CHANGES_GET] =
+        {NULL, "SELECT change" DAMAGE(
+                   CHANGE_IS_INTACT,
+                   CHANGE_PLACE) " FROM job_state_changes WHERE job_key = ?1 ORDER BY round"},
+    [TALLY_SQL_UPDATE_LIST] =
+        {NULL, "SELECT round, client, body" DAMAGE(
+                   UPDATE_IS_INTACT,
+                   UPDATE_PLACE) " FROM updates WHERE job_key = ?1 AND round = ?2 ORDER BY client"},
+    [TALLY_SQL_ROUND_LIST] = {&TALLY_ROUND_COLUMNS,
+                              "SELECT {names}" DAMAGE(
+                                  ROUND_IS_INTACT, ROUND_PLACE) " FROM rounds"
+                                                                " WHERE job_key = ?1 AND round > ?2"
+                                                                " ORDER BY round LIMIT max(0, ?3)"},
+    [TALLY_SQL_VERIFY_JOBS] = {&TALLY_JOB_COLUMNS, VERIFY("jobs", JOB_IS_INTACT, JOB_PLACE)},
+    [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
+                                    VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
+    [TALLY_SQL_VERIFY_STATES] = {NULL, VERIFY("job_states", STATE_IS_INTACT, STATE_PLACE)},
+    [TALLY_SQL_VERIFY_CHANGES] = {NULL,
+                                  VERIFY("job_state_changes", CHANGE_IS_INTACT, CHANGE_PLACE)},
+    [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
+    [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,
+                                 VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
+};
+
+enum { FIRST_WITH_CHANGES = 5 };
+
+/* Version of the schema before which a statement makes no sense. */
+static const int SINCE[TALLY_N_SQL] = {
+    [TALLY_SQL_STATE_APPEND] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_CHANGES_DELETE] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_CHANGES_GET] = FIRST_WITH_CHANGES,
+    [TALLY_SQL_VERIFY_CHANGES] = FIRST_WITH_CHANGES,
+};
+
+enum list_form { LIST_NAMES, LIST_VALUES, LIST_SETS };
+
+/* What a {...} lists: which columns, in which form. */
+static const struct list_token {
+    const char *text;
+    bool has_fixed, has_moving;
+    enum list_form form;
+} LIST_TOKEN[] = {
+    {"{names}", true, true, LIST_NAMES},
+    {"{values}", true, true, LIST_VALUES},
+    {"{sets}", false, true, LIST_SETS},
+    {"{fixed_names}", true, false, LIST_NAMES},
+    {"{fixed_values}", true, false, LIST_VALUES},
+    {"{moving_names}", false, true, LIST_NAMES},
+    {"{moving_values}", false, true, LIST_VALUES},
+};
+enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
+
+static enum tally_status append_list(struct tally_buffer *out, const struct tally_columns *columns,
+                                     const struct list_token *token, int version)
+{
+    enum tally_status status = TALLY_OK;
+    const char *comma = "";
+    for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
+        const struct tally_column *column = &columns->column[i];
+        int parameter = TALLY_SQL_N_RESERVED + 1 + i;
+        if (column->since > version || (column->fixed ? !token->has_fixed : !token->has_moving)) {
+            continue;
+        }
+        if (token->form == LIST_NAMES) {
+            status = tally_buffer_printf(out, "%s%s", comma, column->name);
+        } else if (token->form == LIST_VALUES) {
+            status = tally_buffer_printf(out, "%s?%d", comma, parameter);
+        } else {
+            status = tally_buffer_printf(out, "%s%s = ?%d", comma, column->name, parameter);
+        }
+        comma = ", ";
+    }
+    return status;
+}
+
+/* Writes the statement with its {...} filled in. */
+static enum tally_status expand(struct tally_buffer *out, const struct statement_text *text,
+                                int version)
+{
+    enum tally_status status = TALLY_OK;
+    const char *rest = text->sql;
+    while (rest[0] != '\0' && status == TALLY_OK) {
+        size_t n = strcspn(rest, "{");
+        status = tally_buffer_append(out, rest, n);
+        rest += n;
+        for (int i = 0; i < N_LIST_TOKENS && status == TALLY_OK; i++) {
+            size_t n_token = strlen(LIST_TOKEN[i].text);
+            if (strncmp(rest, LIST_TOKEN[i].text, n_token) == 0) {
+                status = append_list(out, text->columns, &LIST_TOKEN[i], version);
+                rest += n_token;
+            }
+        }
+    }
+    return status;
+}
+
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
+                                       struct tally_error *err)
+{
+    struct tally_buffer sql = {0};
+    enum tally_status status = TALLY_OK;
+    for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
+        if (SINCE[i] > version) {
+            continue;
+        }
+        sql.size = 0;
+        status = expand(&sql, &STATEMENT_TEXT[i], version);
+        if (status != TALLY_OK) {
+            tally_fail(err, status, NULL, "no memory for the statements of a database");
+            break;
+        }
+        int rc = sqlite3_prepare_v3(sqlite->db, (const char *)sql.data, (int)sql.size,
+                                    SQLITE_PREPARE_PERSISTENT, &sqlite->statements[i], NULL);
+        if (rc != SQLITE_OK) {
+            status = tally_sqlite_fail(sqlite, rc, err);
+        }
+    }
+    tally_buffer_fini(&sql);
+    return status;
+}
+
+struct tally_sql_call tally_sql_call(struct tally_sqlite *sqlite, enum tally_sql which)
+{
+    sqlite3_stmt *statement = sqlite->statements[which];
+    assert(sqlite3_stmt_busy(statement) == 0);
+    return (struct tally_sql_call){sqlite, statement, SQLITE_OK};
+}
+
+static void keep_first(struct tally_sql_call *call, int rc)
+{
+    if (call->rc == SQLITE_OK) {
+        call->rc = rc;
+    }
+}
+
+void tally_sql_bind_int64(struct tally_sql_call *call, int parameter, int64_t value)
+{
+    keep_first(call, sqlite3_bind_int64(call->statement, parameter, value));
+}
+
+void tally_sql_bind_uint64(struct tally_sql_call *call, int parameter, uint64_t value)
+{
+    int64_t same_bits = 0;
+    memcpy(&same_bits, &value, sizeof same_bits);
+    tally_sql_bind_int64(call, parameter, same_bits);
+}
+
+void tally_sql_bind_text(struct tally_sql_call *call, int parameter, const char *text)
+{
+    keep_first(call, sqlite3_bind_text(call->statement, parameter, text, -1, SQLITE_STATIC));
+}
+
+/* SQLite takes a NULL pointer for SQL NULL, so "no bytes" needs a pointer to somewhere. */
+void tally_sql_bind_bytes(struct tally_sql_call *call, int parameter, const void *bytes, size_t n)
+{
+    keep_first(call, sqlite3_bind_blob64(call->statement, parameter, n > 0 ? bytes : "", n,
+                                         SQLITE_STATIC));
+}
+
+void tally_sql_bind_json(struct tally_sql_call *call, int parameter, const char *json, size_t n)
+{
+    keep_first(call, sqlite3_bind_text64(call->statement, parameter, n > 0 ? json : "", n,
+                                         SQLITE_STATIC, SQLITE_UTF8));
+}
+
+void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns *columns,
+                        const void *row)
+{
+    for (int i = 0; i < columns->n_columns; i++) {
+        const struct tally_column *column = &columns->column[i];
+        const void *member = (const char *)row + column->offset;
+        int parameter = TALLY_SQL_N_RESERVED + 1 + i;
+        switch (column->kind) {
+        case TALLY_COLUMN_INT64:
+            tally_sql_bind_int64(call, parameter, *(const int64_t *)member);
+            break;
+        case TALLY_COLUMN_UINT64:
+            tally_sql_bind_uint64(call, parameter, *(const uint64_t *)member);
+            break;
+        case TALLY_COLUMN_REAL: /* SQLite makes NULL of NaN, and read_real undoes that */
+            keep_first(call,
+                       sqlite3_bind_double(call->statement, parameter, *(const double *)member));
+            break;
+        case TALLY_COLUMN_BOOL:
+            tally_sql_bind_int64(call, parameter, *(const bool *)member ? 1 : 0);
+            break;
+        case TALLY_COLUMN_TEXT:
+            tally_sql_bind_text(call, parameter, member);
+            break;
+        case TALLY_COLUMN_STATUS:
+            tally_sql_bind_text(call, parameter,
+                                tally_job_status_name(*(const enum tally_job_status *)member));
+            break;
+        }
+    }
+}
+
+void tally_sql_end(struct tally_sql_call *call)
+{
+    sqlite3_reset(call->statement);
+    sqlite3_clear_bindings(call->statement);
+}
+
+/* DATA_LOSS if the statement has a column `damage` and that names a row. */
+static enum tally_status require_intact(const struct tally_sql_call *call, struct tally_error *err)
+{
+    int last = sqlite3_column_count(call->statement) - 1;
+    if (strcmp(sqlite3_column_name(call->statement, last), "damage") != 0 ||
+        sqlite3_column_type(call->statement, last) == SQLITE_NULL) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                      "database \"%s\" is damaged: a row does not match its checksum (%s)",
+                      call->sqlite->path, (const char *)sqlite3_column_text(call->statement, last));
+}
+
+bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status, struct tally_error *err)
+{
+    if (*status != TALLY_OK) {
+        return false;
+    }
+    int rc = call->rc == SQLITE_OK ? sqlite3_step(call->statement) : call->rc;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
+        *status = tally_sqlite_fail(call->sqlite, rc, err);
+    } else if (rc == SQLITE_ROW) {
+        *status = require_intact(call, err);
+    }
+    return *status == TALLY_OK && rc == SQLITE_ROW;
+}
+
+enum tally_status tally_sql_run(struct tally_sql_call *call, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    tally_sql_walk(call, &status, err);
+    tally_sql_end(call);
+    return status;
+}
+
+static enum tally_status fail_value(const struct tally_sql_call *call, int column,
+                                    struct tally_error *err)
+{
+    const unsigned char *text = sqlite3_column_text(call->statement, column);
+    return tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": column %s holds \"%.40s\"",
+                      call->sqlite->path, sqlite3_column_name(call->statement, column),
+                      text != NULL ? (const char *)text : "NULL");
+}
+
+enum tally_status tally_sql_read_int64(const struct tally_sql_call *call, int column,
+                                       int64_t *ret_value, struct tally_error *err)
+{
+    if (sqlite3_column_type(call->statement, column) != SQLITE_INTEGER) {
+        return fail_value(call, column, err);
+    }
+    *ret_value = sqlite3_column_int64(call->statement, column);
+    return TALLY_OK;
+}
+
+enum tally_status tally_sql_read_bytes(const struct tally_sql_call *call, int column,
+                                       const void **ret_bytes, size_t *ret_n,
+                                       struct tally_error *err)
+{
+    int type = sqlite3_column_type(call->statement, column);
+    if (type != SQLITE_BLOB && type != SQLITE_TEXT) {
+        return fail_value(call, column, err);
+    }
+    const void *bytes = sqlite3_column_blob(call->statement, column);
+    size_t n = (size_t)sqlite3_column_bytes(call->statement, column);
+    if (bytes == NULL && sqlite3_errcode(call->sqlite->db) == SQLITE_NOMEM) {
+        return tally_sqlite_fail(call->sqlite, SQLITE_NOMEM, err);
+    }
+    *ret_bytes = bytes != NULL ? bytes : "";
+    *ret_n = n;
+    return TALLY_OK;
+}
+
+static enum tally_status read_real(const struct tally_sql_call *call, int column, double *ret_value,
+                                   struct tally_error *err)
+{
+    int type = sqlite3_column_type(call->statement, column);
+    if (type != SQLITE_FLOAT && type != SQLITE_INTEGER && type != SQLITE_NULL) {
+        return fail_value(call, column, err);
+    }
+    *ret_value = type == SQLITE_NULL ? (double)NAN : sqlite3_column_double(call->statement, column);
+    return TALLY_OK;
+}
+
+static enum tally_status read_bool(const struct tally_sql_call *call, int column, bool *ret_value,
+                                   struct tally_error *err)
+{
+    int64_t value = 0;
+    enum tally_status status = tally_sql_read_int64(call, column, &value, err);
+    if (status == TALLY_OK && value != 0 && value != 1) {
+        status = fail_value(call, column, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_value = value == 1;
+    }
+    return status;
+}
+
+static enum tally_status read_text(const struct tally_sql_call *call, int column, char *ret_text,
+                                   size_t capacity, struct tally_error *err)
+{
+    const void *bytes = NULL;
+    size_t n = 0;
+    enum tally_status status = tally_sql_read_bytes(call, column, &bytes, &n, err);
+    bytes = bytes != NULL ? bytes : ""; /* SQLite's pointer to an empty text may be NULL */
+    if (status == TALLY_OK && (n >= capacity || memchr(bytes, '\0', n) != NULL)) {
+        status = fail_value(call, column, err);
+    }
+    if (status == TALLY_OK) {
+        memset(ret_text, 0, capacity);
+        memcpy(ret_text, bytes, n);
+    }
+    return status;
+}
+
+static enum tally_status read_status(const struct tally_sql_call *call, int column,
+                                     enum tally_job_status *ret_status, struct tally_error *err)
+{
+    char name[32];
+    enum tally_status status = read_text(call, column, name, sizeof name, err);
+    if (status == TALLY_OK && !tally_job_status_of_name(name, ret_status)) {
+        status = fail_value(call, column, err);
+    }
+    return status;
+}
+
+static enum tally_status read_member(const struct tally_sql_call *call, int column,
+                                     const struct tally_column *what, void *member,
+                                     struct tally_error *err)
+{
+    switch (what->kind) {
+    case TALLY_COLUMN_INT64:
+    case TALLY_COLUMN_UINT64: /* the same bits */
+        return tally_sql_read_int64(call, column, member, err);
+    case TALLY_COLUMN_REAL:
+        return read_real(call, column, member, err);
+    case TALLY_COLUMN_BOOL:
+        return read_bool(call, column, member, err);
+    case TALLY_COLUMN_TEXT:
+        return read_text(call, column, member, what->capacity, err);
+    case TALLY_COLUMN_STATUS:
+        return read_status(call, column, member, err);
+    }
+    return TALLY_INTERNAL;
+}
+
+enum tally_status tally_sql_read_row(const struct tally_sql_call *call, int first,
+                                     const struct tally_columns *columns, void *row,
+                                     struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
+        const struct tally_column *column = &columns->column[i];
+        status = read_member(call, first + i, column, (char *)row + column->offset, err);
+    }
+    return status;
+}
