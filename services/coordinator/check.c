@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/coordinator/hosted_job.h"
+#include "services/coordinator/jobs/hosted_job.h"
 #include "services/progress/store_bar.h"
 #include "storage/maintenance.h"
 

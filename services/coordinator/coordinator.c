@@ -9,7 +9,7 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/internal.h"
-#include "services/coordinator/replicas.h"
+#include "services/coordinator/replicas/replicas.h"
 #include "services/job/advice.h"
 
 enum {

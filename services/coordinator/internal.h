@@ -3,17 +3,17 @@
 #define TALLY_SERVICES_COORDINATOR_INTERNAL_H
 
 #include "api/json/json.h"
+#include "services/coordinator/access/token_set.h"
 #include "services/coordinator/coordinator.h"
-#include "services/coordinator/ended.h"
-#include "services/coordinator/forward.h"
-#include "services/coordinator/hosted_job.h"
-#include "services/coordinator/memory.h"
-#include "services/coordinator/metrics.h"
-#include "services/coordinator/pending.h"
-#include "services/coordinator/prepare.h"
-#include "services/coordinator/session.h"
-#include "services/coordinator/token_set.h"
-#include "services/coordinator/waiting.h"
+#include "services/coordinator/jobs/ended.h"
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/coordinator/jobs/memory.h"
+#include "services/coordinator/jobs/prepare.h"
+#include "services/coordinator/jobs/waiting.h"
+#include "services/coordinator/metrics/metrics.h"
+#include "services/coordinator/replicas/forwarding.h"
+#include "services/coordinator/turn/pending.h"
+#include "services/coordinator/workers/session.h"
 
 enum {
     JOB_BUCKETS = 1024, /* of live jobs' ids; a power of two */
@@ -89,7 +89,7 @@ typedef enum tally_status handler_fn(struct tally_coordinator *coordinator, stru
 
 enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER, ROUTE_METRICS };
 
-/* Which replica answers (addressee.h), where there are several. */
+/* Which replica answers (request_routing.h), where there are several. */
 enum route_place {
     AT_ANY,
     AT_LEADER,          /* of the job in the path */
@@ -164,7 +164,7 @@ struct tally_coordinator {
     uint64_t n_request_ids;
 };
 
-/* Jobs (jobs.c). */
+/* Jobs (live_jobs.c). */
 
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
 /* Rows of jobs, collected in a walk; free(rows). */
@@ -288,7 +288,7 @@ void events_forget_job(struct hosted_job *job);
 /* Ends all streams; whoever comes again goes on where it was. */
 void end_streams(struct tally_coordinator *coordinator);
 
-/* Series (rest_series.c). */
+/* Series (rest/series.c). */
 
 struct series;
 /* All rounds of a job that the store holds, kept for the next time. Borrowed until the next call.
@@ -301,7 +301,7 @@ void free_series_cache(struct tally_coordinator *coordinator);
 /* Runs the reads that waited for the commit (dispatch.c). */
 void run_reads(struct tally_coordinator *coordinator);
 
-/* Answers (answers.c). */
+/* Answers (responses.c). */
 
 /* Body made of JSON; `value` is taken, NULL is out of memory. */
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
@@ -325,7 +325,7 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call);
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
                        struct tally_shared_bytes *tail);
 
-/* Requests and the log (access.c). */
+/* Requests and the log (access_log.c). */
 
 /* The X-Request-Id of the request if it is one that we repeat, else NULL. */
 const char *told_request_id(const struct tally_http_request *request);
@@ -347,14 +347,14 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
                                      struct tally_error *err);
 
 /* Handlers, one file per group of routes. */
-handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job; /* rest_jobs.c */
-handler_fn get_rounds, get_rounds_csv, get_model;                           /* rest_results.c */
-handler_fn get_healthz, get_readyz;                                         /* rest_service.c */
-handler_fn get_workers;                                                     /* rest_workers.c */
-handler_fn get_series;                                                      /* rest_series.c */
+handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job; /* rest/jobs.c */
+handler_fn get_rounds, get_rounds_csv, get_model;                           /* rest/results.c */
+handler_fn get_healthz, get_readyz;                                         /* rest/service.c */
+handler_fn get_workers;                                                     /* rest/workers.c */
+handler_fn get_series;                                                      /* rest/series.c */
 handler_fn get_events;                                                      /* events.c */
 handler_fn get_metrics;                                                     /* metrics.c */
-handler_fn get_asset;                                                       /* rest_dashboard.c */
+handler_fn get_asset;                                                       /* rest/dashboard.c */
 handler_fn worker_join, worker_poll, worker_update, worker_leave;           /* worker_calls.c */
 
 #endif

@@ -14,7 +14,7 @@
  *
  * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. Vectors that an algorithm does not use
  * count too, so that the estimate is an upper bound. Excluded are updates that wait for a commit
- * (services/coordinator/pending.c, 40 MiB) and unfinished request bodies and responses
+ * (services/coordinator/turn/pending.c, 40 MiB) and unfinished request bodies and responses
  * (--max-held-bytes), which are limited for the whole process, and the data of an in-memory store.
  *
  * Solving f(x*) takes the data, N points of n numbers, and some vectors:

@@ -1,4 +1,4 @@
-"""What a web page of somebody else can have a browser do: nothing (services/coordinator/origin_policy.h)."""
+"""What a web page of somebody else can have a browser do: nothing (services/coordinator/access/origin_policy.h)."""
 
 import json
 import pathlib

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "api/client/http_forward.h"
-#include "services/coordinator/forward.h"
+#include "services/coordinator/replicas/forwarding.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_replica.h"
 

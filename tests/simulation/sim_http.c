@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "services/coordinator/forward.h"
+#include "services/coordinator/replicas/forwarding.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"

@@ -1,5 +1,5 @@
-/* Stands in for services/coordinator/prepare.h: f(x*) is solved when the result is asked for, in
- * the coordinator's next turn, instead of in a thread. A coordinator that is started again asks
+/* Stands in for services/coordinator/jobs/prepare.h: f(x*) is solved when the result is asked for,
+ * in the coordinator's next turn, instead of in a thread. A coordinator that is started again asks
  * again. Its answer depends on the document alone, so each document of a seed is solved once. */
 #include "tests/simulation/sim_prepare.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/coordinator/prepare.h"
+#include "services/coordinator/jobs/prepare.h"
 #include "services/document/document.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_job.h"

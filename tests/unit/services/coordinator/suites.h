@@ -10,7 +10,7 @@ extern const struct tally_suite coordinator_listen_scope_suite;
 extern const struct tally_suite coordinator_origin_policy_suite;
 extern const struct tally_suite coordinator_placement_suite;
 extern const struct tally_suite coordinator_replicas_suite;
-extern const struct tally_suite coordinator_series_suite;
+extern const struct tally_suite coordinator_thinning_suite;
 extern const struct tally_suite coordinator_stored_state_suite;
 extern const struct tally_suite coordinator_supply_suite;
 extern const struct tally_suite coordinator_token_set_suite;

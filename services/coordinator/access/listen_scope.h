@@ -1,0 +1,13 @@
+/* listen_scope: who can reach an address that is listened on. */
+#ifndef TALLY_SERVICES_COORDINATOR_ACCESS_LISTEN_SCOPE_H
+#define TALLY_SERVICES_COORDINATOR_ACCESS_LISTEN_SCOPE_H
+
+#include <stdbool.h>
+
+/* Whether only this machine can connect to ADDRESS:PORT: 127.0.0.0/8, [::1], and IPv4-mapped
+ * [::ffff:127.0.0.0/104]. False for what is not understood. */
+bool listen_is_loopback(const char *listen);
+/* Whether ADDRESS:PORT names one address and one port, so that others can be told it. */
+bool listen_is_one_address(const char *listen);
+
+#endif

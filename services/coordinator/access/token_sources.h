@@ -1,0 +1,25 @@
+/* token_sources: where the coordinator's tokens come from: files, and the environment. */
+#ifndef TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SOURCES_H
+#define TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SOURCES_H
+
+#include <stdbool.h>
+
+#include "services/base/options/options.h"
+#include "services/coordinator/access/token_set.h"
+
+/* Reads --admin-token-file, --worker-token-file and --metrics-token-file, or TALLY_ADMIN_TOKEN,
+ * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, which are wiped. The log warns of files that others
+ * may read, and of a token that is in two of them and so grants two roles. Errors:
+ * INVALID_ARGUMENT, NO_MEMORY. */
+enum tally_status tokens_load(const struct tally_options *options, struct tally_tokens *ret_tokens,
+                              struct tally_error *err);
+
+/* Reads the files again; what came from the environment stays. On failure all stays, and nothing is
+ * half new. */
+enum tally_status tokens_reload(const struct tally_options *options, struct tally_tokens *tokens,
+                                struct tally_error *err);
+
+/* Prints a line of --check for each token that grants two roles, with its places. */
+void tokens_print_shared(const struct tally_options *options, const struct tally_tokens *tokens);
+
+#endif

@@ -1,0 +1,356 @@
+#include "services/coordinator/jobs/hosted_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker/worker_messages.h"
+#include "services/document/detail.h"
+#include "services/document/document.h"
+#include "services/job/advice.h"
+#include "services/job/footprint.h"
+
+_Static_assert(sizeof(struct client_slot) <= TALLY_FOOTPRINT_SLOT, "as footprint.h says");
+
+void hosted_job_free(struct hosted_job *job)
+{
+    if (job != NULL) {
+        tally_job_free(job->engine);
+        tally_buffer_fini(&job->document);
+        tally_buffer_fini(&job->shared_task.bytes);
+        tally_shared_bytes_release(job->shared_task.tail);
+        free(job->slots);
+        free(job);
+    }
+}
+
+enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err)
+{
+    if (job->slots == NULL) {
+        job->slots = calloc((size_t)job->row.clients, sizeof *job->slots);
+    }
+    return job->slots != NULL ? TALLY_OK
+                              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
+                                           (long long)job->row.clients);
+}
+
+void hosted_job_drop_slots(struct hosted_job *job)
+{
+    free(job->slots);
+    job->slots = NULL;
+}
+
+/* An update as the store kept it, received again. */
+static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    struct tally_update update;
+    enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
+    if (status == TALLY_OK) {
+        struct tally_job_update event = {.round = update.round,
+                                         .client = update.client,
+                                         .payload = update.payload.data,
+                                         .n_payload = update.payload.size,
+                                         .payload_bits = update.payload_bits,
+                                         .clipped = update.clipped,
+                                         .has_loss = update.has_loss,
+                                         .loss = update.loss};
+        struct tally_job_outcome outcome;
+        status = tally_job_receive(context, &event, &outcome, err);
+        if (status == TALLY_OK && outcome.n_records > 0) {
+            status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored updates close a round");
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "stored update of client %u", stored->client);
+        return status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status restore_engine(struct tally_store *store, struct hosted_job *job,
+                                        struct tally_job **ret_engine, struct tally_error *err)
+{
+    const struct tally_store_job *row = &job->row;
+    struct tally_buffer state = {0};
+    struct tally_job *engine = NULL;
+    enum tally_status status = store->ops->state_get(store, row->key, &state, err);
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        status = TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_restore(&job->spec, row->status, &row->progress, state.data, state.size,
+                                   &engine, err);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row->status) &&
+        row->status != TALLY_JOB_QUEUED) {
+        status = store->ops->update_list(store, row->key, tally_job_open_round(engine)->round,
+                                         receive_again, engine, err);
+    }
+    tally_buffer_fini(&state);
+    if (status == TALLY_OK && row->status != TALLY_JOB_QUEUED) {
+        status = hosted_job_make_slots(job, err);
+    }
+    if (status != TALLY_OK) {
+        tally_job_free(engine);
+        return status;
+    }
+    *ret_engine = engine;
+    return TALLY_OK;
+}
+
+/* A queued engine that stands in until the memory for the real one can be had. */
+static enum tally_status make_stand_in(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_job **ret_engine, struct tally_error *err)
+{
+    (void)store;
+    job->needs_reload = job->lacks_memory = true;
+    return tally_job_restore(&job->spec, TALLY_JOB_QUEUED, &(struct tally_progress){0}, NULL, 0,
+                             ret_engine, err);
+}
+
+typedef enum tally_status engine_fn(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_job **ret_engine, struct tally_error *err);
+
+static enum tally_status load_with(struct tally_store *store, const struct tally_store_job *row,
+                                   engine_fn *make_engine, struct hosted_job **ret_job,
+                                   struct tally_error *err)
+{
+    struct hosted_job *job = calloc(1, sizeof *job);
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (job == NULL) {
+        goto out;
+    }
+    job->row = *row;
+    job->prepared = row->progress.has_f_star;
+    job->f_star = row->progress.f_star;
+    job->curvature = row->curvature;
+    job->recovery_bits = row->recovery_bits;
+    job->wire_in_bytes = row->wire_in_bytes;
+    job->wire_out_bytes = row->wire_out_bytes;
+    job->n_vacant = row->clients;
+    job->has_stored_updates = true;
+    status = store->ops->document_get(store, row->key, &job->document, err);
+    if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
+        status = TALLY_DATA_LOSS;
+        if (err != NULL) {
+            err->status = status;
+        }
+    }
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)job->document.data, job->document.size,
+                                      &job->spec, err);
+        if (status != TALLY_OK && status != TALLY_NO_MEMORY) {
+            status = TALLY_DATA_LOSS;
+        }
+    }
+    if (status == TALLY_OK) {
+        job->started_bytes = tally_footprint_started(&job->spec);
+        job->solving_bytes = tally_footprint_solving(&job->spec);
+        status = make_engine(store, job, &job->engine, err);
+    }
+out:
+    if (status != TALLY_OK) {
+        tally_fail(err, status, NULL, "no memory");
+        tally_error_wrap(err, "job %s", row->id);
+        hosted_job_free(job);
+        return status;
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, restore_engine, ret_job, err);
+}
+
+enum tally_status hosted_job_load_later(struct tally_store *store,
+                                        const struct tally_store_job *row,
+                                        struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, make_stand_in, ret_job, err);
+}
+
+void mark_touched(struct hosted_job *job)
+{
+    if (job->marks != NULL) {
+        job->touched_in = job->marks->transaction;
+    }
+}
+
+void mark_absence(struct hosted_job *job)
+{
+    job->absence_changed = true;
+    if (job->marks != NULL) {
+        job->marks->absence_changed = true;
+    }
+}
+
+/* The row says it. */
+static void mark_ended(const struct hosted_job *job)
+{
+    if (job->marks != NULL && tally_job_status_is_terminal(job->row.status)) {
+        job->marks->ended = true;
+    }
+}
+
+static void raise_to(uint64_t *counter, uint64_t stored)
+{
+    *counter = stored > *counter ? stored : *counter;
+}
+
+enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err)
+{
+    struct tally_job *engine;
+    struct tally_store_job row;
+    enum tally_status status = store->ops->job_get(store, job->row.id, &row, err);
+    if (status == TALLY_OK) {
+        struct tally_store_job old = job->row;
+        job->row = row;
+        status = restore_engine(store, job, &engine, err);
+        if (status != TALLY_OK) {
+            job->row = old;
+        }
+    }
+    if (status == TALLY_OK) {
+        tally_job_free(job->engine);
+        job->engine = engine;
+        job->shared_task.round = 0; /* it may be another round of the same number */
+        job->stored_state = (struct stored_state){0};
+        job->has_stored_updates = true;
+        job->needs_reload = job->lacks_memory = false;
+        /* Another replica may have led the job meanwhile, and counted. */
+        raise_to(&job->recovery_bits, row.recovery_bits);
+        raise_to(&job->wire_in_bytes, row.wire_in_bytes);
+        raise_to(&job->wire_out_bytes, row.wire_out_bytes);
+        mark_ended(job);
+    }
+    return status;
+}
+
+enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
+                                     int64_t now_ms, struct tally_error *err)
+{
+    mark_touched(job);
+    struct tally_store_job row = job->row;
+    row.status = tally_job_status(job->engine);
+    row.progress = *tally_job_progress(job->engine);
+    row.curvature = job->curvature;
+    row.recovery_bits = job->recovery_bits;
+    row.wire_in_bytes = job->wire_in_bytes;
+    row.wire_out_bytes = job->wire_out_bytes;
+    if (row.reason[0] == '\0') {
+        snprintf(row.reason, sizeof row.reason, "%s", tally_job_reason(job->engine));
+    }
+    if (row.status != TALLY_JOB_QUEUED && row.started_ms == 0) {
+        row.started_ms = now_ms;
+    }
+    if (tally_job_status_is_terminal(row.status) && row.finished_ms == 0) {
+        row.finished_ms = now_ms;
+    }
+    enum tally_status status = store->ops->job_update(store, &row, err);
+    if (status == TALLY_OK) {
+        job->row = row;
+        mark_ended(job);
+    }
+    return status;
+}
+
+static enum tally_status put_whole(struct tally_store *store, struct hosted_job *job,
+                                   struct tally_error *err)
+{
+    struct tally_buffer bytes = {0};
+    enum tally_status status = tally_job_save_state(job->engine, &bytes);
+    if (status == TALLY_OK) {
+        status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
+    }
+    job->stored_state =
+        (struct stored_state){.iterate = job->row.progress.iterate, .whole_bytes = bytes.size};
+    tally_buffer_fini(&bytes);
+    return status;
+}
+
+static enum tally_status append_change(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_error *err)
+{
+    struct stored_state *stored = &job->stored_state;
+    struct tally_buffer change = {0};
+    enum tally_status status = tally_job_save_change(job->engine, stored->iterate, &change, err);
+    if (status == TALLY_OK) {
+        status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
+                                          change.size, err);
+    }
+    stored->iterate = job->row.progress.iterate;
+    stored->change_bytes += change.size;
+    stored->n_changes++;
+    tally_buffer_fini(&change);
+    return status;
+}
+
+/* Appends what the round has changed of the state, or puts the whole. Changes are told apart by
+ * their round, and a job may end without closing one; besides, one that has ended is kept for long
+ * and gone on from by nobody: then the whole is due, alone. */
+static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
+                                   bool has_closed_round, struct tally_error *err)
+{
+    const struct stored_state *stored = &job->stored_state;
+    const bool takes_change =
+        has_closed_round && !tally_job_status_is_terminal(job->row.status) &&
+        stored_state_takes(stored, tally_job_change_bytes(job->engine, stored->iterate));
+    return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
+}
+
+enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_job_outcome *outcome, int64_t now_ms,
+                                        struct tally_error *err)
+{
+    enum tally_status status = hosted_job_put_row(store, job, now_ms, err);
+    for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
+        status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
+    }
+    if (status == TALLY_OK && job->has_stored_updates) {
+        status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
+        job->has_stored_updates = status != TALLY_OK;
+    }
+    return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
+}
+
+struct tally_json *job_detail(const struct tally_store_job *row,
+                              const struct tally_buffer *document,
+                              const struct tally_waiting *waiting)
+{
+    struct tally_json *detail;
+    if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
+        return NULL;
+    }
+    /* A document that an older version took, and this one would not, has a detail all the same. */
+    struct tally_advice advice = {.n = 0};
+    struct tally_job_spec spec;
+    if (tally_document_parse((const char *)document->data, document->size, &spec, NULL) ==
+        TALLY_OK) {
+        advice = tally_advise(&spec, &row->curvature);
+    }
+    const struct tally_job_facts facts = {.id = row->id,
+                                          .status = row->status,
+                                          .reason = row->reason,
+                                          .clients = row->clients,
+                                          .dim = row->dim,
+                                          .created_ms = row->created_ms,
+                                          .started_ms = row->started_ms,
+                                          .finished_ms = row->finished_ms,
+                                          .recovery_bits = row->recovery_bits,
+                                          .wire_in_bytes = row->wire_in_bytes,
+                                          .wire_out_bytes = row->wire_out_bytes,
+                                          .waiting = waiting,
+                                          .curvature = row->curvature,
+                                          .advice = &advice};
+    if (!tally_detail_add(detail, &facts, &row->progress)) {
+        tally_json_free(detail);
+        return NULL;
+    }
+    return detail;
+}

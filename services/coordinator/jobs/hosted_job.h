@@ -1,0 +1,118 @@
+/* hosted_job: a live job in the coordinator: its engine, its row in the store, and who plays its
+ * clients. */
+#ifndef TALLY_SERVICES_COORDINATOR_JOBS_HOSTED_JOB_H
+#define TALLY_SERVICES_COORDINATOR_JOBS_HOSTED_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/json/json.h"
+#include "api/worker/worker_messages.h"
+#include "codec/base/buffer.h"
+#include "codec/base/shared_bytes.h"
+#include "services/coordinator/access/token_set.h"
+#include "services/coordinator/jobs/stored_state.h"
+#include "services/coordinator/workers/supply.h"
+#include "services/document/detail.h"
+#include "services/job/job.h"
+#include "storage/store.h"
+
+struct session;
+
+/* One of the M clients of a job. */
+struct client_slot {
+    struct session *session;                   /* who plays it; NULL = vacant */
+    char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
+    struct token_identity previous_identity;   /* likewise; of nobody while previous is "" */
+    int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
+    bool absent; /* not to be waited for, if the policy allows (stragglers.c) */
+};
+
+/* What the tasks of one round have in common, for those who hold one point: most of them do. */
+struct shared_task {
+    int64_t round, have;             /* of whom; 0 = of nobody */
+    struct tally_buffer bytes;       /* tally_task.shared */
+    struct tally_shared_bytes *tail; /* or here, if it is large */
+};
+
+/* What a coordinator knows of all its live jobs, so that it need not go through them in every turn.
+ */
+struct job_marks {
+    uint64_t transaction; /* number of the one that is open, or of the next; from 1 */
+    bool absence_changed; /* of some of them */
+    bool ended;           /* the rows of some of them say so */
+};
+
+struct hosted_job {
+    struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
+    struct tally_store_job row; /* as last written */
+    struct tally_job_spec spec;
+    struct tally_buffer document; /* JSON text, as stored */
+    struct tally_job *engine;
+    struct client_slot *slots; /* [clients]; NULL while it is queued and nobody plays it */
+    int64_t n_vacant;
+    struct job_supply supply;
+    int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
+    bool prepared;                        /* f_star below is known: the job may start */
+    int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not yet, or not here */
+    int64_t prepare_took_ms;
+    double f_star;
+    struct tally_curvature curvature; /* of f; unknown until prepared */
+    struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
+    uint64_t touched_in;              /* number of the last transaction that wrote to it */
+    struct stored_state stored_state;
+    bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
+    bool needs_reload;        /* a commit failed, so the engine is ahead of the store; or .. */
+    bool lacks_memory;        /* .. memory ran out: a queued engine stands in for its own */
+    bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
+    bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
+    int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
+    int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
+    int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
+    char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
+    int64_t arrived_ms; /* monotonic; when it was taken from another replica; 0 = never */
+    struct shared_task shared_task;
+    struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
+    uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
+    struct hosted_job *next;                               /* by age, oldest first */
+    struct hosted_job *next_of_id;                         /* in the same bucket */
+};
+
+/* Makes or frees the slots of a job of which no client is played. */
+enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
+void hosted_job_drop_slots(struct hosted_job *job);
+
+/* Loads a live job: engine restored, stored updates of the open round received again. Errors:
+ * STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err);
+/* For a job whose hosted_job_load() failed with NO_MEMORY: loads all but the engine, and sets
+ * needs_reload. */
+enum tally_status hosted_job_load_later(struct tally_store *store,
+                                        const struct tally_store_job *row,
+                                        struct hosted_job **ret_job, struct tally_error *err);
+/* Brings the engine back to what the store holds. Errors as hosted_job_load(). */
+enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err);
+void hosted_job_free(struct hosted_job *job);
+
+/* Notes that the open transaction writes to the job. */
+void mark_touched(struct hosted_job *job);
+/* Notes that a client has become absent or has come back. */
+void mark_absence(struct hosted_job *job);
+
+/* Writes the row from the engine and the live counters; in an open transaction. */
+enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
+                                     int64_t now_ms, struct tally_error *err);
+/* Writes the row, the state and the records of rounds that closed, and drops the updates behind. */
+enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_job_outcome *outcome, int64_t now_ms,
+                                        struct tally_error *err);
+
+/* The job detail of a row and its document. waiting: what the job waits for, or NULL. NULL = out of
+ * memory or a document that is no JSON. */
+struct tally_json *job_detail(const struct tally_store_job *row,
+                              const struct tally_buffer *document,
+                              const struct tally_waiting *waiting);
+
+#endif

@@ -1,0 +1,107 @@
+#include "services/coordinator/jobs/memory.h"
+
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/internal.h"
+#include "services/job/footprint.h"
+
+static bool is_queued(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload;
+}
+
+struct memory_use memory_use(const struct tally_coordinator *coordinator)
+{
+    struct memory_use use = {.held = preparer_bytes(coordinator->preparer),
+                             .limit = coordinator->config.max_job_bytes};
+    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (!is_queued(job)) {
+            use.held += job->started_bytes;
+            use.kept += is_progressing(job) ? 0 : job->started_bytes;
+        }
+    }
+    return use;
+}
+
+int64_t memory_needed(const struct hosted_job *job)
+{
+    return job->prepared ? job->started_bytes : job->solving_bytes;
+}
+
+bool memory_is_free(const struct memory_use *use, const struct hosted_job *job)
+{
+    return memory_needed(job) <= use->limit - use->held;
+}
+
+bool memory_will_be_free(const struct memory_use *use, const struct hosted_job *job)
+{
+    return memory_needed(job) <= use->limit - use->kept;
+}
+
+static enum tally_status check_bytes(int64_t bytes, int64_t limit, const char *field,
+                                     const char *what, struct tally_error *err)
+{
+    return bytes <= limit ? TALLY_OK
+                          : tally_fail(err, TALLY_OUT_OF_RANGE, field,
+                                       "%s needs about %lld bytes of memory, more than this "
+                                       "coordinator's --max-job-bytes %lld",
+                                       what, (long long)bytes, (long long)limit);
+}
+
+enum tally_status memory_check(const struct tally_coordinator *coordinator,
+                               const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t limit = coordinator->config.max_job_bytes;
+    enum tally_status status = check_bytes(tally_footprint_started(spec), limit,
+                                           tally_footprint_started_field(spec), "the job", err);
+    return status == TALLY_OK
+               ? check_bytes(tally_footprint_solving(spec), limit,
+                             tally_footprint_solving_field(spec), "solving f(x*) of the job", err)
+               : status;
+}
+
+bool memory_is_unsolved(const struct hosted_job *job)
+{
+    return is_queued(job) && !job->prepared && job->prepare_began_ms == 0;
+}
+
+static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    job->prepare_began_ms = tally_monotonic_ms();
+    if (preparer_submit(coordinator->preparer, job->row.id, &job->spec, &err) != TALLY_OK) {
+        job->prepare_began_ms = 0;
+        coordinator->assignment_failed = true; /* retried after a second */
+    }
+}
+
+void memory_solve_next(struct tally_coordinator *coordinator)
+{
+    if (preparer_bytes(coordinator->preparer) > 0) {
+        return;
+    }
+    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+        if (!memory_is_unsolved(job)) {
+            continue;
+        }
+        const struct memory_use use = memory_use(coordinator);
+        if (memory_is_free(&use, job)) {
+            solve(coordinator, job);
+            return;
+        }
+        if (memory_will_be_free(&use, job)) {
+            return;
+        }
+    }
+}
+
+void memory_note_loaded(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct memory_use use = memory_use(coordinator);
+    if (job->row.status != TALLY_JOB_QUEUED && use.held > use.limit) {
+        tally_log(TALLY_LOG_WARN,
+                  tally_log_event("job goes on although jobs need more than --max-job-bytes"),
+                  tally_log_text("job", job->row.id), tally_log_integer("bytes", use.held),
+                  tally_log_integer("max_job_bytes", use.limit));
+    }
+}

@@ -1,0 +1,40 @@
+/* prepare: solves f(x*) of queued jobs and looks at the curvature of f, in a thread of its own, so
+ * that the loop never waits for it. */
+#ifndef TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
+#define TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
+
+#include <stdbool.h>
+
+#include "services/job/local.h"
+#include "storage/store.h"
+
+struct preparer;
+
+/* Starts the thread; wake_fd is an eventfd that it adds to when a result is there,
+ * data_dir where the files of job documents are (borrowed). */
+enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
+                               struct tally_error *err);
+/* Drops all queued jobs. A solve that is under way is left to the end of the process, with its
+ * memory and wake_fd, which must stay open. NULL is allowed. */
+void preparer_free(struct preparer *preparer);
+
+/* Queues a job. Errors: NO_MEMORY. */
+enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
+                                  const struct tally_job_spec *spec, struct tally_error *err);
+
+/* What the queued jobs and the one under way need, by tally_footprint_solving(). */
+int64_t preparer_bytes(struct preparer *preparer);
+
+/* The job is gone: a solve that has not begun never will, and one that is under way stops soon. */
+void preparer_forget(struct preparer *preparer, const char *job_id);
+
+struct prepared {
+    char job_id[TALLY_JOB_ID_CAPACITY];
+    enum tally_status status;
+    struct tally_local_preparation preparation; /* if status is OK */
+    struct tally_error err;                     /* otherwise */
+};
+/* Takes one result; false if there is none. */
+bool preparer_take(struct preparer *preparer, struct prepared *ret_result);
+
+#endif

@@ -1,0 +1,76 @@
+/* replicas: this coordinator as one of several on one store (storage/leases.h).
+ *
+ * Each job is led by one replica; it alone has the job's engine, and the sessions of the workers
+ * that play it. What a replica knows of the others is a directory, read with every heartbeat: who
+ * is alive, and has how many slots free. On it rests where requests go (request_routing.h) and
+ * which jobs and workers move (placement.h). Nothing durable does: a replica that errs about its
+ * jobs cannot write to them.
+ *
+ *     heartbeat   tells that we live, reads the directory; jobs that another leads by now are
+ *                 dropped. Then takes jobs that nobody leads, and gives queued jobs and idle
+ *                 workers to whom they help
+ *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
+ *                 work and take no requests about jobs until one succeeds
+ *
+ * A store that one process has alone has no leases: then coordinator->replicas is NULL, and none of
+ * this exists. */
+#ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
+#define TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "storage/leases.h"
+
+struct hosted_job;
+struct replicas;
+struct tally_coordinator;
+
+/* Numbers of this process for /metrics. */
+struct replica_metrics {
+    uint64_t jobs_taken, jobs_lost, jobs_given, workers_given;
+    uint64_t failed_heartbeats, step_downs;
+};
+
+/* Sets coordinator->replicas if the store has leases. The first heartbeat, in the first turn, joins
+ * the others: by then this process has its address for itself. Errors: NO_MEMORY. */
+enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err);
+/* NULL is allowed. */
+void replicas_free(struct replicas *replicas);
+
+/* All functions from here on may be called without replicas, and then do nothing. */
+
+/* The heartbeat, if it is due. Not within a bracket. */
+void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
+/* A write was refused since another replica leads the job: finds out at once which jobs are still
+ * ours, and drops the others. Not within a bracket. */
+void replicas_recount(struct tally_coordinator *coordinator);
+/* Gives all jobs up, for whoever takes them first. Once, at a clean end; not within a bracket. */
+void replicas_leave(struct tally_coordinator *coordinator);
+
+/* Whether we may speak for the jobs that we have: true without replicas. */
+bool replicas_may_serve(struct tally_coordinator *coordinator);
+/* Whether the store says that we lead the job by now. */
+bool replicas_still_leads(struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Whether a queued job must not start before an older one at another replica. */
+bool replicas_hold_back(const struct tally_coordinator *coordinator, int64_t job_key);
+/* Live jobs, and free slots, of the others. */
+int64_t replicas_n_jobs_elsewhere(const struct tally_coordinator *coordinator);
+int64_t replicas_n_free_elsewhere(const struct tally_coordinator *coordinator);
+
+/* Another replica that is alive; NULL = there is none of this number. Borrowed until the next
+ * heartbeat. */
+const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
+                                          int64_t number);
+/* Where a worker that joins here with so many slots is to go, and has gone if this is not NULL. */
+const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
+/* All of the directory, by number; *ret_n is 0 without replicas. Borrowed likewise. */
+const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
+                                          size_t *ret_n);
+/* Those that are alive, and those that are not but have not left. */
+void replicas_count(const struct tally_coordinator *coordinator, int64_t *ret_alive,
+                    int64_t *ret_dead);
+
+#endif

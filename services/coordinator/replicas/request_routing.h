@@ -1,0 +1,31 @@
+/* request_routing: which replica is to answer a request.
+ *
+ *     a job's                 the leader of the job while it is live, because it alone knows what
+ *                             the job waits for and may change it; what only reads the store, any
+ *     a worker's, in session  the replica whose number the session's id has in its top 16 bits; if
+ *                             that one is gone, so is the session
+ *     Join                    the leader of the live job whose clients the worker held, else of the
+ *                             job that it is bound to, else where workers are lacking
+ *
+ * A job whose leader has died, and that nobody has taken yet, is answered "unavailable" for that
+ * second or two, but for its detail, which is then as stored. */
+#ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
+#define TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
+
+#include <stdbool.h>
+
+#include "codec/base/error.h"
+
+struct call;
+struct tally_coordinator;
+
+/* Before the handler of the call runs. *ret_sent: the call has been sent on, and is not to be
+ * answered here. Errors are for the caller. */
+enum tally_status call_send_on(struct tally_coordinator *coordinator, struct call *call,
+                               bool *ret_sent, struct tally_error *err);
+
+/* Whether the job is live and not here: its row is not its end. Errors: NOT_FOUND, STORE. */
+enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
+                                    bool *ret_is_elsewhere, struct tally_error *err);
+
+#endif

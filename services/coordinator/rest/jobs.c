@@ -1,0 +1,409 @@
+/* jobs: /v1/jobs, /v1/jobs/{id} and what can be done with a job. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "codec/base/utf8.h"
+#include "codec/numeric/checksum.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/internal.h"
+#include "services/coordinator/replicas/replicas.h"
+#include "services/document/document.h"
+
+enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
+
+/* 12 hexadecimal digits: short enough to type, random enough never to meet again (the store would
+ * refuse the second). */
+static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct tally_error *err)
+{
+    uint64_t word;
+    if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
+        return tally_fail(err, TALLY_INTERNAL, NULL, "no random bytes for a job id");
+    }
+    snprintf(ret_id, TALLY_JOB_ID_CAPACITY, "%012" PRIx64, word >> 16);
+    return TALLY_OK;
+}
+
+/* The detail of a stored row, with what the job waits for if it is live. */
+static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row,
+                                    const struct tally_buffer *document)
+{
+    struct tally_waiting waiting;
+    const struct hosted_job *job = find_job(coordinator, row->id);
+    const bool waits = job != NULL && job_waiting(coordinator, job, tally_monotonic_ms(), &waiting);
+    return job_detail(row, document, waits ? &waiting : NULL);
+}
+
+static enum tally_status answer_detail(const struct tally_coordinator *coordinator,
+                                       struct call *call, int status,
+                                       const struct tally_store_job *row,
+                                       const struct tally_buffer *document, struct tally_error *err)
+{
+    return answer_json(call, status, detail_of(coordinator, row, document), err);
+}
+
+static enum tally_status answer_created(const struct tally_coordinator *coordinator,
+                                        struct call *call, const struct tally_store_job *row,
+                                        const struct tally_buffer *document,
+                                        struct tally_error *err)
+{
+    snprintf(call->location, sizeof call->location, "/v1/jobs/%s", row->id);
+    return answer_detail(coordinator, call, 201, row, document, err);
+}
+
+/* The job that an earlier request with the same key made. NOT_FOUND if there is none. */
+static enum tally_status answer_repeated(struct tally_coordinator *coordinator, struct call *call,
+                                         const char *key, uint64_t digest, struct tally_error *err)
+{
+    struct tally_store_job row;
+    uint64_t first_digest;
+    enum tally_status status = coordinator->store->ops->job_by_idempotency_key(
+        coordinator->store, key, &row, &first_digest, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (digest != first_digest) {
+        return tally_fail(err, TALLY_ALREADY_EXISTS, "Idempotency-Key",
+                          "the key was used for another document, job %s", row.id);
+    }
+    struct tally_buffer document = {0};
+    status = read_job(coordinator, row.id, &row, &document, err);
+    if (status == TALLY_OK) {
+        status = answer_created(coordinator, call, &row, &document, err);
+    }
+    tally_buffer_fini(&document);
+    return status;
+}
+
+static enum tally_status read_idempotency_key(struct call *call, const char **ret_key,
+                                              struct tally_error *err)
+{
+    const char *key = tally_http_header(call->request, "Idempotency-Key");
+    if (key != NULL && (key[0] == '\0' || strlen(key) > MAX_IDEMPOTENCY_KEY)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "Idempotency-Key",
+                          "length %zu outside [1, %d]", strlen(key), MAX_IDEMPOTENCY_KEY);
+    }
+    *ret_key = key;
+    return TALLY_OK;
+}
+
+/* Names are shown in tables and logs. Only new jobs are checked, so that stored documents stay
+ * readable. */
+static enum tally_status check_name(const char *name, struct tally_error *err)
+{
+    const size_t control = tally_utf8_find_control(name);
+    return name[control] == '\0' ? TALLY_OK
+                                 : tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                                              "name has a control character at byte %zu", control);
+}
+
+/* Stores a new job and takes it among the live ones. */
+static enum tally_status create_job(struct tally_coordinator *coordinator,
+                                    const struct tally_job_spec *spec, const char *key,
+                                    uint64_t digest, struct hosted_job **ret_job,
+                                    struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
+                                  .created_ms = tally_realtime_ms(),
+                                  .clients = spec->clients,
+                                  .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
+                                  .horizon = spec->horizon,
+                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    snprintf(row.name, sizeof row.name, "%s", spec->name);
+    snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
+    struct tally_buffer document = {0};
+    struct tally_job *engine = NULL;
+    struct hosted_job *job = NULL;
+    struct tally_json *json = tally_document_of(spec);
+    enum tally_status status = json != NULL ? tally_json_dump(json, 0, &document) : TALLY_NO_MEMORY;
+    if (status == TALLY_OK) {
+        status = tally_job_new(spec, &engine, err);
+    }
+    if (status == TALLY_OK) {
+        row.progress = *tally_job_progress(engine);
+        status = draw_job_id(row.id, err);
+    }
+    if (status == TALLY_OK) {
+        status = begin_write(coordinator, err);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->job_insert(store, &row, (const char *)document.data, document.size,
+                                        key, digest, &row.key, err);
+        if (status == TALLY_OK) {
+            status = hosted_job_load(store, &row, &job, err);
+        }
+        if (status != TALLY_ALREADY_EXISTS) { /* which changes nothing */
+            write_failed(coordinator, status, err);
+        }
+    }
+    tally_json_free(json);
+    tally_job_free(engine);
+    tally_buffer_fini(&document);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the job");
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+/* What this coordinator takes, beyond what makes a document valid. */
+static enum tally_status check_limits(const struct tally_coordinator_config *config,
+                                      const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
+    if (spec->clients > config->max_clients) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
+                          "clients %lld are more than this coordinator takes, --max-clients %lld",
+                          (long long)spec->clients, (long long)config->max_clients);
+    }
+    if (dim > config->max_dim) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
+                          "dim %lld is more than this coordinator takes, --max-dim %lld",
+                          (long long)dim, (long long)config->max_dim);
+    }
+    return TALLY_OK;
+}
+
+enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
+                           struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    const char *key = NULL;
+    struct tally_job_spec spec;
+    struct hosted_job *job = NULL;
+    enum tally_status status = read_body(call, "application/json", &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = read_idempotency_key(call, &key, err);
+    }
+    const uint64_t digest = status == TALLY_OK ? tally_checksum64(body, n_body) : 0;
+    if (status == TALLY_OK && key != NULL) {
+        status = answer_repeated(coordinator, call, key, digest, err);
+        if (status != TALLY_NOT_FOUND) {
+            return status;
+        }
+        tally_error_clear(err);
+        status = TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)body, n_body, &spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_name(spec.name, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_limits(&coordinator->config, &spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = memory_check(coordinator, &spec, err);
+    }
+    if (status == TALLY_OK && coordinator->n_jobs >= coordinator->config.max_jobs) {
+        status =
+            tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                       "%lld jobs are queued or running, the limit is %lld",
+                       (long long)coordinator->n_jobs, (long long)coordinator->config.max_jobs);
+    }
+    if (status == TALLY_OK) {
+        status = create_job(coordinator, &spec, key, digest, &job, err);
+    }
+    if (status == TALLY_ALREADY_EXISTS) { /* another replica was faster with the same request */
+        tally_error_clear(err);
+        status =
+            key != NULL ? answer_repeated(coordinator, call, key, digest, err) : TALLY_NOT_FOUND;
+        if (status == TALLY_NOT_FOUND) {
+            tally_error_clear(err);
+            return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the job's id is taken: try again");
+        }
+        return status;
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    add_job(coordinator, job);
+    mark_touched(job); /* it has been inserted */
+    status = prepare_job(coordinator, job, err);
+    if (status == TALLY_OK) {
+        status = answer_created(coordinator, call, &job->row, &job->document, err);
+    }
+    return status;
+}
+
+enum tally_status get_job(struct tally_coordinator *coordinator, struct call *call,
+                          struct tally_error *err)
+{
+    struct tally_store_job row;
+    struct tally_buffer document = {0};
+    enum tally_status status = read_job(coordinator, call->params[0], &row, &document, err);
+    if (status == TALLY_OK) {
+        status = answer_detail(coordinator, call, 200, &row, &document, err);
+    }
+    tally_buffer_fini(&document);
+    return status;
+}
+
+/* A page of the list under construction. */
+struct page {
+    struct tally_coordinator *coordinator;
+    struct tally_json *jobs;
+    int64_t n, limit;
+    int64_t last_key;
+    bool more;
+};
+
+/* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
+ * job must not hide the others from a list. */
+static enum tally_status replace_document(struct tally_coordinator *coordinator,
+                                          const struct tally_store_job *row,
+                                          struct tally_buffer *document, struct tally_error *err)
+{
+    note_damage(coordinator, err);
+    tally_error_clear(err);
+    struct tally_json *object = tally_json_object();
+    struct tally_json *algorithm = tally_json_object();
+    bool ok = object != NULL && algorithm != NULL &&
+              tally_json_set_text(algorithm, "type", row->algorithm) &&
+              tally_json_set_text(object, "name", row->name) &&
+              tally_json_set_integer(object, "clients", row->clients) &&
+              tally_json_set_integer(object, "horizon", row->horizon);
+    if (ok) {
+        ok = tally_json_set(object, "algorithm", algorithm);
+    } else {
+        tally_json_free(algorithm);
+    }
+    document->size = 0;
+    ok = ok && tally_json_dump(object, 0, document) == TALLY_OK;
+    tally_json_free(object);
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
+}
+
+static enum tally_status add_to_page(void *context, const struct tally_store_job *row,
+                                     struct tally_error *err)
+{
+    struct page *page = context;
+    if (page->n == page->limit) { /* one row more than asked for tells that there is a next page */
+        page->more = true;
+        return TALLY_OK;
+    }
+    struct tally_store *store = page->coordinator->store;
+    struct tally_buffer document = {0};
+    enum tally_status status = store->ops->document_get(store, row->key, &document, err);
+    if (status == TALLY_DATA_LOSS && err != NULL) {
+        status = replace_document(page->coordinator, row, &document, err);
+    }
+    if (status == TALLY_OK) {
+        struct tally_json *detail = detail_of(page->coordinator, row, &document);
+        if (detail == NULL || !tally_json_append(page->jobs, detail)) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
+        }
+    }
+    tally_buffer_fini(&document);
+    page->n++;
+    page->last_key = row->key;
+    return status;
+}
+
+enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    const char *name = tally_http_query(call->request, "status");
+    enum tally_job_status wanted = TALLY_JOB_QUEUED;
+    if (name != NULL && !tally_job_status_of_name(name, &wanted)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "status", "%.32s is no job status", name);
+    }
+    struct page page = {.coordinator = coordinator};
+    int64_t before;
+    enum tally_status status =
+        read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX, &before, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    page.jobs = tally_json_array();
+    status = store->ops->job_list(store, name != NULL ? (int)wanted : -1, before, page.limit + 1,
+                                  add_to_page, &page, err);
+    struct tally_json *answer = tally_json_object();
+    bool ok = answer != NULL && page.jobs != NULL;
+    if (status != TALLY_OK || !ok) {
+        tally_json_free(page.jobs);
+        tally_json_free(answer);
+        return tally_fail(err, status != TALLY_OK ? status : TALLY_NO_MEMORY, NULL,
+                          "no memory for the list");
+    }
+    char cursor[24];
+    snprintf(cursor, sizeof cursor, "%" PRId64, page.last_key);
+    ok = tally_json_set(answer, "jobs", page.jobs);
+    ok = (page.more ? tally_json_set_text(answer, "next_cursor", cursor)
+                    : tally_json_set_null(answer, "next_cursor")) &&
+         ok;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+/* cancel, pause and resume: an event of the engine, stored, and the new detail as the answer. */
+static enum tally_status change_job(struct tally_coordinator *coordinator, struct call *call,
+                                    enum tally_status (*event)(struct tally_job *,
+                                                               struct tally_error *),
+                                    const char *verb, struct tally_error *err)
+{
+    struct hosted_job *job = find_job(coordinator, call->params[0]);
+    if (job == NULL) {
+        struct tally_store_job row;
+        enum tally_status found = read_row(coordinator, call->params[0], &row, err);
+        if (found == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+            return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                              "job %s is being taken over by a coordinator", row.id);
+        }
+        return found != TALLY_OK
+                   ? found
+                   : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",
+                                verb, tally_job_status_name(row.status));
+    }
+    if (job->needs_reload) {
+        return fail_write(coordinator, err);
+    }
+    enum tally_status status = begin_write(coordinator, err);
+    if (status == TALLY_OK) {
+        status = event(job->engine, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
+    if (write_failed(coordinator, status, err) != TALLY_OK) {
+        return status;
+    }
+    coordinator->assignment_changed = true;
+    restart_clock(job);
+    mark_job_ready(coordinator, job);
+    tally_log(TALLY_LOG_INFO, tally_log_event("job changed"), tally_log_text("job", job->row.id),
+              tally_log_text("status", tally_job_status_name(job->row.status)));
+    return answer_detail(coordinator, call, 200, &job->row, &job->document, err);
+}
+
+enum tally_status cancel_job(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    return change_job(coordinator, call, tally_job_cancel, "cancel", err);
+}
+
+enum tally_status pause_job(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    return change_job(coordinator, call, tally_job_pause, "pause", err);
+}
+
+enum tally_status resume_job(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    return change_job(coordinator, call, tally_job_resume, "resume", err);
+}

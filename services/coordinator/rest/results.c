@@ -1,0 +1,239 @@
+/* results: what a job has produced: round records and the model. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "services/coordinator/internal.h"
+#include "services/document/detail.h"
+
+enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
+
+/* Rounds of one answer, as JSON or as CSV. */
+struct rounds {
+    struct tally_json *list;
+    struct tally_buffer *csv;
+    int64_t n, limit;
+    int64_t last_round;
+    bool more;
+};
+
+static enum tally_status add_round(void *context, const struct tally_round_record *record,
+                                   struct tally_error *err)
+{
+    struct rounds *rounds = context;
+    if (rounds->n == rounds->limit) {
+        rounds->more = true;
+        return TALLY_OK;
+    }
+    rounds->n++;
+    rounds->last_round = record->round;
+    if (rounds->csv != NULL) {
+        enum tally_status status = tally_detail_round_csv(record, rounds->csv);
+        return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
+    }
+    struct tally_json *object = tally_detail_round(record);
+    bool ok = object != NULL && tally_json_append(rounds->list, object);
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+}
+
+enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct rounds rounds = {0};
+    int64_t after;
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds.limit, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    rounds.list = tally_json_array();
+    struct tally_json *answer = tally_json_object();
+    if (rounds.list == NULL || answer == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+    } else {
+        status = store->ops->round_list(store, row.key, after, rounds.limit + 1, add_round, &rounds,
+                                        err);
+    }
+    if (status != TALLY_OK) {
+        tally_json_free(rounds.list);
+        tally_json_free(answer);
+        return status;
+    }
+    bool ok = tally_json_set(answer, "rounds", rounds.list);
+    ok = (rounds.more ? tally_json_set_integer(answer, "next_after", rounds.last_round)
+                      : tally_json_set_null(answer, "next_after")) &&
+         ok;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct rounds rounds = {.csv = &call->body, .limit = INT64_MAX};
+    int64_t after;
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_detail_round_csv_header(&call->body);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for rounds");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "text/csv; charset=utf-8";
+    return TALLY_OK;
+}
+
+/* The engine's state bytes hold the point; the engine is the one who can read them. */
+static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
+                                     struct hosted_job **ret_job, bool *ret_owned,
+                                     struct tally_error *err)
+{
+    *ret_owned = false;
+    *ret_job = find_job(coordinator, id);
+    if (*ret_job != NULL) {
+        return TALLY_OK;
+    }
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "job %s is being taken over by a coordinator", id);
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_load(coordinator->store, &row, ret_job, err);
+        *ret_owned = status == TALLY_OK;
+    }
+    return status;
+}
+
+static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
+                                    struct call *call, struct tally_error *err)
+{
+    const struct tally_progress *progress = tally_job_progress(job->engine);
+    char checksum[17];
+    tally_detail_checksum(progress->x_checksum, checksum);
+    struct tally_json *answer = tally_json_object();
+    struct tally_json *values = tally_json_array();
+    bool ok = answer != NULL && values != NULL;
+    for (size_t i = 0; ok && i < dim; i++) {
+        ok = tally_json_append_real(values, x[i]);
+    }
+    if (!ok) {
+        tally_json_free(values);
+        tally_json_free(answer);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    ok = tally_json_set_text(answer, "job_id", job->row.id);
+    ok = tally_json_set_integer(answer, "iterate", progress->iterate) && ok;
+    ok = tally_json_set_text(answer, "x_checksum", checksum) && ok;
+    ok = tally_json_set(answer, "x", values) && ok;
+    if (!ok) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+static enum tally_status model_npy(const double *x, size_t dim, struct call *call,
+                                   struct tally_error *err)
+{
+    enum tally_status status = tally_detail_npy(x, dim, &call->body);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the model");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "application/x-npy";
+    return TALLY_OK;
+}
+
+/* A number as JSON takes a microsecond and, until it is sent, 100 bytes: with more of them one
+ * request would hold the loop for seconds, and others' leases with it. */
+enum { MAX_JSON_DIM = 1000000 };
+
+/* Answers with the job's point; that of a job which has not started is made for it. */
+static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
+                                      struct tally_error *err)
+{
+    if (!npy && job->row.dim > MAX_JSON_DIM) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model of %lld coordinates is application/x-npy alone; as "
+                          "application/json it has at most %d",
+                          (long long)job->row.dim, (int)MAX_JSON_DIM);
+    }
+    size_t dim;
+    double *initial = NULL;
+    const double *x = tally_job_point(job->engine, &dim);
+    if (x == NULL) {
+        enum tally_status status = tally_job_make_initial_point(&job->spec, &initial, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        x = initial;
+    }
+    enum tally_status status =
+        npy ? model_npy(x, dim, call, err) : model_json(job, x, dim, call, err);
+    free(initial);
+    return status;
+}
+
+/* Whether a comma-separated Accept names the media range other than with q=0. */
+static bool accepts(const char *accept, const char *range)
+{
+    const size_t n_range = strlen(range);
+    const char *at = accept;
+    while (*at != '\0') {
+        at += strspn(at, ", \t");
+        const size_t n = strcspn(at, ",");
+        const size_t n_name = strcspn(at, "; \t,");
+        const char *q = memmem(at, n, "q=", 2);
+        const bool is_refused = q != NULL && strtod(q + 2, NULL) <= 0;
+        if (n_name == n_range && strncasecmp(at, range, n_range) == 0 && !is_refused) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
+enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    const char *accept = tally_http_header(call->request, "Accept");
+    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
+    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
+    if (!any && !npy && !accepts(accept, "application/json")) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model is application/json or application/x-npy");
+    }
+    struct hosted_job *job;
+    bool owned;
+    enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
+    if (status == TALLY_OK) {
+        status = answer_model(job, npy, call, err);
+        if (owned) {
+            hosted_job_free(job);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,173 @@
+/* series: a job's rounds, thinned out for charts.
+ *
+ * The series of the jobs that were asked for last are kept and extended from the store, so that a
+ * job of 100,000 rounds is read as a whole once and not at every look at its chart. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/coordinator/internal.h"
+#include "services/coordinator/rest/thinning.h"
+
+enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 25 MB */ };
+
+struct series_cache {
+    struct {
+        char job_id[TALLY_JOB_ID_CAPACITY]; /* "" = free */
+        struct series series;
+        uint64_t used; /* the least is the longest ago */
+    } entries[CACHED_SERIES];
+    uint64_t n_uses;
+};
+
+void free_series_cache(struct tally_coordinator *coordinator)
+{
+    if (coordinator->series_cache == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < CACHED_SERIES; i++) {
+        series_fini(&coordinator->series_cache->entries[i].series);
+    }
+    free(coordinator->series_cache);
+    coordinator->series_cache = NULL;
+}
+
+/* The job's series as far as it was read, or an empty one in the place of the oldest. */
+static struct series *cached_series(struct series_cache *cache, const char *job_id)
+{
+    size_t oldest = 0;
+    for (size_t i = 0; i < CACHED_SERIES; i++) {
+        if (strcmp(cache->entries[i].job_id, job_id) == 0) {
+            cache->entries[i].used = ++cache->n_uses;
+            return &cache->entries[i].series;
+        }
+        if (cache->entries[i].used < cache->entries[oldest].used) {
+            oldest = i;
+        }
+    }
+    series_fini(&cache->entries[oldest].series);
+    snprintf(cache->entries[oldest].job_id, TALLY_JOB_ID_CAPACITY, "%s", job_id);
+    cache->entries[oldest].used = ++cache->n_uses;
+    return &cache->entries[oldest].series;
+}
+
+static enum tally_status add_round(void *context, const struct tally_round_record *record,
+                                   struct tally_error *err)
+{
+    return series_add(context, record, err);
+}
+
+enum tally_status read_series(struct tally_coordinator *coordinator,
+                              const struct tally_store_job *row, const struct series **ret_series,
+                              struct tally_error *err)
+{
+    if (coordinator->series_cache == NULL) {
+        coordinator->series_cache = calloc(1, sizeof *coordinator->series_cache);
+    }
+    if (coordinator->series_cache == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the series");
+    }
+    struct series *series = cached_series(coordinator->series_cache, row->id);
+    struct tally_store *store = coordinator->store;
+    enum tally_status status = store->ops->round_list(store, row->key, series_last_round(series),
+                                                      INT64_MAX, add_round, series, err);
+    if (status == TALLY_OK) {
+        *ret_series = series;
+    }
+    return status;
+}
+
+/* ",x" with the digits that read back as the same double; JSON has no NaN and no infinity. */
+static enum tally_status append_real(struct tally_buffer *out, double value)
+{
+    return isfinite(value) ? tally_buffer_printf(out, ",%.17g", value)
+                           : tally_buffer_append_text(out, ",null");
+}
+
+static enum tally_status append_row(struct tally_buffer *out, const struct series_row *row,
+                                    bool is_first)
+{
+    const struct series_totals *totals = &row->totals;
+    enum tally_status status = tally_buffer_printf(
+        out, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, is_first ? "" : ",\n",
+        row->round, row->time_step, row->iterate, row->stage, row->samples);
+    if (status == TALLY_OK) {
+        status = append_real(out, row->norm);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_printf(out, ",%s,%s", row->passed ? "true" : "false",
+                                     row->cut ? "true" : "false");
+    }
+    if (status == TALLY_OK) {
+        status = append_real(out, row->loss);
+    }
+    if (status == TALLY_OK) {
+        status = append_real(out, totals->cumulative_regret);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_printf(out,
+                                     ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                                     ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+                                     totals->uplink_formula, totals->uplink_payload,
+                                     totals->downlink_formula, totals->downlink_payload,
+                                     totals->uplink_messages, totals->downlink_messages,
+                                     totals->control, totals->telemetry);
+    }
+    return status;
+}
+
+/* Written as text: 10,000 rows as JSON values would be 180,000 of them. Ids and status names need
+ * no escapes. */
+static enum tally_status append_answer(struct tally_buffer *out, const struct tally_store_job *row,
+                                       const struct series *series, const struct series_row *rows,
+                                       size_t n)
+{
+    enum tally_status status = tally_buffer_printf(
+        out,
+        "{\"job_id\": \"%s\", \"status\": \"%s\", \"rounds\": %" PRId64 ", \"reduced\": %s,\n"
+        "\"columns\": [\"round\",\"time_step\",\"iterate\",\"stage\",\"samples\",\"norm\","
+        "\"passed\",\"cut\",\"loss\",\"cumulative_regret\",\"uplink_formula\",\"uplink_payload\","
+        "\"downlink_formula\",\"downlink_payload\",\"uplink_messages\",\"downlink_messages\","
+        "\"control\",\"telemetry\"],\n\"rows\": [",
+        row->id, tally_job_status_name(row->status), series->n_rounds,
+        (int64_t)n < series->n_rounds ? "true" : "false");
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = append_row(out, &rows[i], i == 0);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "]}\n") : status;
+}
+
+enum tally_status get_series(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    struct tally_store_job row;
+    const struct series *series = NULL;
+    struct series_row *rows = NULL;
+    int64_t points;
+    enum tally_status status = read_query_integer(call, "points", SERIES_MIN_POINTS,
+                                                  SERIES_MAX_POINTS, DEFAULT_POINTS, &points, err);
+    if (status == TALLY_OK) {
+        status = read_row(coordinator, call->params[0], &row, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_series(coordinator, &row, &series, err);
+    }
+    if (status == TALLY_OK) {
+        rows = malloc((size_t)points * sizeof *rows);
+        status = rows != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    }
+    if (status == TALLY_OK) {
+        const size_t n = series_thin(series, (size_t)points, rows);
+        status = append_answer(&call->body, &row, series, rows, n);
+    }
+    free(rows);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the series");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "application/json";
+    return TALLY_OK;
+}

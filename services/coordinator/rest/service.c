@@ -1,0 +1,48 @@
+/* service: healthz, readyz. */
+#include "services/coordinator/internal.h"
+#include "services/coordinator/replicas/replicas.h"
+
+static enum tally_status answer_state(struct call *call, const char *state, struct tally_error *err)
+{
+    struct tally_json *answer = tally_json_object();
+    if (answer != NULL && !tally_json_set_text(answer, "status", state)) {
+        tally_json_free(answer);
+        answer = NULL;
+    }
+    return answer_json(call, 200, answer, err);
+}
+
+enum tally_status get_healthz(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    (void)coordinator; /* that the loop answers is the answer */
+    return answer_state(call, "ok", err);
+}
+
+enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    if (coordinator->draining) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
+    if (coordinator->damage.status != TALLY_OK) { /* until an operator has looked at it */
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
+    if (!replicas_may_serve(coordinator)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "this coordinator has no part in the replicas: %s",
+                          coordinator->store_error.message);
+    }
+    struct tally_store *store = coordinator->store;
+    enum tally_status status = store->ops->check(store, err);
+    if (status == TALLY_DATA_LOSS) {
+        note_damage(coordinator, err);
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    note_store(coordinator, &(struct tally_error)TALLY_ERROR_INIT); /* the check is a commit */
+    return answer_state(call, "ready", err);
+}

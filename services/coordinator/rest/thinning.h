@@ -1,0 +1,70 @@
+/* thinning: a job's rounds as a bounded list for charts, thinned out so that extremes survive.
+ *
+ * Rounds are added in order. The list keeps all of them up to SERIES_MAX_ROWS; when it is full, the
+ * rounds are divided into buckets of equal width, and of each bucket the rows with least and
+ * greatest norm and with least and greatest loss stay (as do the first and the last row of all).
+ * What comes afterwards is kept whole until the list is full again; the width then becomes a
+ * multiple of the old one. An extreme of a wide bucket is an extreme of the narrow one it lies in,
+ * so it does not matter that rows were dropped before: the result is that of thinning all rounds.
+ * Cost: O(1) per round, amortised; a few MB per series whatever the job's length.
+ *
+ * Running totals are those after the row's round and are exact, since every round was added. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_THINNING_H
+#define TALLY_SERVICES_COORDINATOR_REST_THINNING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/base/record.h"
+
+enum {
+    SERIES_MIN_POINTS = 10,    /* room for first, last and two buckets */
+    SERIES_MAX_POINTS = 10000, /* so many rounds are never thinned out */
+    SERIES_MAX_ROWS = 12000
+};
+
+/* Totals of a job after a round: regret, and bits and messages as in tally_ledger. */
+struct series_totals {
+    double cumulative_regret;
+    uint64_t uplink_formula, uplink_payload, downlink_formula, downlink_payload;
+    uint64_t uplink_messages, downlink_messages;
+    uint64_t control, telemetry;
+};
+
+struct series_row {
+    int64_t round, time_step, iterate, stage, samples;
+    double norm, loss;
+    bool passed, cut;
+    struct series_totals totals;
+};
+
+struct series {
+    struct series_row *rows; /* ascending by round */
+    size_t n_rows, capacity;
+    int64_t n_rounds;            /* added */
+    int64_t width;               /* rounds per bucket of what was thinned out; 0 = nothing was */
+    struct series_totals totals; /* after the last round */
+};
+
+/* A zeroed struct is an empty series. */
+void series_fini(struct series *series);
+
+/* Adds a record to running totals; the regret is replaced. */
+void series_totals_add(struct series_totals *totals, const struct tally_round_record *record);
+struct series_totals series_totals_of(const struct tally_progress *progress);
+
+/* Adds a round. Errors: DATA_LOSS (not past the last one, or below 1), NO_MEMORY; the series is
+ * unchanged then. */
+enum tally_status series_add(struct series *series, const struct tally_round_record *record,
+                             struct tally_error *err);
+/* The last round added; 0 = none. */
+int64_t series_last_round(const struct series *series);
+/* Writes at most n_max rows, n_max in [SERIES_MIN_POINTS, SERIES_MAX_POINTS], and returns how many:
+ * all rounds if they are not more. */
+size_t series_thin(const struct series *series, size_t n_max, struct series_row *ret_rows);
+/* The newest kept row whose round is <= round; NULL = none. */
+const struct series_row *series_at_or_before(const struct series *series, int64_t round);
+
+#endif

@@ -1,0 +1,157 @@
+#include "services/coordinator/turn/pending.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/coordinator/jobs/hosted_job.h"
+
+enum {
+    /* Of payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
+    MAX_BYTES = 40 * 1024 * 1024,
+    MAX_COPIED_BYTES = 1024 * 1024,
+    /* Longer ones are taken: the server would not use the memory of such a body again. */
+    MAX_COPY_BYTES = 64 * 1024,
+    KEPT_ENCODED_BYTES = 1024 * 1024,
+    FIRST_ITEMS = 64
+};
+
+/* What the store keeps of an update. */
+struct pending_update {
+    struct hosted_job *job; /* NULL = not needed any more */
+    uint32_t round, client;
+    uint64_t payload_bits;
+    uint32_t clipped;
+    bool has_loss;
+    double loss;
+    size_t n_payload;
+    size_t at;                /* in the copies, if the body was not taken */
+    struct tally_buffer body; /* taken */
+    const uint8_t *payload;   /* in the body */
+};
+
+void pending_fini(struct pending_updates *pending)
+{
+    pending_clear(pending);
+    free(pending->items);
+    tally_buffer_fini(&pending->copies);
+    tally_buffer_fini(&pending->encoded);
+}
+
+/* Without its session: whoever can read the store has no use for that, or a bad one. */
+static enum tally_status insert(struct pending_updates *pending, struct tally_store *store,
+                                const struct pending_update *item, struct tally_error *err)
+{
+    struct hosted_job *job = item->job;
+    struct tally_update update = {
+        .round = item->round,
+        .client = item->client,
+        .payload = {item->body.data != NULL ? item->payload : pending->copies.data + item->at,
+                    item->n_payload},
+        .payload_bits = item->payload_bits,
+        .clipped = item->clipped,
+        .has_loss = item->has_loss,
+        .loss = item->loss};
+    memcpy(update.job_id, job->row.id, sizeof job->row.id);
+    struct tally_buffer *encoded = &pending->encoded;
+    encoded->size = 0;
+    enum tally_status status = tally_update_encode(&update, encoded);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for an update");
+    }
+    job->has_stored_updates = true;
+    status = store->ops->update_insert(store, job->row.key,
+                                       &(struct tally_store_update){.round = item->round,
+                                                                    .client = item->client,
+                                                                    .body = encoded->data,
+                                                                    .n_body = encoded->size},
+                                       err);
+    if (encoded->capacity > KEPT_ENCODED_BYTES) {
+        tally_buffer_fini(encoded);
+    }
+    return status;
+}
+
+static enum tally_status reserve_item(struct pending_updates *pending)
+{
+    if (pending->n < pending->capacity) {
+        return TALLY_OK;
+    }
+    const size_t capacity = pending->capacity == 0 ? FIRST_ITEMS : 2 * pending->capacity;
+    struct pending_update *items = realloc(pending->items, capacity * sizeof *items);
+    if (items == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    pending->items = items;
+    pending->capacity = capacity;
+    return TALLY_OK;
+}
+
+enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
+                              struct hosted_job *job, const struct tally_update *update,
+                              struct tally_http_request *request, struct tally_error *err)
+{
+    struct pending_update item = {.job = job,
+                                  .round = update->round,
+                                  .client = update->client,
+                                  .payload_bits = update->payload_bits,
+                                  .clipped = update->clipped,
+                                  .has_loss = update->has_loss,
+                                  .loss = update->loss,
+                                  .payload = update->payload.data,
+                                  .n_payload = update->payload.size,
+                                  .at = pending->copies.size};
+    const bool fits = pending->n_bytes + item.n_payload <= MAX_BYTES;
+    const bool copies = item.n_payload <= MAX_COPY_BYTES &&
+                        pending->copies.size + item.n_payload <= MAX_COPIED_BYTES;
+    enum tally_status status = fits ? reserve_item(pending) : TALLY_OK;
+    if (status == TALLY_OK && copies) {
+        status = tally_buffer_append(&pending->copies, update->payload.data, item.n_payload);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for an update");
+    }
+    if (!copies) {
+        tally_http_take_body(request, &item.body);
+    }
+    if (!fits) {
+        status = insert(pending, store, &item, err);
+        tally_buffer_fini(&item.body);
+        return status;
+    }
+    pending->n_bytes += item.n_payload;
+    pending->items[pending->n++] = item;
+    return TALLY_OK;
+}
+
+void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
+{
+    for (size_t i = 0; i < pending->n; i++) {
+        struct pending_update *item = &pending->items[i];
+        if (item->job == job && item->round <= job->row.progress.round) {
+            item->job = NULL;
+            tally_buffer_fini(&item->body);
+        }
+    }
+}
+
+enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
+                                struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < pending->n; i++) {
+        if (pending->items[i].job != NULL) {
+            status = insert(pending, store, &pending->items[i], err);
+        }
+    }
+    return status;
+}
+
+void pending_clear(struct pending_updates *pending)
+{
+    for (size_t i = 0; i < pending->n; i++) {
+        tally_buffer_fini(&pending->items[i].body);
+    }
+    pending->n = 0;
+    pending->n_bytes = 0;
+    pending->copies.size = 0;
+}

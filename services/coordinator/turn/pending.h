@@ -1,0 +1,46 @@
+/* pending: accepted updates of the step that are not with the store yet.
+ *
+ * They go there when the step commits. Most never do: a round that closes in the same step needs
+ * none of its updates any more. Small ones are copied to one buffer, whose memory is used again; of
+ * a large one the request's body is kept as it is. */
+#ifndef TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
+#define TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "storage/store.h"
+
+struct hosted_job;
+struct pending_update;
+
+struct pending_updates {
+    struct pending_update *items; /* [capacity] */
+    size_t n, capacity;
+    size_t n_bytes;              /* of all payloads */
+    struct tally_buffer copies;  /* of the small ones */
+    struct tally_buffer encoded; /* what the store is being given */
+};
+
+void pending_fini(struct pending_updates *pending);
+
+/* Keeps an accepted update, which came with `request`, until the commit, or gives it to the store
+ * at once where that would be too much memory; in the open transaction. May take the request's
+ * body, to which the update points. Errors: NO_MEMORY, and those of the store. */
+enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
+                              struct hosted_job *job, const struct tally_update *update,
+                              struct tally_http_request *request, struct tally_error *err);
+/* The job's rounds that are open no more need theirs no more. */
+void pending_drop(struct pending_updates *pending, const struct hosted_job *job);
+/* Gives the store those that are left. Errors: of the store. */
+enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
+                                struct tally_error *err);
+/* Forgets all: the step's transaction is over. */
+void pending_clear(struct pending_updates *pending);
+
+#endif

@@ -1,0 +1,587 @@
+/* worker_calls: the four methods of tally.v1.WorkerService, worker.proto. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "codec/encoding.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/internal.h"
+#include "services/coordinator/replicas/request_routing.h"
+
+enum { MAX_WAIT_MS = 30000 };
+
+/* Of a poll. Where there are several coordinators, one that has died, or is cut off, is noticed by
+ * its workers when the others do. */
+static int64_t longest_wait(const struct tally_coordinator *coordinator)
+{
+    const int64_t lease_ms = coordinator->config.lease_ms;
+    return coordinator->replicas != NULL && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
+}
+
+static enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
+                                           size_t *ret_size, struct tally_error *err)
+{
+    const char *version = tally_http_header(call->request, "Connect-Protocol-Version");
+    if (version != NULL && strcmp(version, "1") != 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "Connect-Protocol-Version",
+                          "version %.16s of the Connect protocol is not 1", version);
+    }
+    const char *encoding = tally_http_header(call->request, "Content-Encoding");
+    if (encoding != NULL && strcmp(encoding, "identity") != 0) {
+        return tally_fail(err, TALLY_UNIMPLEMENTED, "Content-Encoding",
+                          "compression %.16s is not supported, only identity", encoding);
+    }
+    return read_body(call, "application/proto", ret_body, ret_size, err);
+}
+
+static enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
+                                         struct tally_error *err)
+{
+    if (encoded != TALLY_OK) {
+        return tally_fail(err, encoded, NULL, "no memory for the answer");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = "application/proto";
+    return TALLY_OK;
+}
+
+/* A session belongs to whoever joined: its id alone, overheard, is good for nothing. */
+static enum tally_status check_owner(const struct call *call, const struct session *session,
+                                     struct tally_error *err)
+{
+    return same_identity(&call->identity, &session->token->identity)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_PERMISSION_DENIED, "session",
+                            "the session was joined with the token of somebody else");
+}
+
+static enum tally_status find_session(struct tally_coordinator *coordinator,
+                                      const struct call *call, uint64_t id,
+                                      struct session **ret_session, struct tally_error *err)
+{
+    struct session *session = session_by_id(&coordinator->sessions, id);
+    if (session == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
+    }
+    if (check_owner(call, session, err) != TALLY_OK) {
+        return TALLY_PERMISSION_DENIED;
+    }
+    session->last_contact_ms = call->arrived_ns / 1000000;
+    hear_of(session);
+    *ret_session = session;
+    return TALLY_OK;
+}
+
+/* Join. */
+
+/* A client that does not say its format is believed to have read the present FORMAT.md, but for
+ * our own worker: it has said it since there was a second one. */
+static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
+{
+    const char *agent = tally_http_header(call->request, "User-Agent");
+    if (join->format != 0) {
+        return join->format;
+    }
+    return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
+}
+
+/* Whether one more session is allowed: a new name does not replace a session. */
+static enum tally_status check_sessions(const struct tally_coordinator *coordinator,
+                                        const struct call *call, struct tally_error *err)
+{
+    const struct session_table *sessions = &coordinator->sessions;
+    const struct tally_coordinator_config *config = &coordinator->config;
+    const struct token_identity nobody = {{0}};
+    if (sessions->n_sessions >= config->max_sessions) {
+        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                          "%lld workers have a session, the limit is %lld",
+                          (long long)sessions->n_sessions, (long long)config->max_sessions);
+    }
+    const int64_t n = session_count_of(sessions, &call->identity);
+    if (n >= config->max_sessions_per_token && !same_identity(&call->identity, &nobody)) {
+        return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                          "%lld workers have a session with this token, the limit is %lld",
+                          (long long)n, (long long)config->max_sessions_per_token);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_join(struct tally_coordinator *coordinator, const struct call *call,
+                                    const struct tally_join_request *join, struct tally_error *err)
+{
+    if (tally_join_check_format(format_of(call, join), TALLY_FORMAT_VERSION, err) != TALLY_OK) {
+        return TALLY_FAILED_PRECONDITION;
+    }
+    if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "slots", "slots %u outside [1, %d]", join->slots,
+                          TALLY_MAX_SLOTS);
+    }
+    if (join->name[0] == '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "name", "the worker's name is empty");
+    }
+    const size_t control = tally_utf8_find_control(join->name);
+    if (join->name[control] != '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                          "the worker's name has a control character at byte %zu", control);
+    }
+    if (session_by_name(&coordinator->sessions, join->name) == NULL &&
+        check_sessions(coordinator, call, err) != TALLY_OK) {
+        return TALLY_RESOURCE_EXHAUSTED;
+    }
+    if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
+        bool is_elsewhere;
+        if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
+            is_elsewhere) {
+            return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
+                              "job %s is not here (any more): try again", join->job_id);
+        }
+        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+    }
+    return TALLY_OK;
+}
+
+/* Whether nobody else is known to have played the client last. After a restart of the coordinator
+ * nobody is: the first to ask gets it. */
+static bool may_ask_for(const struct session *session, const struct client_slot *slot)
+{
+    return slot->session == NULL &&
+           (slot->previous[0] == '\0' ||
+            same_identity(&slot->previous_identity, &session->token->identity));
+}
+
+/* Gives a worker the clients back that it played before, as far as they are vacant. */
+static void take_held(struct tally_coordinator *coordinator, struct session *session,
+                      const struct tally_join_request *join)
+{
+    for (size_t i = 0; i < join->n_held && session_n_free(session) > 0; i++) {
+        const struct tally_held_client *held = &join->held[i];
+        struct hosted_job *job = find_job(coordinator, held->job_id);
+        bool vacant = job != NULL && held->client < job->row.clients &&
+                      job->row.status != TALLY_JOB_QUEUED && job->slots != NULL &&
+                      may_ask_for(session, &job->slots[held->client]);
+        if (vacant && session_serves(session, job)) {
+            session_assign(&coordinator->sessions, session, job, held->client);
+        }
+    }
+}
+
+enum tally_status worker_join(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_join_request join;
+    struct session *session = NULL;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_join_request_decode(body, n_body, &join, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = check_join(coordinator, call, &join, err);
+    struct session *old = session_by_name(&coordinator->sessions, join.name);
+    if (status == TALLY_OK && old != NULL &&
+        !same_identity(&old->token->identity, &call->identity)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
+                            "a worker with the token of somebody else has this name");
+    }
+    if (status == TALLY_FAILED_PRECONDITION) { /* its log may be far from who upgraded this one */
+        tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
+                  tally_log_text("worker", join.name), tally_log_problem(err));
+    }
+    if (status == TALLY_OK) {
+        if (old != NULL) {
+            end_session(coordinator, old);
+        }
+        const struct session_request request = {
+            .join = &join,
+            .bound_to = join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL,
+            .identity = &call->identity,
+            .token_name = call->token_name};
+        status = session_new(&coordinator->sessions, &request, &session, err);
+    }
+    if (status == TALLY_OK) {
+        session->last_contact_ms = tally_monotonic_ms();
+        session->joined_ms = tally_realtime_ms();
+        session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
+        take_held(coordinator, session, &join);
+        coordinator->assignment_changed = true;
+        coordinator->metrics.workers_joined++;
+        tally_log(TALLY_LOG_INFO, tally_log_event("worker joined"),
+                  tally_log_text("worker", session->name),
+                  tally_log_integer("slots", session->n_slots));
+        const struct tally_join_response response = {
+            .session = session->id,
+            .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
+            .format = TALLY_FORMAT_VERSION,
+            .max_wait_ms = coordinator->replicas != NULL ? (uint32_t)longest_wait(coordinator) : 0};
+        status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
+    }
+    tally_join_request_fini(&join);
+    return status;
+}
+
+/* PollTask. */
+
+/* The least of what the worker wants, its own limit, if it says so in the Connect way, and ours. */
+static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
+                          int64_t wait_ms)
+{
+    const int64_t longest_ms = longest_wait(coordinator);
+    const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
+    const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
+    if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
+        wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
+    }
+    return wait_ms < longest_ms ? wait_ms : longest_ms;
+}
+
+/* Takes what a worker polls with; the message as it came may be gone when it is looked at. */
+static enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session,
+                                   const struct tally_poll_request *message,
+                                   struct tally_error *err)
+{
+    if (session->poll.message == NULL) {
+        session->poll.message = malloc(sizeof *session->poll.message);
+    }
+    if (session->poll.message == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+    }
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session); /* the worker has given that one up */
+    }
+    *session->poll.message = *message;
+    call->poll_until_ms =
+        call->arrived_ns / 1000000 + limit_wait(coordinator, call, message->wait_ms);
+    return TALLY_OK;
+}
+
+/* The request waits as the session's poll from now on. */
+static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+                      const struct call *call)
+{
+    coordinator->sessions.n_waiting++;
+    session->poll.request = call->request;
+    session->poll.arrived_ns = call->arrived_ns;
+    session->poll.until_ms = call->poll_until_ms;
+    session->poll.has_update = false;
+    session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
+    mark_ready(coordinator, session);
+    session->poll.holder = (struct request_holder){.session = session};
+    tally_http_set_user(call->request, &session->poll.holder);
+    tally_http_forget_body(call->request);
+}
+
+enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
+                              struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_poll_request message;
+    struct session *session = NULL;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_poll_request_decode(body, n_body, &message, err);
+    }
+    if (status == TALLY_OK) {
+        status = find_session(coordinator, call, message.session, &session, err);
+    }
+    if (status == TALLY_OK && coordinator->draining) {
+        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
+    if (status == TALLY_OK) {
+        status = keep_poll(coordinator, call, session, &message, err);
+    }
+    if (status == TALLY_OK) {
+        hold_poll(coordinator, session, call);
+    }
+    return status;
+}
+
+/* An update that also polls; it waits for nothing before the update is durable. */
+static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, const struct tally_bytes *encoded,
+                                   struct tally_error *err)
+{
+    struct tally_poll_request message;
+    enum tally_status status =
+        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "poll");
+        return status;
+    }
+    if (coordinator->draining) {
+        return TALLY_OK;
+    }
+    status = keep_poll(coordinator, call, session, &message, err);
+    if (status == TALLY_OK) {
+        call->polling_session = session->id;
+    }
+    return status;
+}
+
+static enum tally_status answer_update(struct call *call, struct tally_error *err)
+{
+    return answer_protobuf(
+        call, tally_update_response_encode(&call->update_response, NULL, &call->body), err);
+}
+
+bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct session *session = session_by_id(&coordinator->sessions, call->polling_session);
+    if (call->error.status != TALLY_OK) {
+        return false;
+    }
+    if (call->request == NULL || session == NULL || session->poll.request != NULL ||
+        coordinator->draining) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        if (answer_update(call, &err) != TALLY_OK) {
+            answer_error(call, &err);
+        }
+        return false;
+    }
+    hold_poll(coordinator, session, call);
+    session->poll.has_update = true;
+    session->poll.update = call->update_response;
+    memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
+    hand_over_call(coordinator, call);
+    return true;
+}
+
+/* PostUpdate. */
+
+/* Also the worker that played it before and was silent for too long: its late update counts. */
+static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
+{
+    const struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    return slot != NULL && (slot->session == session ||
+                            (strcmp(slot->previous, session->name) == 0 &&
+                             same_identity(&slot->previous_identity, &session->token->identity)));
+}
+
+static struct tally_job_update event_of(const struct tally_update *update)
+{
+    return (struct tally_job_update){.round = update->round,
+                                     .client = update->client,
+                                     .payload = update->payload.data,
+                                     .n_payload = update->payload.size,
+                                     .payload_bits = update->payload_bits,
+                                     .clipped = update->clipped,
+                                     .has_loss = update->has_loss,
+                                     .loss = update->loss};
+}
+
+/* An update for a live job. */
+static enum tally_status receive(struct tally_coordinator *coordinator, struct call *call,
+                                 struct hosted_job *job, const struct tally_update *update,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return fail_write(coordinator, err);
+    }
+    enum tally_status status = begin_update(coordinator, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_job_update event = event_of(update);
+    status = tally_job_receive(job->engine, &event, ret_outcome, err);
+    if (status != TALLY_OK || ret_outcome->duplicate) {
+        return status;
+    }
+    if (has_closed(job, ret_outcome)) {
+        coordinator->must_commit = true;
+        return put_closed(coordinator, job, ret_outcome, err);
+    }
+    mark_touched(job);
+    const size_t n_pending = coordinator->pending.n;
+    status =
+        pending_add(&coordinator->pending, coordinator->store, job, update, call->request, err);
+    coordinator->must_commit = coordinator->must_commit || coordinator->pending.n == n_pending;
+    return write_failed(coordinator, status, err);
+}
+
+/* An update for a job that has ended. One that is live at another replica does not belong to this
+ * session. */
+static enum tally_status receive_ended(struct tally_coordinator *coordinator,
+                                       struct session *session, const struct tally_update *update,
+                                       struct tally_job_outcome *ret_outcome,
+                                       struct tally_error *err)
+{
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        end_session(coordinator, session);
+        return tally_fail(err, TALLY_NOT_FOUND, "session",
+                          "job %s is led by another coordinator: join again", update->job_id);
+    }
+    if (status == TALLY_OK) {
+        const struct tally_job_update event = event_of(update);
+        status =
+            ended_receive(&coordinator->ended, coordinator->store, &row, &event, ret_outcome, err);
+    }
+    return status;
+}
+
+/* The client cannot go on, whoever plays it: its computation is a function of job and seed. */
+static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return fail_write(coordinator, err);
+    }
+    if (update->round != tally_job_open_round(job->engine)->round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
+                          update->round);
+    }
+    char reason[TALLY_JOB_REASON_CAPACITY];
+    snprintf(reason, sizeof reason, "client %u in round %u: %s", update->client, update->round,
+             update->failure);
+    enum tally_status status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        after_round(coordinator, job);
+    }
+    return status;
+}
+
+static bool has_been_tried(const struct hosted_job *job)
+{
+    const struct refusal *refusal = job->supply.refusals;
+    while (refusal != NULL && !refusal->tried) {
+        refusal = refusal->next_of_job;
+    }
+    return refusal != NULL;
+}
+
+/* Whether somebody who played a client of the job is away. */
+static bool may_be_resumed(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
+{
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
+        const char *previous = job->slots[m].previous;
+        if (previous[0] != '\0' && session_by_name(&coordinator->sessions, previous) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether nobody who is here can serve the job, and it would be in vain to wait for others: nobody
+ * has ever answered for it, or it breaks those who do. */
+static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0;
+    return !can_be_served(coordinator, job) &&
+           (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
+}
+
+/* The worker cannot serve the job: its clients go to others. */
+static enum tally_status take_refusal(struct tally_coordinator *coordinator,
+                                      struct session *session, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return fail_write(coordinator, err);
+    }
+    enum tally_status status = session_refuse(&coordinator->sessions, session, job, update, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    coordinator->assignment_changed = true;
+    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
+              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+              tally_log_text("reason", update->refusal));
+    if (!is_hopeless(coordinator, job)) {
+        return TALLY_OK;
+    }
+    char reason[TALLY_JOB_REASON_CAPACITY];
+    snprintf(reason, sizeof reason, "no worker can serve the job; %s: %s", session->name,
+             update->refusal);
+    status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        after_round(coordinator, job);
+    }
+    return status;
+}
+
+enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_update update;
+    struct session *session = NULL;
+    struct tally_job_outcome outcome = {0};
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_update_decode(body, n_body, &update, err);
+    }
+    if (status == TALLY_OK) {
+        status = find_session(coordinator, call, update.session, &session, err);
+    }
+    if (status == TALLY_OK && update.has_poll) {
+        status = take_poll(coordinator, call, session, &update.poll, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct hosted_job *job = find_job(coordinator, update.job_id);
+    if (job == NULL) {
+        status = receive_ended(coordinator, session, &update, &outcome, err);
+    } else if (!plays(session, job, update.client)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
+                            "this session does not play client %u of job %s", update.client,
+                            update.job_id);
+    } else if (update.refusal[0] != '\0') {
+        status = take_refusal(coordinator, session, job, &update, err);
+    } else if (update.failure[0] != '\0') {
+        status = take_failure(coordinator, job, &update, err);
+    } else {
+        status = receive(coordinator, call, job, &update, &outcome, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    call->repeated = outcome.duplicate;
+    call->reports_failure = update.failure[0] != '\0' && job != NULL;
+    call->reports_refusal = update.refusal[0] != '\0' && job != NULL;
+    call->update_response = (struct tally_update_response){
+        .formula_bits = outcome.bits.formula_bits, .payload_bits = outcome.bits.payload_bits};
+    /* Whoever polls gets it with the next task. */
+    return call->polling_session != 0 ? answer_protobuf(call, TALLY_OK, err)
+                                      : answer_update(call, err);
+}
+
+/* Leave. */
+
+enum tally_status worker_leave(struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    uint64_t id;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_leave_request_decode(body, n_body, &id, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct session *session = session_by_id(&coordinator->sessions, id);
+    if (session != NULL && check_owner(call, session, err) != TALLY_OK) {
+        return TALLY_PERMISSION_DENIED;
+    }
+    if (session != NULL) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("worker left"),
+                  tally_log_text("worker", session->name));
+        end_session(coordinator, session);
+    }
+    return answer_protobuf(call, TALLY_OK, err);
+}

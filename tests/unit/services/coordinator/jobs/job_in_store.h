@@ -1,0 +1,36 @@
+/* job_in_store: a running job "j" in a store, with the engine that leads it and its clients. */
+#ifndef TALLY_TESTS_UNIT_SERVICES_COORDINATOR_JOBS_JOB_IN_STORE_H
+#define TALLY_TESTS_UNIT_SERVICES_COORDINATOR_JOBS_JOB_IN_STORE_H
+
+#include <stdbool.h>
+
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/job/replica.h"
+
+struct job_in_store {
+    struct tally_store *store;
+    struct hosted_job *job;
+    struct tally_objective *objective;
+    struct tally_replica *replica;
+    struct tally_error err;
+    struct tally_job_update last; /* its payload is the replica's, until the next one */
+};
+
+/* One client, and so long a point that rounds store changes of the state. */
+struct tally_job_spec job_in_store_spec(void);
+
+/* Inserts the job and starts its engine; nothing but the row is stored yet. store: taken, NULL =
+ * one in memory; job: NULL = job_in_store_spec(). */
+void job_in_store_init(struct job_in_store *host, struct tally_store *store,
+                       const struct tally_job_spec *job);
+void job_in_store_fini(struct job_in_store *host);
+
+/* The job as the store has it; the caller frees it. */
+struct hosted_job *job_in_store_load(struct job_in_store *host);
+/* The client's update for the open round. */
+void job_in_store_receive(struct job_in_store *host, uint32_t client,
+                          struct tally_job_outcome *ret_outcome);
+/* A round, whose writes are in an open transaction then. Whether a broadcast closed it. */
+bool job_in_store_write_round(struct job_in_store *host);
+
+#endif
