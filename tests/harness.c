@@ -1,4 +1,5 @@
-/* harness: main() of every CUnit program.  PROGRAM [--list] [SUITE...]; all suites without names.
+/* harness: main() of every CUnit program: PROGRAM [--list] [SUITE...]. Without names all suites
+ * run.
  */
 #include "tests/harness.h"
 
@@ -29,11 +30,22 @@ void tally_assert_status(enum tally_status actual, enum tally_status expected,
                             CU_FALSE);
 }
 
+/* Bounds of the section that TALLY_SUITE fills. The linker chooses these names. */
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern const struct tally_suite *const __start_tally_suites[];
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+extern const struct tally_suite *const __stop_tally_suites[];
+
+static int n_suites(void)
+{
+    return (int)(__stop_tally_suites - __start_tally_suites);
+}
+
 static const struct tally_suite *find_suite(const char *name)
 {
-    for (int i = 0; TALLY_SUITES[i] != NULL; i++) {
-        if (strcmp(TALLY_SUITES[i]->name, name) == 0) {
-            return TALLY_SUITES[i];
+    for (int i = 0; i < n_suites(); i++) {
+        if (strcmp(__start_tally_suites[i]->name, name) == 0) {
+            return __start_tally_suites[i];
         }
     }
     return NULL;
@@ -68,8 +80,8 @@ int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-        for (int i = 0; TALLY_SUITES[i] != NULL; i++) {
-            puts(TALLY_SUITES[i]->name);
+        for (int i = 0; i < n_suites(); i++) {
+            puts(__start_tally_suites[i]->name);
         }
         return 0;
     }
@@ -83,8 +95,8 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    for (int i = 0; argc == 1 && TALLY_SUITES[i] != NULL; i++) {
-        if (!add_suite(TALLY_SUITES[i])) {
+    for (int i = 0; argc == 1 && i < n_suites(); i++) {
+        if (!add_suite(__start_tally_suites[i])) {
             return 2;
         }
     }

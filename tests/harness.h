@@ -1,8 +1,17 @@
-/* harness: CUnit suites as const tables, selected by argv.
+/* harness: CUnit suites as const tables that register themselves, selected by argv.
+ *
+ *     static void test_codec_bits__read_past_end_fails(void) { ... }
+ *     static const struct tally_test TESTS[] = {TALLY_TEST(test_codec_bits__read_past_end_fails)};
+ *     TALLY_SUITE(codec_bits, TESTS);
+ *
+ * TALLY_SUITE places a pointer to the suite in the linker section "tally_suites", whose bounds the
+ * linker provides; nothing else has to name the suite. CMake finds the line in the source file and
+ * adds the ctest entry PROGRAM/SUITE (tests/CMakeLists.txt).
  *
  * On Debian 12 CU_basic_run_tests() and CU_get_error() report success when tests failed, so main()
- * returns the number of failures itself, and an unknown suite name is a failure too. A suite that
- * lacks what it needs is skipped and says so; if nothing else was asked for, the exit status is 77.
+ * checks the number of failures itself. An unknown suite name is a failure too. A suite that lacks
+ * its environment variable is skipped with a message; if no other suite was requested, the exit
+ * status is 77.
  */
 #ifndef TALLY_TESTS_HARNESS_H
 #define TALLY_TESTS_HARNESS_H
@@ -18,7 +27,7 @@ struct tally_suite {
     const char *name; /* "codec_unary" */
     const struct tally_test *tests;
     int n_tests;
-    const char *needs; /* an environment variable without which it is skipped; NULL = none */
+    const char *needs; /* environment variable without which the suite is skipped; NULL = none */
 };
 
 /* Row of a test table: the function's own name. */
@@ -26,14 +35,14 @@ struct tally_suite {
     {                                                                                              \
 #function, function                                                                        \
     }
-#define TALLY_SUITE(symbol, suite_name, table)                                                     \
-    TALLY_SUITE_THAT_NEEDS(symbol, suite_name, table, NULL)
-#define TALLY_SUITE_THAT_NEEDS(symbol, suite_name, table, variable)                                \
-    const struct tally_suite symbol = {suite_name, table, (int)(sizeof table / sizeof table[0]),   \
-                                       variable}
-
-/* Defined by each test program: its suites, NULL-terminated. */
-extern const struct tally_suite *const TALLY_SUITES[];
+/* Defines and registers a suite. `name` is an identifier, unique in the program; the macro stands
+ * at the start of a line, where CMake finds it. */
+#define TALLY_SUITE(name, table) TALLY_SUITE_THAT_NEEDS(name, table, NULL)
+#define TALLY_SUITE_THAT_NEEDS(name, table, variable)                                              \
+    static const struct tally_suite name##_suite = {                                               \
+        #name, table, (int)(sizeof table / sizeof table[0]), variable};                            \
+    static const struct tally_suite *const name##_entry                                            \
+        __attribute__((used, section("tally_suites"))) = &name##_suite
 
 /* Checks that two texts are equal and shows both if not. */
 #define TALLY_ASSERT_TEXT(actual, expected) tally_assert_text(actual, expected, __FILE__, __LINE__)

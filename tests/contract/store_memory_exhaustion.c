@@ -241,5 +241,4 @@ static void test_memory_exhaustion__each_allocation_may_fail(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_memory_exhaustion__each_allocation_may_fail)};
-static TALLY_SUITE(MEMORY_EXHAUSTION, "memory_exhaustion", TESTS);
-const struct tally_suite *const TALLY_SUITES[] = {&MEMORY_EXHAUSTION, NULL};
+TALLY_SUITE(memory_exhaustion, TESTS);

@@ -356,6 +356,4 @@ static const struct tally_test tests[] = {
     TALLY_TEST(test_golden__qsgd),         TALLY_TEST(test_golden__entropy),
     TALLY_TEST(test_golden__entropy_long),
 };
-static TALLY_SUITE(golden_suite, "golden", tests);
-
-const struct tally_suite *const TALLY_SUITES[] = {&golden_suite, NULL};
+TALLY_SUITE(golden, tests);

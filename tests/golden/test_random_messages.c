@@ -220,6 +220,4 @@ static const struct tally_test tests[] = {
     TALLY_TEST(test_random_messages__float32),
     TALLY_TEST(test_random_messages__qsgd),
 };
-static TALLY_SUITE(random_messages_suite, "random_messages", tests);
-
-const struct tally_suite *const TALLY_SUITES[] = {&random_messages_suite, NULL};
+TALLY_SUITE(random_messages, tests);

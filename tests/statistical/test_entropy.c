@@ -12,7 +12,7 @@
 
 #include "codec/encoding.h"
 #include "codec/numeric/rng.h"
-#include "tests/statistical/suites.h"
+#include "tests/harness.h"
 
 enum { REACH = 40 }; /* levels beyond have no probability worth a draw */
 
@@ -121,4 +121,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_statistical_entropy__7840_levels_cost_at_most_1_5_percent_more),
     TALLY_TEST(test_statistical_entropy__a_million_levels_cost_at_most_half_a_percent_more),
 };
-TALLY_SUITE(statistical_entropy_suite, "statistical_entropy", TESTS);
+TALLY_SUITE(statistical_entropy, TESTS);

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/statistical/suites.h"
+#include "tests/harness.h"
 
 enum { REPETITIONS = 4000, DIM = 500 };
 
@@ -100,4 +100,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_statistical_qsgd__is_unbiased_with_the_stated_variance),
     TALLY_TEST(test_statistical_qsgd__small_coordinates_are_rare_levels),
 };
-TALLY_SUITE(statistical_qsgd_suite, "statistical_qsgd", TESTS);
+TALLY_SUITE(statistical_qsgd, TESTS);

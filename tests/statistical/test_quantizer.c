@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/statistical/suites.h"
+#include "tests/harness.h"
 
 struct sample {
     struct tally_grid grid;
@@ -199,4 +199,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_statistical_quantizer__unbiased_in_7840_dimensions),
     TALLY_TEST(test_statistical_quantizer__errors_are_uncorrelated),
 };
-TALLY_SUITE(statistical_quantizer_suite, "statistical_quantizer", TESTS);
+TALLY_SUITE(statistical_quantizer, TESTS);

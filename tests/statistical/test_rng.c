@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/statistical/suites.h"
+#include "tests/harness.h"
 
 enum { N = 1000000 };
 
@@ -204,4 +204,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_statistical_rng__streams_are_uncorrelated),
     TALLY_TEST(test_statistical_rng__lanes_are_uniform),
 };
-TALLY_SUITE(statistical_rng_suite, "statistical_rng", TESTS);
+TALLY_SUITE(statistical_rng, TESTS);

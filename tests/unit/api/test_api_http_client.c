@@ -16,8 +16,8 @@
 #include "api/client/http_client.h"
 #include "api/json/problem.h"
 #include "api/server/http_server.h"
+#include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
-#include "tests/unit/api/suites.h"
 
 /* ---- Our server in a thread ---- */
 
@@ -839,4 +839,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_client__connect_call),
     TALLY_TEST(test_api_http_client__connect_errors),
 };
-TALLY_SUITE(TALLY_SUITE_API_HTTP_CLIENT, "api_http_client", TESTS);
+TALLY_SUITE(api_http_client, TESTS);

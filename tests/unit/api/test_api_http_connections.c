@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/server/http_connections.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 static struct sockaddr_storage address_of(const char *text)
 {
@@ -214,4 +214,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_connections__counted_bytes_are_the_mark),
 };
 
-TALLY_SUITE(TALLY_SUITE_API_HTTP_CONNECTIONS, "api_http_connections", TESTS);
+TALLY_SUITE(api_http_connections, TESTS);

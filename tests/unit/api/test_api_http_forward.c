@@ -16,8 +16,8 @@
 
 #include "api/client/http_forward.h"
 #include "api/server/http_server.h"
+#include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
-#include "tests/unit/api/suites.h"
 
 /* No test waits so long unless something hangs. */
 enum { HANG_MS = 60000 };
@@ -822,4 +822,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_forward__bytes_have_a_limit),
     TALLY_TEST(test_api_http_forward__authorities_are_looked_at_at_once),
 };
-TALLY_SUITE(TALLY_SUITE_API_HTTP_FORWARD, "api_http_forward", TESTS);
+TALLY_SUITE(api_http_forward, TESTS);

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "api/server/http_server_internal.h"
+#include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
-#include "tests/unit/api/suites.h"
 
 enum { MAX_BODY = 1000, MAX_WAITING = 1024, PATIENCE_MS = 120000 };
 
@@ -2204,4 +2204,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_server__taken_port_is_named),
     TALLY_TEST(test_api_http_server__ipv6_loopback),
 };
-TALLY_SUITE(TALLY_SUITE_API_HTTP_SERVER, "api_http_server", TESTS);
+TALLY_SUITE(api_http_server, TESTS);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "api/server/http_server.h"
+#include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
-#include "tests/unit/api/suites.h"
 
 enum { MAX_STREAMS = 512, PATIENCE_MS = 120000, PENDING_BYTES = 64 * 1024 };
 
@@ -599,4 +599,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_stream__free_closes_all),
     TALLY_TEST(test_api_http_stream__quiesce_lets_streams_go_on),
 };
-TALLY_SUITE(TALLY_SUITE_API_HTTP_STREAM, "api_http_stream", TESTS);
+TALLY_SUITE(api_http_stream, TESTS);

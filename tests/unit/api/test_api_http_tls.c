@@ -13,8 +13,8 @@
 
 #include "api/server/http_server.h"
 #include "api/tls/tls_identity.h"
+#include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
-#include "tests/unit/api/suites.h"
 
 enum { PATIENCE_MS = 120000, DAY_S = 24 * 60 * 60 };
 
@@ -501,4 +501,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_tls__plain_http_is_told),
 };
 
-TALLY_SUITE(TALLY_SUITE_API_HTTP_TLS, "api_http_tls", TESTS);
+TALLY_SUITE(api_http_tls, TESTS);

@@ -1,6 +1,6 @@
 /* The list alone, with a clock of the test's. */
 #include "api/server/http_uploads.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 enum { HALF = HTTP_UPLOADS_MAX_BYTES / 2 };
 
@@ -104,4 +104,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_uploads__fast_ones_go_first),
 };
 
-TALLY_SUITE(TALLY_SUITE_API_HTTP_UPLOADS, "api_http_uploads", TESTS);
+TALLY_SUITE(api_http_uploads, TESTS);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/json/json.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 static struct tally_json *parsed(const char *text)
 {
@@ -305,4 +305,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__dump_honours_the_limit),
     TALLY_TEST(test_api_json__limits_are_checked_before_parsing),
 };
-TALLY_SUITE(TALLY_SUITE_API_JSON, "api_json", TESTS);
+TALLY_SUITE(api_json, TESTS);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "api/json/json.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 struct job {
     bool log_factor;
@@ -259,4 +259,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json_fields__long_unknown_key_is_cut),
     TALLY_TEST(test_api_json_fields__written_object_reads_back),
 };
-TALLY_SUITE(TALLY_SUITE_API_JSON_FIELDS, "api_json_fields", TESTS);
+TALLY_SUITE(api_json_fields, TESTS);

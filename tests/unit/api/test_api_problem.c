@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "api/json/problem.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 static void assert_encoded(enum tally_status (*encode)(const struct tally_error *,
                                                        struct tally_buffer *),
@@ -177,4 +177,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_problem__a_foreign_page_is_quoted_in_one_line),
     TALLY_TEST(test_api_problem__odd_json_is_survived),
 };
-TALLY_SUITE(TALLY_SUITE_API_PROBLEM, "api_problem", TESTS);
+TALLY_SUITE(api_problem, TESTS);

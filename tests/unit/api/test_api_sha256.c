@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 static void expect(const void *bytes, size_t n, const char *hex)
 {
@@ -60,4 +60,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_sha256__examples_of_the_standard),
     TALLY_TEST(test_api_sha256__padding),
 };
-TALLY_SUITE(TALLY_SUITE_API_SHA256, "api_sha256", TESTS);
+TALLY_SUITE(api_sha256, TESTS);

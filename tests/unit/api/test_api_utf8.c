@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 static size_t valid_prefix(const char *text)
 {
@@ -93,4 +93,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_utf8__sanitize_keeps_length_and_valid_text),
     TALLY_TEST(test_api_utf8__controls_are_found_and_blanked),
 };
-TALLY_SUITE(TALLY_SUITE_API_UTF8, "api_utf8", TESTS);
+TALLY_SUITE(api_utf8, TESTS);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
-#include "tests/unit/api/suites.h"
+#include "tests/harness.h"
 
 /* Every message type behind one pair of functions, so that a test can run over all of them:
  * `decode` reads bytes and forgets the message, `make` encodes one with every field set. */
@@ -930,4 +930,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__failure_leaves_the_result_alone),
     TALLY_TEST(test_api_worker_messages__poll_within_an_update),
 };
-TALLY_SUITE(TALLY_SUITE_API_WORKER_MESSAGES, "api_worker_messages", TESTS);
+TALLY_SUITE(api_worker_messages, TESTS);

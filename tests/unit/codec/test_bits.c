@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "codec/numeric/rng.h"
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static void test_codec_bits__first_bit_is_the_lowest_of_the_first_byte(void)
 {
@@ -183,4 +183,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_bits__runs_stop_at_the_end_of_the_message),
     TALLY_TEST(test_codec_bits__framing_is_exact_and_padding_zero),
 };
-TALLY_SUITE(codec_bits_suite, "codec_bits", TESTS);
+TALLY_SUITE(codec_bits, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static void test_codec_buffer__grows_and_keeps_its_bytes(void)
 {
@@ -69,4 +69,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_buffer__prints_after_what_it_has),
     TALLY_TEST(test_codec_buffer__huge_reserve_is_refused),
 };
-TALLY_SUITE(codec_buffer_suite, "codec_buffer", TESTS);
+TALLY_SUITE(codec_buffer, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 /* Expected values: an independent Python implementation of the definition in FORMAT.md. */
 static void test_codec_checksum__known_values(void)
@@ -98,4 +98,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_checksum__of_pieces_is_that_of_the_whole),
     TALLY_TEST(test_codec_checksum__digest_sees_every_bit_and_the_length),
 };
-TALLY_SUITE(codec_checksum_suite, "codec_checksum", TESTS);
+TALLY_SUITE(codec_checksum, TESTS);

@@ -8,7 +8,7 @@
 #include "codec/numeric/checksum.h"
 #include "codec/numeric/cpu.h"
 #include "codec/numeric/rng.h"
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static const struct tally_encoding *const ENTROPY = &TALLY_ENCODING_ENTROPY;
 static const struct tally_grid GRID = {.step = 0.1, .intervals = 100}; /* levels to 50 */
@@ -637,4 +637,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy__every_flipped_bit_is_refused_or_canonical),
     TALLY_TEST(test_codec_entropy__damaged_long_messages_are_refused),
 };
-TALLY_SUITE(codec_entropy_suite, "codec_entropy", TESTS);
+TALLY_SUITE(codec_entropy, TESTS);

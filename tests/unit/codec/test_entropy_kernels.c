@@ -7,7 +7,7 @@
 
 #include "codec/entropy/arith.h"
 #include "codec/numeric/rng.h"
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 enum { MOST = TALLY_ENTROPY_LONG_BLOCK, SLACK = 64 };
 static const struct tally_entropy_kernel *const PLAIN = &TALLY_ENTROPY_PORTABLE;
@@ -455,4 +455,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy_kernels__a_string_in_no_share_is_not_exact),
     TALLY_TEST(test_codec_entropy_kernels__a_carry_goes_through_words_of_ones),
 };
-TALLY_SUITE(codec_entropy_kernels_suite, "codec_entropy_kernels", TESTS);
+TALLY_SUITE(codec_entropy_kernels, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static void test_codec_error__table_gives_names_and_codes(void)
 {
@@ -102,4 +102,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_error__context_goes_in_front),
     TALLY_TEST(test_codec_error__long_texts_are_cut),
 };
-TALLY_SUITE(codec_error_suite, "codec_error", TESTS);
+TALLY_SUITE(codec_error, TESTS);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static void test_codec_fixed_point__multiples_of_the_unit_are_exact(void)
 {
@@ -85,4 +85,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_fixed_point__bound_leaves_room_for_all_addends),
     TALLY_TEST(test_codec_fixed_point__order_does_not_matter),
 };
-TALLY_SUITE(codec_fixed_point_suite, "codec_fixed_point", TESTS);
+TALLY_SUITE(codec_fixed_point, TESTS);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 /* FORMAT.md, section float32. */
 static void test_codec_float32__example_of_format_md(void)
@@ -120,4 +120,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_float32__other_lengths_are_malformed),
     TALLY_TEST(test_codec_float32__every_flipped_bit_is_refused_or_canonical),
 };
-TALLY_SUITE(codec_float32_suite, "codec_float32", TESTS);
+TALLY_SUITE(codec_float32, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 /* A ledger is nothing but counters; this walks over them whatever they are called. */
 enum { N_COUNTERS = sizeof(struct tally_ledger) / sizeof(uint64_t) };
@@ -44,4 +44,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_ledger__adds_every_counter),
     TALLY_TEST(test_codec_ledger__keeps_directions_apart),
 };
-TALLY_SUITE(codec_ledger_suite, "codec_ledger", TESTS);
+TALLY_SUITE(codec_ledger, TESTS);

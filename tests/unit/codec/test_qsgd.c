@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 enum { MAX_DIM = 200 };
 
@@ -401,4 +401,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_qsgd__every_kind_of_nonsense_is_malformed),
     TALLY_TEST(test_codec_qsgd__every_flipped_bit_is_refused_or_canonical),
 };
-TALLY_SUITE(codec_qsgd_suite, "codec_qsgd", TESTS);
+TALLY_SUITE(codec_qsgd, TESTS);

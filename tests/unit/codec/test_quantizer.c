@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static struct tally_rng stream(uint32_t round)
 {
@@ -290,4 +290,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_quantizer__rounds_up_where_the_word_is_below_the_fraction),
     TALLY_TEST(test_codec_quantizer__stream_decides_and_prefixes_agree),
 };
-TALLY_SUITE(codec_quantizer_suite, "codec_quantizer", TESTS);
+TALLY_SUITE(codec_quantizer, TESTS);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 enum { MAX_DIM = 700, GUARD = 16 };
 
@@ -190,4 +190,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_quantizer_kernels__name_the_first_that_is_not_finite),
     TALLY_TEST(test_codec_quantizer_kernels__the_limit_selects),
 };
-TALLY_SUITE(codec_quantizer_kernels_suite, "codec_quantizer_kernels", TESTS);
+TALLY_SUITE(codec_quantizer_kernels, TESTS);

@@ -1,6 +1,6 @@
 #include "codec/base/record.h"
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static void test_codec_record__status_names_lead_back(void)
 {
@@ -38,4 +38,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_record__no_other_name_is_a_status),
     TALLY_TEST(test_codec_record__three_statuses_are_final),
 };
-TALLY_SUITE(codec_record_suite, "codec_record", TESTS);
+TALLY_SUITE(codec_record, TESTS);

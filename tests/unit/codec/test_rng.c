@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 /* Known answers: Random123's kat_vectors (philox 4 32) for both round counts; the rows that it
  * lacks and all further constants of this file come from a Python implementation of the paper's
@@ -242,4 +242,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_rng__direction_has_the_length),
     TALLY_TEST(test_codec_rng__lanes_are_laid_out_as_documented),
 };
-TALLY_SUITE(codec_rng_suite, "codec_rng", TESTS);
+TALLY_SUITE(codec_rng, TESTS);

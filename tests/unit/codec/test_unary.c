@@ -4,7 +4,7 @@
 
 #include "codec/encoding.h"
 #include "codec/numeric/rng.h"
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 static const struct tally_encoding *const UNARY = &TALLY_ENCODING_UNARY;
 static const struct tally_grid GRID = {.step = 0.1, .intervals = 100}; /* levels to 50 */
@@ -407,4 +407,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_unary__all_short_messages_are_refused_or_canonical),
     TALLY_TEST(test_codec_unary__is_listed_under_its_name),
 };
-TALLY_SUITE(codec_unary_suite, "codec_unary", TESTS);
+TALLY_SUITE(codec_unary, TESTS);

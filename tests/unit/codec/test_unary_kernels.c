@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "codec/encoding.h"
-#include "tests/unit/codec/suites.h"
+#include "tests/harness.h"
 
 enum { MAX_DIM = 1000, MAX_BYTES = 8 * MAX_DIM };
 
@@ -460,4 +460,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_heeds_a_limit),
     TALLY_TEST(test_codec_unary_kernels__quantize_encode_refuses),
 };
-TALLY_SUITE(codec_unary_kernels_suite, "codec_unary_kernels", TESTS);
+TALLY_SUITE(codec_unary_kernels, TESTS);

@@ -9,7 +9,7 @@
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/float32.h"
 #include "codec/quantize/qsgd.h"
-#include "tests/unit/services/algorithms/suites.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 
 enum { DIM = 7, CLIENTS = 4, N_BASELINES = 4 };
@@ -716,4 +716,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_baseline__divergence_is_not_finite_and_names_the_step_size),
     TALLY_TEST(test_algorithms_baseline__new_point_above_float32_is_not_finite),
 };
-TALLY_SUITE(algorithms_baseline_suite, "algorithms_baseline", TESTS);
+TALLY_SUITE(algorithms_baseline, TESTS);

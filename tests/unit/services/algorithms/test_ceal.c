@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/services/algorithms/suites.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 
 /* tally_ceal_stage() for M = 10, d = 30, c = 0.1, sigma = 4.47, delta = 0.1, gamma0 = 2, phi0 = 3.
@@ -482,4 +482,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_ceal__apply_moves_by_step_size_times_value),
     TALLY_TEST(test_algorithms_ceal__malformed_broadcasts_move_nothing),
 };
-TALLY_SUITE(algorithms_ceal_suite, "algorithms_ceal", TESTS);
+TALLY_SUITE(algorithms_ceal, TESTS);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "codec/numeric/float32.h"
-#include "tests/unit/services/algorithms/suites.h"
+#include "tests/harness.h"
 
 enum { DIM = 9, CLIENTS = 4, SAMPLES = 16 };
 
@@ -338,4 +338,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_ceal_opening__estimates_that_are_none_are_not_adopted),
     TALLY_TEST(test_algorithms_ceal_opening__estimates_hold),
 };
-TALLY_SUITE(algorithms_ceal_opening_suite, "algorithms_ceal_opening", TESTS);
+TALLY_SUITE(algorithms_ceal_opening, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/algorithms/suites.h"
+#include "tests/harness.h"
 
 /* The message of a vector that lies on the grid: its levels do not depend on the stream. */
 static enum tally_status write_message(const float *y, size_t dim, const struct tally_grid *grid,
@@ -71,4 +71,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_message__reports_what_does_not_fit),
     TALLY_TEST(test_algorithms_message__scratch_can_be_released_twice),
 };
-TALLY_SUITE(algorithms_message_suite, "algorithms_message", TESTS);
+TALLY_SUITE(algorithms_message, TESTS);

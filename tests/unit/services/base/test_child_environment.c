@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "services/base/child_environment.h"
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static void test_program_child_environment__all_but_our_options(void)
 {
@@ -37,4 +37,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_child_environment__all_but_our_options),
     TALLY_TEST(test_program_child_environment__of_nothing),
 };
-TALLY_SUITE(program_child_environment_suite, "program_child_environment", TESTS);
+TALLY_SUITE(program_child_environment, TESTS);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 enum { AT_MS = 123 };
 #define TEXT_HEAD "1970-01-01T00:00:00.123Z level=info"
@@ -251,4 +251,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_log__options_choose_level_and_format),
     TALLY_TEST(test_program_log__a_sink_takes_every_line),
 };
-TALLY_SUITE(program_log_suite, "program_log", TESTS);
+TALLY_SUITE(program_log, TESTS);

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 /* Files below a folder of their own, as /sys/fs/cgroup has them. */
 struct tree {
@@ -143,4 +143,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_machine_memory__version_1),
     TALLY_TEST(test_program_machine_memory__nonsense_is_no_limit),
 };
-TALLY_SUITE(program_machine_memory_suite, "program_machine_memory", TESTS);
+TALLY_SUITE(program_machine_memory, TESTS);

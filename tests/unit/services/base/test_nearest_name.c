@@ -2,7 +2,7 @@
 
 #include <limits.h>
 
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static void test_program_nearest_name__distance_counts_edits(void)
 {
@@ -58,4 +58,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_nearest_name__takes_the_nearest_if_near_enough),
     TALLY_TEST(test_program_nearest_name__short_names_need_to_be_nearer),
 };
-TALLY_SUITE(program_nearest_name_suite, "program_nearest_name", TESTS);
+TALLY_SUITE(program_nearest_name, TESTS);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/base/scratch_file.h"
-#include "tests/unit/services/base/suites.h"
 
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR", "127.0.0.1:8080", "address", NULL},
@@ -501,4 +501,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_options__help_and_version_stop_reading),
     TALLY_TEST(test_program_options__first_positional_is_the_sub_command),
 };
-TALLY_SUITE(program_options_suite, "program_options", TESTS);
+TALLY_SUITE(program_options, TESTS);

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "services/base/options/options.h"
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR:PORT", "127.0.0.1:8080", "address to serve on", NULL},
@@ -72,4 +72,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_options_help__is_aligned_and_wrapped),
     TALLY_TEST(test_program_options_help__running_out_of_room_is_an_error),
 };
-TALLY_SUITE(program_options_help_suite, "program_options_help", TESTS);
+TALLY_SUITE(program_options_help, TESTS);

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 /* In a child, as there is no way back: bit 0 no_new_privs, bit 1 dumpable, bit 2 a umask that keeps
  * others out, bit 3 one that it had before. */
@@ -36,4 +36,4 @@ static void test_program_process_guard__gives_up_new_rights_always_and_dumps_wit
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_process_guard__gives_up_new_rights_always_and_dumps_with_secrets),
 };
-TALLY_SUITE(program_process_guard_suite, "program_process_guard", TESTS);
+TALLY_SUITE(program_process_guard, TESTS);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static void expect(struct tally_progress_bar bar, int columns, bool utf8, const char *expected)
 {
@@ -184,4 +184,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_progress_bar__paints_nothing_into_a_pipe),
     TALLY_TEST(test_program_progress_bar__first_locale_variable_decides),
 };
-TALLY_SUITE(program_progress_bar_suite, "program_progress_bar", TESTS);
+TALLY_SUITE(program_progress_bar, TESTS);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "services/base/time.h"
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static bool is_readable(void)
 {
@@ -142,4 +142,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_signals__second_sigterm_exits_at_once),
     TALLY_TEST(test_program_signals__second_sigint_exits_at_once),
 };
-TALLY_SUITE(program_signals_suite, "program_signals", TESTS);
+TALLY_SUITE(program_signals, TESTS);

@@ -1,6 +1,6 @@
 #include "services/base/time.h"
 
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static void expect(int64_t ms, const char *text)
 {
@@ -106,4 +106,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_time__reads_nothing_else),
     TALLY_TEST(test_program_time__monotonic_never_goes_back),
 };
-TALLY_SUITE(program_time_suite, "program_time", TESTS);
+TALLY_SUITE(program_time, TESTS);

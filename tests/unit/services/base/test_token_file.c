@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "codec/numeric/rng.h"
+#include "tests/harness.h"
 #include "tests/unit/services/base/scratch_file.h"
-#include "tests/unit/services/base/suites.h"
 
 enum { MAX_SEEN = TALLY_TOKENS_PER_FILE };
 
@@ -334,4 +334,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_token_file__the_first_that_has_not_expired_is_shown),
     TALLY_TEST(test_program_token_file__the_environment_forgets_the_token),
 };
-TALLY_SUITE(program_token_file_suite, "program_token_file", TESTS);
+TALLY_SUITE(program_token_file, TESTS);

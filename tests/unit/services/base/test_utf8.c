@@ -1,6 +1,6 @@
 #include "codec/base/utf8.h"
 
-#include "tests/unit/services/base/suites.h"
+#include "tests/harness.h"
 
 static void expect(const char *text, size_t n, uint32_t point)
 {
@@ -46,4 +46,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_program_utf8__reads_each_length),
     TALLY_TEST(test_program_utf8__refuses_what_rfc_3629_forbids),
 };
-TALLY_SUITE(program_utf8_suite, "program_utf8", TESTS);
+TALLY_SUITE(program_utf8, TESTS);

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "services/cli/doctor_checks.h"
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 /* Facts of a set-up without fault. */
 static struct doctor_facts sound_facts(void)
@@ -153,4 +153,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_doctor__each_fault_has_its_verdict),
     TALLY_TEST(test_cli_doctor__each_fault_of_a_store_has_its_verdict),
 };
-TALLY_SUITE(cli_doctor_suite, "cli_doctor", TESTS);
+TALLY_SUITE(cli_doctor, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static void expect_path(const char *id, const char *rest, const char *expected)
 {
@@ -52,4 +52,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_job_path__a_long_id_is_cut_before_the_rest),
     TALLY_TEST(test_cli_job_path__query_values_are_whole_or_refused),
 };
-TALLY_SUITE(cli_job_path_suite, "cli_job_path", TESTS);
+TALLY_SUITE(cli_job_path, TESTS);

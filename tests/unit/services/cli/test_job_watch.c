@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static struct tally_json *parse(const char *text)
 {
@@ -115,4 +115,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_job_watch__fraction_is_time_over_horizon),
     TALLY_TEST(test_cli_job_watch__backoff_doubles_up_to_five_seconds),
 };
-TALLY_SUITE(cli_job_watch_suite, "cli_job_watch", TESTS);
+TALLY_SUITE(cli_job_watch, TESTS);

@@ -1,6 +1,6 @@
 #include "services/bench/latencies.h"
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static struct tally_latencies latencies, more; /* large */
 
@@ -44,4 +44,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_latencies__extremes_have_a_place),
     TALLY_TEST(test_cli_latencies__merging_counts_both),
 };
-TALLY_SUITE(cli_latencies_suite, "cli_latencies", TESTS);
+TALLY_SUITE(cli_latencies, TESTS);

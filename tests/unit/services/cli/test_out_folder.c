@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "services/cli/whole_file.h"
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 struct place {
     char parent[64], folder[128], file[192];
@@ -76,4 +76,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_out_folder__refuses_what_is_no_folder),
     TALLY_TEST(test_cli_out_folder__writes_whole_files),
 };
-TALLY_SUITE(cli_out_folder_suite, "cli_out_folder", TESTS);
+TALLY_SUITE(cli_out_folder, TESTS);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "services/cli/view/frontier_table.h"
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static struct tally_run fedavg_runs[2], fedpaq_runs[2], ceal_runs[2];
 static struct tally_campaign_row rows[3];
@@ -121,4 +121,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_reproduce_table__grids_tell_the_best_and_edges),
     TALLY_TEST(test_cli_reproduce_table__frontier_says_where_nothing_fits),
 };
-TALLY_SUITE(cli_reproduce_table_suite, "cli_reproduce_table", TESTS);
+TALLY_SUITE(cli_reproduce_table, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static void expect(const char *json, const char *expected)
 {
@@ -112,4 +112,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_result_table__what_is_missing_is_a_dash),
     TALLY_TEST(test_cli_result_table__cells_cut_what_is_too_long),
 };
-TALLY_SUITE(cli_result_table_suite, "cli_result_table", TESTS);
+TALLY_SUITE(cli_result_table, TESTS);

@@ -1,6 +1,6 @@
 #include "services/cli/view/text_table.h"
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 static void expect(const char *alignment, const char *const *cells, const char *expected)
 {
@@ -73,4 +73,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_text_table__an_empty_table_is_no_text),
     TALLY_TEST(test_cli_text_table__many_rows),
 };
-TALLY_SUITE(cli_text_table_suite, "cli_text_table", TESTS);
+TALLY_SUITE(cli_text_table, TESTS);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/unit/services/cli/suites.h"
+#include "tests/harness.h"
 
 /* A directory that lives as long as a test, and one path in it. */
 struct scratch {
@@ -151,4 +151,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_whole_file__errors_name_the_file_and_leave_nothing),
     TALLY_TEST(test_cli_whole_file__reading_has_a_limit),
 };
-TALLY_SUITE(cli_whole_file_suite, "cli_whole_file", TESTS);
+TALLY_SUITE(cli_whole_file, TESTS);

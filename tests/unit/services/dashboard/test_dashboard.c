@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "services/dashboard/dashboard.h"
-#include "tests/unit/services/dashboard/suites.h"
+#include "tests/harness.h"
 
 static bool begins_with(const struct tally_asset *asset, const char *text)
 {
@@ -74,4 +74,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_dashboard_assets__job_documents_are_listed),
     TALLY_TEST(test_dashboard_assets__if_none_match),
 };
-TALLY_SUITE(dashboard_assets_suite, "dashboard_assets", TESTS);
+TALLY_SUITE(dashboard_assets, TESTS);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "services/document/document.h"
-#include "tests/unit/services/document/suites.h"
+#include "tests/harness.h"
 
 static enum tally_status parse_objective(const char *objective, const char *reference,
                                          struct tally_job_spec *spec, struct tally_error *err)
@@ -241,4 +241,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_data__errors_name_the_field),
     TALLY_TEST(test_document_data__local_data_have_no_solved_reference),
 };
-TALLY_SUITE(document_data_suite, "document_data", TESTS);
+TALLY_SUITE(document_data, TESTS);

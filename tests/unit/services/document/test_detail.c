@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/services/document/suites.h"
+#include "tests/harness.h"
 
 static const struct tally_progress PROGRESS = {
     .round = 4,
@@ -306,4 +306,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__checksum_has_sixteen_digits),
     TALLY_TEST(test_document_detail__npy_follows_nep_1),
 };
-TALLY_SUITE(document_detail_suite, "document_detail", TESTS);
+TALLY_SUITE(document_detail, TESTS);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/unit/services/document/suites.h"
+#include "tests/harness.h"
 
 /* ARCHITECTURE.md section 4, word for word. */
 static const char EXAMPLE[] =
@@ -689,4 +689,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__name_has_128_bytes),
     TALLY_TEST(test_document_document__written_document_reads_back),
 };
-TALLY_SUITE(document_document_suite, "document_document", TESTS);
+TALLY_SUITE(document_document, TESTS);

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "services/document/document.h"
-#include "tests/unit/services/document/suites.h"
+#include "tests/harness.h"
 
 /* A document with this objective, and whatever follows its members. */
 static enum tally_status parse(const char *objective, const char *rest, struct tally_job_spec *spec,
@@ -122,4 +122,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_plugin__options_have_4096_bytes),
     TALLY_TEST(test_document_plugin__written_document_reads_back),
 };
-TALLY_SUITE(document_plugin_suite, "document_plugin", TESTS);
+TALLY_SUITE(document_plugin, TESTS);

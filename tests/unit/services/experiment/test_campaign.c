@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static struct tally_campaign_config config_of(unsigned threads, bool with_grid, const char *only)
 {
@@ -90,4 +90,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_campaign__runs_the_presets_asked_for),
     TALLY_TEST(test_experiment_campaign__refuses_unknown_presets),
 };
-TALLY_SUITE(experiment_campaign_suite, "experiment_campaign", TESTS);
+TALLY_SUITE(experiment_campaign, TESTS);

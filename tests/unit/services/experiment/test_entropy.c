@@ -5,7 +5,7 @@
 
 #include "codec/quantize/qsgd.h"
 #include "services/experiment/presets.h"
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static void test_experiment_entropy__of_known_histograms(void)
 {
@@ -112,4 +112,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_entropy__of_ceal_is_that_of_its_levels),
     TALLY_TEST(test_experiment_entropy__refuses_junk),
 };
-TALLY_SUITE(experiment_entropy_suite, "experiment_entropy", TESTS);
+TALLY_SUITE(experiment_entropy, TESTS);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
                                             double up, double down, double regret)
@@ -83,4 +83,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_frontier__best_heeds_the_bits),
     TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
 };
-TALLY_SUITE(experiment_frontier_suite, "experiment_frontier", TESTS);
+TALLY_SUITE(experiment_frontier, TESTS);

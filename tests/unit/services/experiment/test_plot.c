@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 /* FedAvg at two step sizes, FedPAQ diverged, and CEAL's presets paper and paper_bits. */
 enum { N_ROWS = 5, N_SEEDS = 2 };
@@ -90,4 +90,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_plot__curves_are_a_table_over_time),
     TALLY_TEST(test_experiment_plot__scripts_draw_svg_and_png),
 };
-TALLY_SUITE(experiment_plot_suite, "experiment_plot", TESTS);
+TALLY_SUITE(experiment_plot, TESTS);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 enum { N = 500 };
 
@@ -86,4 +86,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_pool__first_failure_stops_the_rest),
     TALLY_TEST(test_experiment_pool__watcher_can_stop_it),
 };
-TALLY_SUITE(experiment_pool_suite, "experiment_pool", TESTS);
+TALLY_SUITE(experiment_pool, TESTS);

@@ -6,7 +6,7 @@
 
 #include "services/document/document.h"
 #include "services/job/local.h"
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_run.h"
 
 static struct tally_problem problem_of(enum tally_problem_kind kind)
@@ -249,4 +249,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_presets__each_job_file_is_one),
     TALLY_TEST(test_experiment_presets__baselines_have_the_bits_of_table_1),
 };
-TALLY_SUITE(experiment_presets_suite, "experiment_presets", TESTS);
+TALLY_SUITE(experiment_presets, TESTS);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 /* Two runs of FedAvg made by hand, one of which may have diverged. */
 static struct tally_run runs[2];
@@ -86,4 +86,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_report__diverged_regret_is_null),
     TALLY_TEST(test_experiment_report__csv_has_a_line_per_row),
 };
-TALLY_SUITE(experiment_report_suite, "experiment_report", TESTS);
+TALLY_SUITE(experiment_report, TESTS);

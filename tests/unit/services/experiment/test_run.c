@@ -4,7 +4,7 @@
 
 #include "services/experiment/presets.h"
 #include "services/job/local.h"
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_run.h"
 
 static struct tally_objective *make_objective(const struct tally_job_spec *spec, double *ret_f_star)
@@ -117,4 +117,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_run__stops_when_asked),
     TALLY_TEST(test_experiment_run__curve_is_linear_between_rounds),
 };
-TALLY_SUITE(experiment_run_suite, "experiment_run", TESTS);
+TALLY_SUITE(experiment_run, TESTS);

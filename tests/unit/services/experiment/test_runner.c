@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 enum { N_SEEDS = 3, N_ITEMS = 6 };
 
@@ -116,4 +116,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_runner__names_the_run_that_is_not_possible),
     TALLY_TEST(test_experiment_runner__watcher_can_stop_it),
 };
-TALLY_SUITE(experiment_runner_suite, "experiment_runner", TESTS);
+TALLY_SUITE(experiment_runner, TESTS);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static const struct tally_problem QUIET = {TALLY_PROBLEM_QUIET, 1};
 
@@ -94,4 +94,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_search__grid_grows_towards_the_optimum),
     TALLY_TEST(test_experiment_search__steps_are_the_papers_times_powers),
 };
-TALLY_SUITE(experiment_search_suite, "experiment_search", TESTS);
+TALLY_SUITE(experiment_search, TESTS);

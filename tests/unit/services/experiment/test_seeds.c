@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static void expect(const char *text, int64_t first, size_t n)
 {
@@ -51,4 +51,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_seeds__reads_ranges_and_single_seeds),
     TALLY_TEST(test_experiment_seeds__refuses_what_is_no_range),
 };
-TALLY_SUITE(experiment_seeds_suite, "experiment_seeds", TESTS);
+TALLY_SUITE(experiment_seeds, TESTS);

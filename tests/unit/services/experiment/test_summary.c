@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "tests/unit/services/experiment/suites.h"
+#include "tests/harness.h"
 
 static void test_experiment_summary__mean_and_sample_deviation(void)
 {
@@ -39,4 +39,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_summary__one_diverged_run_makes_it_infinite),
     TALLY_TEST(test_experiment_summary__equal_integers_stay_exact),
 };
-TALLY_SUITE(experiment_summary_suite, "experiment_summary", TESTS);
+TALLY_SUITE(experiment_summary, TESTS);

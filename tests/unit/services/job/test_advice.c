@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static struct tally_job_spec spec_of(const char *algorithm, double step_size)
 {
@@ -104,4 +104,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_advice__texts_name_value_and_limit),
     TALLY_TEST(test_job_advice__unknown_curvature_says_nothing),
 };
-TALLY_SUITE(job_advice_suite, "job_advice", TESTS);
+TALLY_SUITE(job_advice, TESTS);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "services/job/local.h"
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/local_run.h"
 
@@ -376,4 +376,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_baselines__survive_a_restore_in_every_round),
     TALLY_TEST(test_job_baselines__divergence_fails_the_job_and_names_the_step_size),
 };
-TALLY_SUITE(job_baselines_suite, "job_baselines", TESTS);
+TALLY_SUITE(job_baselines, TESTS);

@@ -1,7 +1,7 @@
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 enum { KEPT = 16 };
 
@@ -132,4 +132,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_broadcasts__restored_engine_starts_without),
     TALLY_TEST(test_job_broadcasts__no_more_than_the_point_is_kept),
 };
-TALLY_SUITE(job_broadcasts_suite, "job_broadcasts", TESTS);
+TALLY_SUITE(job_broadcasts, TESTS);

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "services/job/local.h"
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 #include "tests/unit/services/local_run.h"
 
 enum { N_ALGORITHMS = 5 };
@@ -166,4 +166,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_domain__regret_is_against_the_minimum_inside),
     TALLY_TEST(test_job_domain__one_side_alone_is_noticed),
 };
-TALLY_SUITE(job_domain_suite, "job_domain", TESTS);
+TALLY_SUITE(job_domain, TESTS);

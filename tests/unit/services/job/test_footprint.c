@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tests/unit/services/job/suites.h"
+#include "tests/harness.h"
 
 enum { FIXED = 192 << 10, PER_CLIENT = 352 };
 
@@ -63,4 +63,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_footprint__of_solving),
     TALLY_TEST(test_job_footprint__what_is_not_solved_takes_nothing),
 };
-TALLY_SUITE(job_footprint_suite, "job_footprint", TESTS);
+TALLY_SUITE(job_footprint, TESTS);

@@ -1,7 +1,7 @@
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 /* Every horizon from 1 to 120: the steps add up to it, only the last record may be cut, and the cut
  * is exactly what was left. Three ways to end are met on the way. */
@@ -150,4 +150,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_horizon__single_samples_always_fit),
     TALLY_TEST(test_job_horizon__stage_without_a_grid_fails_the_job),
 };
-TALLY_SUITE(job_horizon_suite, "job_horizon", TESTS);
+TALLY_SUITE(job_horizon, TESTS);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static void init(struct job_host *host)
 {
@@ -654,4 +654,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_engine__paused_job_may_complete),
     TALLY_TEST(test_job_engine__cancelled_and_failed_jobs_take_no_more),
 };
-TALLY_SUITE(job_engine_suite, "job_engine", TESTS);
+TALLY_SUITE(job_engine, TESTS);

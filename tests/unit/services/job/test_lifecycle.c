@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "tests/unit/services/job/suites.h"
+#include "tests/harness.h"
 
 #define Q TALLY_JOB_QUEUED
 #define R TALLY_JOB_RUNNING
@@ -63,4 +63,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_lifecycle__refusal_names_event_and_status),
     TALLY_TEST(test_job_lifecycle__final_statuses_are_those_without_a_way_out),
 };
-TALLY_SUITE(job_lifecycle_suite, "job_lifecycle", TESTS);
+TALLY_SUITE(job_lifecycle, TESTS);

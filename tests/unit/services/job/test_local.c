@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 #include "tests/unit/services/local_run.h"
 
 struct watch {
@@ -184,4 +184,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_local__divergence_fails_the_job),
     TALLY_TEST(test_job_local__golden),
 };
-TALLY_SUITE(job_local_suite, "job_local", TESTS);
+TALLY_SUITE(job_local, TESTS);

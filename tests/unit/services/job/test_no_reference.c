@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "services/job/local.h"
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static struct tally_job_spec unknown(void)
 {
@@ -165,4 +165,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_no_reference__one_silent_client_makes_the_loss_unknown),
     TALLY_TEST(test_job_no_reference__others_need_the_loss),
 };
-TALLY_SUITE(job_no_reference_suite, "job_no_reference", TESTS);
+TALLY_SUITE(job_no_reference, TESTS);

@@ -5,8 +5,8 @@
 
 #include "services/algorithms/ceal.h"
 #include "services/job/local.h"
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 #include "tests/unit/services/local_run.h"
 
 enum { CLIENTS = 5, SAMPLES = 13 /* ceil(64 / 5) */ };
@@ -350,4 +350,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_opening__what_cannot_be_planned_fails_the_job),
     TALLY_TEST(test_job_opening__a_step_size_is_enough),
 };
-TALLY_SUITE(job_opening_suite, "job_opening", TESTS);
+TALLY_SUITE(job_opening, TESTS);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static struct job_host HOST;
 
@@ -235,4 +235,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_replica__sends_nothing_in_a_cut_round),
     TALLY_TEST(test_job_replica__diverged_point_is_not_finite),
 };
-TALLY_SUITE(job_replica_suite, "job_replica", TESTS);
+TALLY_SUITE(job_replica, TESTS);

@@ -1,8 +1,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 /* What a host keeps in its store. */
 struct stored {
@@ -473,4 +473,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__damaged_changes_are_data_loss),
     TALLY_TEST(test_job_saving__change_since_too_long_ago_is_refused),
 };
-TALLY_SUITE(job_saving_suite, "job_saving", TESTS);
+TALLY_SUITE(job_saving, TESTS);

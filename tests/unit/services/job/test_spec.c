@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static void expect(const struct tally_job_spec *spec, enum tally_status status, const char *field)
 {
@@ -125,4 +125,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_spec__initial_point_has_its_radius),
     TALLY_TEST(test_job_spec__setting_takes_over_the_numbers),
 };
-TALLY_SUITE(job_spec_suite, "job_spec", TESTS);
+TALLY_SUITE(job_spec, TESTS);

@@ -1,8 +1,8 @@
 /* Clients that do not answer: quorum, deadline and policy. */
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
-#include "tests/unit/services/job/suites.h"
 
 static void start(struct job_host *host, int policy, int64_t quorum)
 {
@@ -409,4 +409,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_stragglers__job_without_one_client_completes),
     TALLY_TEST(test_job_stragglers__long_lists_are_cut),
 };
-TALLY_SUITE(job_stragglers_suite, "job_stragglers", TESTS);
+TALLY_SUITE(job_stragglers, TESTS);

@@ -5,7 +5,7 @@
 #include "codec/encoding.h"
 #include "codec/quantize/quantizer.h"
 #include "services/libtally/tally.h"
-#include "tests/unit/services/libtally/suites.h"
+#include "tests/harness.h"
 
 enum { DIM = 1000, P = 64 };
 static const double STEP = 0.25;
@@ -186,4 +186,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_libtally_codec__codes_have_names),
     TALLY_TEST(test_libtally_codec__the_grid_is_the_paper_s),
 };
-TALLY_SUITE(libtally_codec_suite, "libtally_codec", TESTS);
+TALLY_SUITE(libtally_codec, TESTS);

@@ -4,7 +4,7 @@
 #include "services/document/document.h"
 #include "services/libtally/tally.h"
 #include "services/objectives/data/synthetic_linear.h"
-#include "tests/unit/services/libtally/suites.h"
+#include "tests/harness.h"
 
 static const char DOCUMENT[] =
     "{\"objective\": {\"type\": \"least_squares\", \"data\": {\"type\": \"synthetic_linear\","
@@ -86,4 +86,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_libtally_data__shards_are_those_of_the_objective),
     TALLY_TEST(test_libtally_data__what_is_wrong_is_named),
 };
-TALLY_SUITE(libtally_data_suite, "libtally_data", TESTS);
+TALLY_SUITE(libtally_data, TESTS);

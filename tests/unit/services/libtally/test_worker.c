@@ -4,7 +4,7 @@
 
 #include "services/libtally/tally.h"
 #include "services/objectives/plugin.h"
-#include "tests/unit/services/libtally/suites.h"
+#include "tests/harness.h"
 
 static struct tally_worker_config config_new(void)
 {
@@ -151,4 +151,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_libtally_worker__a_plug_in_is_checked),
     TALLY_TEST(test_libtally_worker__two_are_stopped_apart),
 };
-TALLY_SUITE(libtally_worker_suite, "libtally_worker", TESTS);
+TALLY_SUITE(libtally_worker, TESTS);

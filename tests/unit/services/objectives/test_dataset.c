@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"
-#include "tests/unit/services/objectives/suites.h"
 
 static struct idx_files FILES;
 static const struct tally_data_source SOURCE = {.dir = FILES.folder};
@@ -614,4 +614,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_dataset__tells_how_far_it_is_and_stops),
     TALLY_TEST(test_objectives_dataset__reads_matrices),
 };
-TALLY_SUITE(objectives_dataset_suite, "objectives_dataset", TESTS);
+TALLY_SUITE(objectives_dataset, TESTS);

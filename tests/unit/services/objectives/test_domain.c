@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "codec/numeric/rng.h"
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 enum { DIM = 7 };
 
@@ -160,4 +160,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_domain__what_diverged_is_not_hidden),
     TALLY_TEST(test_objectives_domain__an_empty_box_is_refused),
 };
-TALLY_SUITE(objectives_domain_suite, "objectives_domain", TESTS);
+TALLY_SUITE(objectives_domain, TESTS);

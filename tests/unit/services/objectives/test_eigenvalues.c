@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "codec/numeric/rng.h"
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 enum { MOST = 40 };
 
@@ -137,4 +137,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_eigenvalues__simple_matrices),
     TALLY_TEST(test_objectives_eigenvalues__power_iteration_is_a_little_above),
 };
-TALLY_SUITE(objectives_eigenvalues_suite, "objectives_eigenvalues", TESTS);
+TALLY_SUITE(objectives_eigenvalues, TESTS);

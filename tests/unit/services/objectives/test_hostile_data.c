@@ -12,8 +12,8 @@
 
 #include "services/objectives/data/dataset.h"
 #include "services/objectives/data/dataset_builder.h"
+#include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"
-#include "tests/unit/services/objectives/suites.h"
 
 static struct idx_files FILES;
 static const struct tally_data_source SOURCE = {.dir = FILES.folder};
@@ -638,4 +638,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_hostile_data__there_is_an_end),
     TALLY_TEST(test_objectives_hostile_data__messages_stay_one_line),
 };
-TALLY_SUITE(objectives_hostile_data_suite, "objectives_hostile_data", TESTS);
+TALLY_SUITE(objectives_hostile_data, TESTS);

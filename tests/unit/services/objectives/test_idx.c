@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/objectives/idx_files.h"
-#include "tests/unit/services/objectives/suites.h"
 
 /* 26 images of 2 x 3 pixels, each known by its pixels. Class 0 has 9, 1 has 8, 2 has 6, and three
  * images are of class 5, which no test asks for. */
@@ -391,4 +391,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_idx__names_stay_below_the_folder),
     TALLY_TEST(test_objectives_idx__missing_files_are_named),
 };
-TALLY_SUITE(objectives_idx_suite, "objectives_idx", TESTS);
+TALLY_SUITE(objectives_idx, TESTS);

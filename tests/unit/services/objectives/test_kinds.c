@@ -5,10 +5,10 @@
 
 #include "services/objectives/data/sharding.h"
 #include "services/objectives/solve/domain.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/idx_files.h"
 #include "tests/unit/services/objectives/objective_checks.h"
-#include "tests/unit/services/objectives/suites.h"
 
 /* 41 points in shards of 14, 14 and 13; 3 classes for softmax. */
 enum { CLIENTS = 3, POINTS = 41, FEATURES = 6, CLASSES = 3, IDX_POINTS = 21, IDX_PER_CLASS = 7 };
@@ -493,4 +493,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_kinds__curvature_bounds_the_gradients),
     TALLY_TEST(test_objectives_kinds__curvature_of_least_squares_is_exact),
 };
-TALLY_SUITE(objectives_kinds_suite, "objectives_kinds", TESTS);
+TALLY_SUITE(objectives_kinds, TESTS);

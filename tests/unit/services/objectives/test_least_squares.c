@@ -3,8 +3,8 @@
 
 #include "services/objectives/data/sharding.h"
 #include "services/objectives/objective.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
-#include "tests/unit/services/objectives/suites.h"
 
 enum { DIM = 5, POINTS = 47, CLIENTS = 4 }; /* shards of 12, 12, 12 and 11 */
 
@@ -418,4 +418,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_least_squares__large_systems_are_solved),
     TALLY_TEST(test_objectives_least_squares__losses_are_the_direct_sums),
 };
-TALLY_SUITE(objectives_least_squares_suite, "objectives_least_squares", TESTS);
+TALLY_SUITE(objectives_least_squares, TESTS);

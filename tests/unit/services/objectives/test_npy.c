@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 /* A file with this header, version 1.0, and n bytes of data, in a block that ends with it. */
 static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *ret_n)
@@ -199,4 +199,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_npy__refuses_by_name),
     TALLY_TEST(test_objectives_npy__damage_stays_within_the_file),
 };
-TALLY_SUITE(objectives_npy_suite, "objectives_npy", TESTS);
+TALLY_SUITE(objectives_npy, TESTS);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "codec/numeric/rng.h"
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 static void test_objectives_number__reads_numbers_exactly(void)
 {
@@ -106,4 +106,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_number__round_trips),
     TALLY_TEST(test_objectives_number__refuses_the_rest),
 };
-TALLY_SUITE(objectives_number_suite, "objectives_number", TESTS);
+TALLY_SUITE(objectives_number, TESTS);

@@ -1,6 +1,6 @@
 #include "services/objectives/objective.h"
 
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 static void expect(int64_t dim, int64_t points, int64_t clients, const char *message)
 {
@@ -52,4 +52,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_objective__default_is_the_loud_reading),
     TALLY_TEST(test_objectives_objective__free_takes_null),
 };
-TALLY_SUITE(objectives_objective_suite, "objectives_objective", TESTS);
+TALLY_SUITE(objectives_objective, TESTS);

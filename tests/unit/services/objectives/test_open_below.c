@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"
-#include "tests/unit/services/objectives/suites.h"
 
 static struct idx_files FILES;
 
@@ -150,4 +150,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_open_below__long_names_are_refused),
     TALLY_TEST(test_objectives_open_below__closes_what_it_opens),
 };
-TALLY_SUITE(objectives_open_below_suite, "objectives_open_below", TESTS);
+TALLY_SUITE(objectives_open_below, TESTS);

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "services/objectives/solve/domain.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/objective_checks.h"
-#include "tests/unit/services/objectives/suites.h"
 
 enum { DIM = 3, CLIENTS = 4 };
 
@@ -171,4 +171,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_quadratic__singular_matrices),
     TALLY_TEST(test_objectives_quadratic__what_is_no_convex_quadratic_is_refused),
 };
-TALLY_SUITE(objectives_quadratic_suite, "objectives_quadratic", TESTS);
+TALLY_SUITE(objectives_quadratic, TESTS);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 static void test_objectives_sharding__shards_partition_the_points(void)
 {
@@ -90,4 +90,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_sharding__permutation_follows_from_the_key),
     TALLY_TEST(test_objectives_sharding__all_orders_are_as_likely),
 };
-TALLY_SUITE(objectives_sharding_suite, "objectives_sharding", TESTS);
+TALLY_SUITE(objectives_sharding, TESTS);

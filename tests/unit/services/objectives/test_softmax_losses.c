@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "codec/numeric/rng.h"
-#include "tests/unit/services/objectives/suites.h"
+#include "tests/harness.h"
 
 enum { FEATURES = 49, CLASSES = 10, DIM = FEATURES * CLASSES, MAX_POINTS = 40, MAX_IMAGES = 2000 };
 
@@ -153,4 +153,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_softmax_losses__exponentials_are_right_to_a_rounding),
     TALLY_TEST(test_objectives_softmax_losses__exponentials_do_not_depend_on_their_place),
 };
-TALLY_SUITE(objectives_softmax_losses_suite, "objectives_softmax_losses", TESTS);
+TALLY_SUITE(objectives_softmax_losses, TESTS);

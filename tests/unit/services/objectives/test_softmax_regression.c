@@ -4,9 +4,9 @@
 
 #include "services/objectives/data/sharding.h"
 #include "services/objectives/objective.h"
+#include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 #include "tests/unit/services/objectives/idx_files.h"
-#include "tests/unit/services/objectives/suites.h"
 
 /* 21 points in shards of 6, 5, 5 and 5. */
 enum { CLIENTS = 4, FEATURES = 6, CLASSES = 3, PER_CLASS = 7, POINTS = 21, DIM = 18, N = 30 };
@@ -402,4 +402,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_softmax_regression__solver_stops_when_asked),
     TALLY_TEST(test_objectives_softmax_regression__loading_fails_with_the_file_s_name),
 };
-TALLY_SUITE(objectives_softmax_regression_suite, "objectives_softmax_regression", TESTS);
+TALLY_SUITE(objectives_softmax_regression, TESTS);

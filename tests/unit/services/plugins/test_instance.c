@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/plugins/stub_plugin.h"
-#include "tests/unit/services/plugins/suites.h"
 
 static void expect_unusable(const struct tally_plugin *plugin, const char *message)
 {
@@ -127,4 +127,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_instance__problem_and_query_arrive),
     TALLY_TEST(test_plugins_instance__what_does_not_open_is_not_closed),
 };
-TALLY_SUITE(plugins_instance_suite, "plugins_instance", TESTS);
+TALLY_SUITE(plugins_instance, TESTS);

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/harness.h"
 #include "tests/unit/services/plugins/stub_plugin.h"
-#include "tests/unit/services/plugins/suites.h"
 
 static struct tally_plugin table;
 
@@ -194,4 +194,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_objective__losses_may_be_those_of_the_document),
     TALLY_TEST(test_plugins_objective__open_fails_with_the_plug_ins_words),
 };
-TALLY_SUITE(plugins_objective_suite, "plugins_objective", TESTS);
+TALLY_SUITE(plugins_objective, TESTS);

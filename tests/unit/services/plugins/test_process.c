@@ -9,7 +9,7 @@
 
 #include "services/objectives/objective.h"
 #include "services/plugins/plugin_set.h"
-#include "tests/unit/services/plugins/suites.h"
+#include "tests/harness.h"
 
 enum { DIM = 5, CLIENTS = 3 };
 
@@ -216,4 +216,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_process__calls_are_given_up_when_told),
     TALLY_TEST(test_plugins_process__what_cannot_be_loaded_says_why),
 };
-TALLY_SUITE(plugins_process_suite, "plugins_process", TESTS);
+TALLY_SUITE(plugins_process, TESTS);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "services/objectives/objective.h"
+#include "tests/harness.h"
 #include "tests/unit/services/plugins/stub_plugin.h"
-#include "tests/unit/services/plugins/suites.h"
 
 static struct tally_plugin named(const char *name, bool has_loss)
 {
@@ -198,4 +198,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_set__names_are_unique),
     TALLY_TEST(test_plugins_set__files_are_loaded),
 };
-TALLY_SUITE(plugins_set_suite, "plugins_set", TESTS);
+TALLY_SUITE(plugins_set, TESTS);

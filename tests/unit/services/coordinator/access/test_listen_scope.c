@@ -1,6 +1,6 @@
 #include "services/coordinator/access/listen_scope.h"
 
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 static void test_coordinator_listen_scope__this_machine_alone(void)
 {
@@ -69,4 +69,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_listen_scope__others_too_or_not_understood),
     TALLY_TEST(test_coordinator_listen_scope__one_address_or_any),
 };
-TALLY_SUITE(coordinator_listen_scope_suite, "coordinator_listen_scope", TESTS);
+TALLY_SUITE(coordinator_listen_scope, TESTS);

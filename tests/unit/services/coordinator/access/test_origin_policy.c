@@ -1,6 +1,6 @@
 #include "services/coordinator/access/origin_policy.h"
 
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 static void test_coordinator_origin_policy__hosts_of_nobodys_dns(void)
 {
@@ -149,4 +149,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_origin_policy__foreign_writes),
     TALLY_TEST(test_coordinator_origin_policy__names_for_the_list),
 };
-TALLY_SUITE(coordinator_origin_policy_suite, "coordinator_origin_policy", TESTS);
+TALLY_SUITE(coordinator_origin_policy, TESTS);

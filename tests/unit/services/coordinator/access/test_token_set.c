@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 enum { ADMIN = 1 << TOKEN_ADMIN, WORKER = 1 << TOKEN_WORKER, METRICS = 1 << TOKEN_METRICS };
 
@@ -151,4 +151,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_token_set__refuses_what_can_be_guessed),
     TALLY_TEST(test_coordinator_token_set__holds_64),
 };
-TALLY_SUITE(coordinator_token_set_suite, "coordinator_token_set", TESTS);
+TALLY_SUITE(coordinator_token_set, TESTS);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "services/coordinator/jobs/ended.h"
+#include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
-#include "tests/unit/services/coordinator/suites.h"
 
 /* What is stored is the job as it is. */
 static void expect_stored(struct job_in_store *host)
@@ -232,4 +232,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again),
 };
 
-TALLY_SUITE(coordinator_hosted_job_suite, "coordinator_hosted_job", TESTS);
+TALLY_SUITE(coordinator_hosted_job, TESTS);

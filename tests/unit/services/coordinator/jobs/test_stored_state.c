@@ -1,6 +1,6 @@
 #include "services/coordinator/jobs/stored_state.h"
 
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 enum { WHOLE = 8000, MB = 1000 * 1000 };
 
@@ -36,4 +36,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_stored_state__the_whole_is_due_sooner_or_later),
     TALLY_TEST(test_coordinator_stored_state__all_of_it_is_one_value_of_every_store),
 };
-TALLY_SUITE(coordinator_stored_state_suite, "coordinator_stored_state", TESTS);
+TALLY_SUITE(coordinator_stored_state, TESTS);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "services/coordinator/metrics/exposition.h"
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 static const double BOUNDS[] = {0.5, 1, 10};
 
@@ -121,4 +121,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_exposition__bounds_are_inclusive_and_cumulative),
     TALLY_TEST(test_coordinator_exposition__what_does_not_fit_is_an_error),
 };
-TALLY_SUITE(coordinator_exposition_suite, "coordinator_exposition", TESTS);
+TALLY_SUITE(coordinator_exposition, TESTS);

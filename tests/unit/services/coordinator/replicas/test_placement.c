@@ -1,6 +1,6 @@
 #include "services/coordinator/replicas/placement.h"
 
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 enum { N = 4 };
 
@@ -182,4 +182,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_placement__nobody_moves_before_it_helps),
     TALLY_TEST(test_coordinator_placement__workers_are_picked_without_much_to_spare),
 };
-TALLY_SUITE(coordinator_placement_suite, "coordinator_placement", TESTS);
+TALLY_SUITE(coordinator_placement, TESTS);

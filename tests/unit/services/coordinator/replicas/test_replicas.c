@@ -4,8 +4,8 @@
 
 #include "services/coordinator/coordinator.h"
 #include "storage/memory/memory.h"
+#include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
-#include "tests/unit/services/coordinator/suites.h"
 
 enum {
     LEASE_MS = 60,        /* of the coordinator, which beats six times in it */
@@ -201,4 +201,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_replicas__a_job_is_loaded_by_its_present_row),
 };
 
-TALLY_SUITE(coordinator_replicas_suite, "coordinator_replicas", TESTS);
+TALLY_SUITE(coordinator_replicas, TESTS);

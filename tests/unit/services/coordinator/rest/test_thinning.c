@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "services/coordinator/rest/thinning.h"
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 /* A repeatable course without a pattern: norm and loss are hashes of the round. */
 static double hash_of(int64_t round, uint64_t salt)
@@ -251,4 +251,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_thinning__search),
     TALLY_TEST(test_coordinator_thinning__totals_of_progress_are_those_of_the_rounds),
 };
-TALLY_SUITE(coordinator_thinning_suite, "coordinator_thinning", TESTS);
+TALLY_SUITE(coordinator_thinning, TESTS);

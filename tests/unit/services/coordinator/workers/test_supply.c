@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "services/coordinator/workers/session.h"
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 enum { N_JOBS = 6, N_TOKENS = 3, CLIENTS = 12, N_NAMES = 40, N_STEPS = 6000, MAX_SLOTS_HERE = 5 };
 
@@ -348,4 +348,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_supply__joins_keep_tree_and_buckets_flat),
     TALLY_TEST(test_coordinator_supply__the_hash_of_a_name_has_a_secret_key),
 };
-TALLY_SUITE(coordinator_supply_suite, "coordinator_supply", TESTS);
+TALLY_SUITE(coordinator_supply, TESTS);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "services/coordinator/workers/session.h"
-#include "tests/unit/services/coordinator/suites.h"
+#include "tests/harness.h"
 
 enum { N_NODES = 50, N_STEPS = 20000, MAX_WAIT_MS = 120000, TIMEOUT_MS = 15000 };
 
@@ -123,4 +123,4 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_wheel__nothing_is_late),
     TALLY_TEST(test_coordinator_wheel__the_silent_are_due_newest_first),
 };
-TALLY_SUITE(coordinator_wheel_suite, "coordinator_wheel", TESTS);
+TALLY_SUITE(coordinator_wheel, TESTS);
