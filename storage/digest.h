@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "storage/maintenance.h"
+#include "storage/backend.h"
 #include "storage/store.h"
 
 enum tally_table {

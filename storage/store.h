@@ -202,28 +202,4 @@ struct tally_store_options {
     bool importing;
 };
 
-/* Opens "sqlite:PATH", "postgres:CONNINFO" or "memory:". Creates and migrates what is missing.
- * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
- * the message says which); read-only also NOT_FOUND (there is none) and FAILED_PRECONDITION (of an
- * older schema). The caller closes with store->ops->close(store). */
-enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
-                                   struct tally_store **ret_store, struct tally_error *err);
-
-/* Appends what may be shown of a URI, with a NUL: all of it but the password and the options of a
- * connection. Errors: NO_MEMORY. */
-enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
-
-/* Backends; tally_store_open chooses between them. */
-enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err);
-enum tally_status tally_store_sqlite_open(const char *path,
-                                          const struct tally_store_options *options,
-                                          struct tally_store **ret_store, struct tally_error *err);
-/* `conninfo` is anything that libpq takes, a URL or "host=... dbname=...". It may hold a password,
- * and no message quotes it. */
-enum tally_status tally_store_postgres_open(const char *conninfo,
-                                            const struct tally_store_options *options,
-                                            struct tally_store **ret_store,
-                                            struct tally_error *err);
-enum tally_status tally_store_postgres_label(const char *conninfo, struct tally_buffer *out);
-
 #endif

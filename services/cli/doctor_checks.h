@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
-#include "storage/maintenance.h"
+#include "storage/backend.h"
 
 enum { DOCTOR_TEXT_CAPACITY = 512 };
 

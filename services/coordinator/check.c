@@ -8,7 +8,7 @@
 
 #include "services/coordinator/jobs/hosted_job.h"
 #include "services/progress/store_bar.h"
-#include "storage/maintenance.h"
+#include "storage/backends/backends.h"
 
 /* What is known so far. */
 struct check {

@@ -19,6 +19,7 @@
 #include "services/coordinator/check.h"
 #include "services/coordinator/coordinator.h"
 #include "services/objectives/objective.h"
+#include "storage/backends/backends.h"
 #include "storage/leases.h"
 #include "storage/store.h"
 

@@ -4,10 +4,10 @@
 #define TALLY_SERVICES_PROGRESS_STORE_BAR_H
 
 #include "services/progress/progress_bar.h"
-#include "storage/maintenance.h"
+#include "storage/backend.h"
 
 struct tally_store_bar {
-    struct tally_store_progress base; /* for the functions of maintenance.h */
+    struct tally_store_progress base; /* for the functions of storage/backends/ */
     struct tally_progress_painter painter;
     const char *what; /* the present stage */
     int64_t began_ms;

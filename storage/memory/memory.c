@@ -413,9 +413,16 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
     return TALLY_OK;
 }
 
-enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct tally_error *err)
+static enum tally_status open_private(const char *location,
+                                      const struct tally_store_options *options,
+                                      struct tally_store **ret_store, struct tally_error *err)
 {
     struct tally_memory_database *database = NULL;
+    (void)options;
+    if (location[0] != '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "store \"memory:%s\": nothing may follow \"memory:\"", location);
+    }
     enum tally_status status = tally_memory_database_new(NULL, &database, err);
     if (status == TALLY_OK) {
         status = tally_memory_database_open(database, ret_store, err);
@@ -429,3 +436,9 @@ enum tally_status tally_store_memory_open(struct tally_store **ret_store, struct
     (*ret_store)->leases = NULL;
     return TALLY_OK;
 }
+
+const struct tally_store_backend TALLY_MEMORY_BACKEND = {
+    .scheme = "memory:",
+    .form = "memory:",
+    .open = open_private,
+};

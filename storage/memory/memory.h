@@ -1,5 +1,5 @@
 /* memory: a database in the memory of one process that several store objects share, with leases
- * (leases.h). tally_store_memory_open() gives a private one, without leases.
+ * (leases.h). The backend "memory:" opens a private one, without leases.
  *
  * All store objects of a database belong to one thread. Their calls may interleave in any order,
  * also while several have an open transaction; only the callback of a walk may not write through
@@ -15,7 +15,10 @@
 
 #include <stdint.h>
 
+#include "storage/backend.h"
 #include "storage/store.h"
+
+extern const struct tally_store_backend TALLY_MEMORY_BACKEND;
 
 struct tally_memory_database;
 

@@ -2,6 +2,7 @@
  * fence and what a crash leaves. */
 #include <stdlib.h>
 
+#include "storage/postgres/postgres.h"
 #include "storage/postgres/postgres_internal.h"
 
 static void postgres_close(struct tally_store *store)
@@ -202,9 +203,9 @@ static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
     return status == TALLY_OK ? tally_pg_prepare(pg, err) : status;
 }
 
-enum tally_status tally_store_postgres_open(const char *conninfo,
-                                            const struct tally_store_options *options,
-                                            struct tally_store **ret_store, struct tally_error *err)
+static enum tally_status postgres_open(const char *conninfo,
+                                       const struct tally_store_options *options,
+                                       struct tally_store **ret_store, struct tally_error *err)
 {
     struct tally_postgres *pg = calloc(1, sizeof *pg);
     if (pg == NULL) {
@@ -225,3 +226,17 @@ enum tally_status tally_store_postgres_open(const char *conninfo,
     *ret_store = &pg->base;
     return TALLY_OK;
 }
+
+static const char *const WHOLE_URIS[] = {"postgres://", "postgresql://", NULL};
+
+const struct tally_store_backend TALLY_POSTGRES_BACKEND = {
+    .scheme = "postgres:",
+    .form = "postgres:CONNINFO",
+    .whole_uris = WHOLE_URIS,
+    .why_no_file = "a PostgreSQL database has no file of ours; use PostgreSQL's own tools, pg_dump "
+                   "and pg_restore",
+    .can_be_filled = true,
+    .open = postgres_open,
+    .label = tally_pg_label,
+    .verify = tally_pg_verify,
+};

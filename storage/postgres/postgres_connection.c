@@ -74,7 +74,7 @@ static PQconninfoOption *parse(const char *conninfo)
     return options;
 }
 
-enum tally_status tally_store_postgres_label(const char *conninfo, struct tally_buffer *out)
+enum tally_status tally_pg_label(const char *conninfo, struct tally_buffer *out)
 {
     PQconninfoOption *options = parse(conninfo);
     enum tally_status status = options != NULL

@@ -4,6 +4,7 @@
 
 #include <libpq-fe.h>
 
+#include "storage/backend.h"
 #include "storage/columns.h"
 #include "storage/import.h"
 #include "storage/lease_set.h"
@@ -134,6 +135,8 @@ static inline struct tally_postgres *postgres_of(struct tally_store *store)
 enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
                                 struct tally_error *err);
 void tally_pg_fini(struct tally_postgres *pg);
+/* Slot of backend.h. */
+enum tally_status tally_pg_label(const char *conninfo, struct tally_buffer *out);
 /* Closes the connection; the bracket that is open is broken. */
 void tally_pg_drop(struct tally_postgres *pg);
 
@@ -284,6 +287,10 @@ enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key
                                       int64_t after_round, int64_t limit,
                                       tally_store_round_fn *each, void *context,
                                       struct tally_error *err);
+
+/* Slot of backend.h (postgres_verify.c). */
+enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store_progress *progress,
+                                  struct tally_store_report *ret_report, struct tally_error *err);
 
 /* Leases (postgres_leases.c). */
 

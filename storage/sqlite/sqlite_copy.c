@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "storage/sqlite/sqlite_internal.h"
-#include "storage/sqlite/sqlite_maintenance.h"
 
 /* 4 MB at the usual page size: a step's work between two looks at the progress. */
 enum { PAGES_PER_STEP = 1024 };

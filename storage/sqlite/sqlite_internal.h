@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <sys/types.h>
 
+#include "storage/backend.h"
 #include "storage/columns.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/store.h"
@@ -35,7 +36,7 @@ enum tally_sql {
     TALLY_SQL_CHANGES_GET,
     TALLY_SQL_UPDATE_LIST,
     TALLY_SQL_ROUND_LIST,
-    TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_maintenance.c */
+    TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_verify.c */
     TALLY_SQL_VERIFY_DOCUMENTS,
     TALLY_SQL_VERIFY_STATES,
     TALLY_SQL_VERIFY_CHANGES,
@@ -58,6 +59,11 @@ struct tally_sqlite {
     bool in_bracket;
     bool is_broken; /* a write failed; the bracket can only be rolled back */
 };
+
+static inline struct tally_sqlite *sqlite_of(struct tally_store *store)
+{
+    return (struct tally_sqlite *)store;
+}
 
 /* Errors (sqlite_open.c). */
 
@@ -122,10 +128,19 @@ enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int ve
 /* Rewrites the version that is there: the smallest write that goes through to the medium. */
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
 
-/* Looking through (sqlite_verify.c) and copying (sqlite_copy.c); see sqlite_maintenance.h. */
+/* Looking through (sqlite_verify.c) and copying (sqlite_copy.c): slots of backend.h and below. */
 
-struct tally_store_progress;
-struct tally_store_report;
+enum tally_status tally_sqlite_verify(const char *path, const struct tally_store_progress *progress,
+                                      struct tally_store_report *ret_report,
+                                      struct tally_error *err);
+enum tally_status tally_sqlite_backup(const char *from, const char *to, bool replace,
+                                      const struct tally_store_progress *progress,
+                                      struct tally_error *err);
+enum tally_status tally_sqlite_restore(const char *to, const char *from, bool replace,
+                                       const struct tally_store_progress *progress,
+                                       struct tally_error *err);
+enum tally_status tally_sqlite_owner(const char *path, int64_t *ret_process,
+                                     struct tally_error *err);
 
 /* SQLite's own check of its pages, indexes and references. */
 enum tally_status tally_sqlite_check_structure(const struct tally_sqlite *sqlite,
@@ -193,5 +208,35 @@ enum tally_status tally_sql_read_bytes(const struct tally_sql_call *call, int co
 enum tally_status tally_sql_read_row(const struct tally_sql_call *call, int first,
                                      const struct tally_columns *columns, void *row,
                                      struct tally_error *err);
+
+/* Slots of store.h (sqlite_read.c). */
+
+enum tally_status tally_sqlite_fail_no_job(int64_t job_key, struct tally_error *err); /* sqlite.c */
+enum tally_status tally_sqlite_job_get(struct tally_store *store, const char *id,
+                                       struct tally_store_job *ret_job, struct tally_error *err);
+enum tally_status tally_sqlite_job_by_idempotency_key(struct tally_store *store,
+                                                      const char *idempotency_key,
+                                                      struct tally_store_job *ret_job,
+                                                      uint64_t *ret_request_digest,
+                                                      struct tally_error *err);
+enum tally_status tally_sqlite_request_get(struct tally_store *store, int64_t job_key,
+                                           struct tally_buffer *out, bool *ret_has_key,
+                                           uint64_t *ret_request_digest, struct tally_error *err);
+enum tally_status tally_sqlite_job_list(struct tally_store *store, int status, int64_t before_key,
+                                        int64_t limit, tally_store_job_fn *each, void *context,
+                                        struct tally_error *err);
+enum tally_status tally_sqlite_job_list_live(struct tally_store *store, tally_store_job_fn *each,
+                                             void *context, struct tally_error *err);
+enum tally_status tally_sqlite_document_get(struct tally_store *store, int64_t job_key,
+                                            struct tally_buffer *out, struct tally_error *err);
+enum tally_status tally_sqlite_state_get(struct tally_store *store, int64_t job_key,
+                                         struct tally_buffer *out, struct tally_error *err);
+enum tally_status tally_sqlite_update_list(struct tally_store *store, int64_t job_key,
+                                           int64_t round, tally_store_update_fn *each,
+                                           void *context, struct tally_error *err);
+enum tally_status tally_sqlite_round_list(struct tally_store *store, int64_t job_key,
+                                          int64_t after_round, int64_t limit,
+                                          tally_store_round_fn *each, void *context,
+                                          struct tally_error *err);
 
 #endif

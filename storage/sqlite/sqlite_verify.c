@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "storage/sqlite/sqlite_internal.h"
-#include "storage/sqlite/sqlite_maintenance.h"
 
 /* Instructions of SQLite's machine, and rows, between two looks at the progress. */
 enum { STEPS_PER_TELL = 1000000, ROWS_PER_TELL = 4096 };

@@ -95,7 +95,7 @@ void test_store__digest_is_that_of_the_reference(void)
     struct tally_store_digest here;
     struct tally_store_digest there;
     store_fixture_open(&f);
-    TALLY_ASSERT_STATUS(tally_store_memory_open(&reference.store, NULL), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_store_open("memory:", NULL, &reference.store, NULL), TALLY_OK, NULL);
     reference.ops = reference.store->ops;
     fill(&f);
     fill(&reference);

@@ -4,7 +4,7 @@
 #ifndef TALLY_TESTS_CONTRACT_STORE_FIXTURE_H
 #define TALLY_TESTS_CONTRACT_STORE_FIXTURE_H
 
-#include "storage/store.h"
+#include "storage/backends/backends.h"
 #include "tests/harness.h"
 
 struct store_fixture {

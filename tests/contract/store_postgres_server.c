@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "storage/migrate.h"
+#include "storage/backends/migrate.h"
 #include "tests/contract/raw_postgres.h"
 #include "tests/contract/store_fixture.h"
 #include "tests/contract/store_tests.h"

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/maintenance.h"
+#include "storage/backends/backends.h"
 #include "tests/contract/child.h"
 #include "tests/contract/files.h"
 #include "tests/contract/store_fixture.h"

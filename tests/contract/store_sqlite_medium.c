@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "storage/sqlite/sqlite.h"
 #include "tests/contract/child.h"
 #include "tests/contract/files.h"
 #include "tests/contract/store_fixture.h"
@@ -283,7 +284,7 @@ void test_store_sqlite_file__removed_log_loses_nothing(void)
     free(bytes);
     struct tally_store *copy = NULL;
     tally_error_clear(&f.err);
-    TALLY_ASSERT_STATUS(tally_store_sqlite_open(name, NULL, &copy, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(TALLY_SQLITE_BACKEND.open(name, NULL, &copy, &f.err), TALLY_OK, &f.err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
     CU_ASSERT_EQUAL(n_updates(copy), 1);
     copy->ops->close(copy);
@@ -335,16 +336,18 @@ void test_store_sqlite_file__exclusive_reader_changes_nothing(void)
     const struct tally_store_options options = {.read_only = true, .exclusive = true};
     struct tally_store *reader = NULL;
     struct tally_store *other = NULL;
-    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, &options, &reader, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(TALLY_SQLITE_BACKEND.open(copy, &options, &reader, &f.err), TALLY_OK,
+                        &f.err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(reader);
     struct tally_store_job job;
     TALLY_ASSERT_STATUS(reader->ops->job_get(reader, "a", &job, &f.err), TALLY_OK, &f.err);
-    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, NULL, &other, NULL), TALLY_STORE, NULL);
-    TALLY_ASSERT_STATUS(tally_store_sqlite_open(copy, &options, &other, NULL), TALLY_STORE, NULL);
+    TALLY_ASSERT_STATUS(TALLY_SQLITE_BACKEND.open(copy, NULL, &other, NULL), TALLY_STORE, NULL);
+    TALLY_ASSERT_STATUS(TALLY_SQLITE_BACKEND.open(copy, &options, &other, NULL), TALLY_STORE, NULL);
     reader->ops->close(reader);
     expect_bytes(copy, file_bytes, n_file);
     expect_bytes(log, log_bytes, n_log);
-    TALLY_ASSERT_STATUS(tally_store_sqlite_open(f.path, &options, &other, NULL), TALLY_STORE, NULL);
+    TALLY_ASSERT_STATUS(TALLY_SQLITE_BACKEND.open(f.path, &options, &other, NULL), TALLY_STORE,
+                        NULL);
     CU_ASSERT_PTR_NULL(other);
     free(file_bytes);
     free(log_bytes);

@@ -476,6 +476,9 @@ class Refused(MigrateTestCase):
             ((self.target.uri, self.uri), "from \"sqlite:PATH\""),
             (("memory:", self.target.uri), "from \"sqlite:PATH\""),
             (("sqlite:", self.target.uri), "from \"sqlite:PATH\""),
+            (("postgresql://me:password@host/db", self.uri), "from \"sqlite:PATH\""),
+            (("mysql://me:password@host/db", self.uri), "from \"sqlite:PATH\""),
+            ((self.uri, "mysql://me:password@host/db"), "to \"postgres:CONNINFO\""),
             ((self.uri, self.uri), "to \"postgres:CONNINFO\""),
             ((self.uri, "memory:"), "to \"postgres:CONNINFO\""),
         ):
@@ -499,8 +502,8 @@ class Refused(MigrateTestCase):
 class OtherPrograms(MigrateTestCase):
     """--check and doctor look through a PostgreSQL store too."""
 
-    def check(self, status, *words):
-        done = subprocess.run([BIN / "tally-coordinator", "--check", "--store", self.target.uri],
+    def check(self, status, *words, store=None):
+        done = subprocess.run([BIN / "tally-coordinator", "--check", "--store", store or self.target.uri],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         for word in words:
@@ -522,6 +525,30 @@ class OtherPrograms(MigrateTestCase):
         self.assertNotIn("swordfish", done.stdout + done.stderr)
         self.target.rows("INSERT INTO import_mark VALUES (1)")  # as if a migration were under way
         self.check(1, "only a part of another store", "tally migrate")
+
+    def test_every_program_takes_a_url(self):
+        """All forms of a store's URI are known to all programs."""
+        self.make_short_store()
+        password = "swordfish"
+        urls = [self.target.url(scheme) + f"&password={password}"
+                for scheme in ("postgres", "postgresql", "postgres:postgresql")]
+        done = self.run_migrate(self.uri, urls[1])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for url in urls:
+            with self.subTest(url):
+                self.check(0, "3 jobs (2 live)", store=url)
+                doctor = subprocess.run([BIN / "tally", "doctor", "--store", url], stdin=subprocess.DEVNULL,
+                                        capture_output=True, text=True, timeout=HANG_S, check=False)
+                self.assertIn("is sound: schema version 3, 3 jobs", doctor.stdout)
+                self.assertNotIn(password, doctor.stdout + doctor.stderr)
+                for command in (("backup", "copy.db"), ("restore", "copy.db")):
+                    done = subprocess.run([BIN / "tally", *command, "--store", url], stdin=subprocess.DEVNULL,
+                                          capture_output=True, text=True, timeout=HANG_S, check=False, cwd=self.folder)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn("pg_dump", done.stderr)
+                    self.assertNotIn(password, done.stdout + done.stderr)
+        coordinator = self.start_coordinator(store=urls[1])
+        self.assertEqual(len(coordinator.client.get_json("/v1/jobs")["jobs"]), 3)
 
 
 if __name__ == "__main__":

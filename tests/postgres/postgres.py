@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 CLUSTER = Path(__file__).with_name("cluster")
 
@@ -20,6 +21,12 @@ class Database:
     def __init__(self, conninfo):
         self.conninfo = conninfo
         self.uri = f"postgres:{conninfo}"
+
+    def url(self, scheme):
+        """The same as a URL, in the form of libpq: scheme://user@/dbname?host=...&port=..."""
+        option = dict(pair.split("=", 1) for pair in self.conninfo.split())
+        return (f"{scheme}://{option['user']}@/{option['dbname']}?host={quote(option['host'], safe='')}"
+                f"&port={option['port']}")
 
     def uri_at(self, port):
         """The same by another port, of something that forwards."""

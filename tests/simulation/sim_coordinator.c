@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "services/coordinator/coordinator.h"
+#include "storage/sqlite/sqlite.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_clock.h"
@@ -96,7 +97,7 @@ static void start(void *context, int64_t argument)
     const struct tally_store_options options = {.power_loss_safe = process.config.power_loss_safe};
     struct tally_store *store = NULL;
     sim_disk_revive();
-    enum tally_status status = tally_store_sqlite_open(PATH, &options, &store, &err);
+    enum tally_status status = TALLY_SQLITE_BACKEND.open(PATH, &options, &store, &err);
     if (status == TALLY_OK) {
         const struct tally_coordinator_config config = {
             .store = store,

@@ -3,6 +3,7 @@
 
 #include "services/cli/commands/commands.h"
 #include "services/progress/store_bar.h"
+#include "storage/backends/backends.h"
 
 const struct tally_option TALLY_CLI_STORE_OPTIONS[] = {
     {"store", "URI", "sqlite:tally.db", "the coordinator's store, as its own --store", NULL},

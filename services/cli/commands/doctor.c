@@ -14,7 +14,7 @@
 #include "services/cli/doctor_checks.h"
 #include "services/objectives/data/dataset.h"
 #include "services/progress/store_bar.h"
-#include "storage/store.h"
+#include "storage/backends/backends.h"
 
 /* Longer than any healthy answer, shorter than a person's patience. */
 enum { TIMEOUT_MS = 5000 };

@@ -5,7 +5,7 @@
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/text_table.h"
 #include "services/progress/store_bar.h"
-#include "storage/migrate.h"
+#include "storage/backends/migrate.h"
 
 const struct tally_option TALLY_CLI_MIGRATE_OPTIONS[] = {
     {"json", NULL, NULL, "print counts and checksums as JSON", NULL},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "services/document/document.h"
+#include "storage/backends/backends.h"
 #include "tests/harness.h"
 
 struct tally_job_spec job_in_store_spec(void)
@@ -61,7 +62,7 @@ void job_in_store_init(struct job_in_store *host, struct tally_store *store,
     *host = (struct job_in_store){.store = store, .err = TALLY_ERROR_INIT};
     struct tally_error *err = &host->err;
     if (store == NULL) {
-        TALLY_ASSERT_STATUS(tally_store_memory_open(&host->store, err), TALLY_OK, err);
+        TALLY_ASSERT_STATUS(tally_store_open("memory:", NULL, &host->store, err), TALLY_OK, err);
     }
     insert_job(host, &spec);
     TALLY_ASSERT_STATUS(tally_objective_new(&spec.objective, (uint32_t)spec.clients,

@@ -1,6 +1,6 @@
-#include "storage/postgres/postgres_maintenance.h"
-
+/* postgres_verify: reads every row of a database in one snapshot. */
 #include "storage/digest.h"
+#include "storage/postgres/postgres.h"
 #include "storage/postgres/postgres_internal.h"
 
 static void count(const struct tally_store_digest *digest, struct tally_store_report *report)
@@ -13,15 +13,13 @@ static void count(const struct tally_store_digest *digest, struct tally_store_re
     }
 }
 
-enum tally_status tally_postgres_verify(const char *conninfo,
-                                        const struct tally_store_progress *progress,
-                                        struct tally_store_report *ret_report,
-                                        struct tally_error *err)
+enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store_progress *progress,
+                                  struct tally_store_report *ret_report, struct tally_error *err)
 {
     const struct tally_store_options options = {.read_only = true};
     struct tally_store *store = NULL;
     *ret_report = (struct tally_store_report){0};
-    enum tally_status status = tally_store_postgres_open(conninfo, &options, &store, err);
+    enum tally_status status = TALLY_POSTGRES_BACKEND.open(conninfo, &options, &store, err);
     if (status != TALLY_OK) {
         return status;
     }

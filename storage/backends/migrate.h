@@ -9,12 +9,11 @@
  *
  * Killed anywhere, it goes on when it is run again: a bracket is there whole or not at all, and the
  * target itself tells how far it came. The source is only read. */
-#ifndef TALLY_STORAGE_MIGRATE_H
-#define TALLY_STORAGE_MIGRATE_H
+#ifndef TALLY_STORAGE_BACKENDS_MIGRATE_H
+#define TALLY_STORAGE_BACKENDS_MIGRATE_H
 
 #include "storage/digest.h"
 #include "storage/import.h"
-#include "storage/maintenance.h"
 
 struct tally_migrate_report {
     enum tally_import_start start; /* OCCUPIED: all of it was there before, nothing was written */

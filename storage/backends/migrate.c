@@ -1,7 +1,6 @@
-#include "storage/migrate.h"
+#include "storage/backends/migrate.h"
 
-#include <string.h>
-
+#include "storage/backends/backends.h"
 #include "storage/walk.h"
 
 /* Rows per bracket of the target, rounds per page of the source, and bytes of updates after which
@@ -357,19 +356,30 @@ static enum tally_status fill(struct tally_store *from, struct tally_store *to,
     return status == TALLY_OK ? to->import->end(to, err) : status;
 }
 
+/* `uri` has the wrong kind for the argument `field`. It is shown without its password. */
+static enum tally_status fail_kind(const char *field, const char *form, const char *uri,
+                                   struct tally_error *err)
+{
+    struct tally_buffer label = {0};
+    const bool has_label = tally_store_label(uri, &label) == TALLY_OK;
+    enum tally_status status = tally_fail(err, TALLY_INVALID_ARGUMENT, field,
+                                          "a store is migrated %s \"%s\", not %s \"%.80s\"", field,
+                                          form, field, has_label ? (const char *)label.data : "");
+    tally_buffer_fini(&label);
+    return status;
+}
+
 static enum tally_status require_kinds(const char *from, const char *to, struct tally_error *err)
 {
-    static const char FROM[] = "sqlite:";
-    static const char TO[] = "postgres:";
-    if (strncmp(from, FROM, sizeof FROM - 1) != 0 || from[sizeof FROM - 1] == '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "from",
-                          "a store is migrated from \"sqlite:PATH\", not from \"%.80s\"", from);
+    const char *location = "";
+    const struct tally_store_backend *backend = tally_store_backend_of(from, &location);
+    if (backend == NULL || !backend->can_be_migrated || location[0] == '\0') {
+        return fail_kind("from", "sqlite:PATH", from, err);
     }
-    if (strncmp(to, TO, sizeof TO - 1) != 0) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "to",
-                          "a store is migrated to \"postgres:CONNINFO\", not to \"%.80s\"", to);
-    }
-    return TALLY_OK;
+    backend = tally_store_backend_of(to, &location);
+    return backend != NULL && backend->can_be_filled
+               ? TALLY_OK
+               : fail_kind("to", "postgres:CONNINFO", to, err);
 }
 
 enum tally_status tally_store_migrate(const char *from, const char *to,

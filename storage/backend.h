@@ -1,0 +1,62 @@
+/* backend: what one kind of store offers, for the table in backends/backends.c.
+ *
+ * This header is for writers of backends. Programs include backends/backends.h, which finds the
+ * backend of a URI and calls these slots. A backend gets the location: the URI without its scheme.
+ * Slots that are NULL are operations that this kind of store does not have. */
+#ifndef TALLY_STORAGE_BACKEND_H
+#define TALLY_STORAGE_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+
+struct tally_store;
+struct tally_store_options;
+
+/* Called now and then: the present stage, and how far it is in some unit; total 0 = not known.
+ * False stops the work, which then returns CANCELLED. */
+struct tally_store_progress {
+    bool (*tell)(void *context, const char *what, int64_t done, int64_t total);
+    void *context;
+};
+
+struct tally_store_report {
+    int schema_version;        /* of the database */
+    int newest_schema_version; /* that this program knows, and migrates to when it opens it */
+    int64_t n_bytes;           /* of the database, log included */
+    int64_t n_jobs, n_live_jobs, n_rounds, n_updates;
+};
+
+struct tally_store_backend {
+    const char *scheme; /* of its URIs, "sqlite:" */
+    const char *form;   /* of its URIs, for messages: "sqlite:PATH" */
+    /* URIs with these prefixes are locations as they stand, such as "postgresql://"; a NULL ends
+     * the list, and NULL is an empty one. */
+    const char *const *whole_uris;
+    /* What to tell an operator who asks for the file of such a store; NULL = that it has none. */
+    const char *why_no_file;
+    bool can_be_migrated; /* opens `exclusive` */
+    bool can_be_filled;   /* opens `filling` */
+
+    /* Required; tally_store_open() in backends/backends.h. */
+    enum tally_status (*open)(const char *location, const struct tally_store_options *options,
+                              struct tally_store **ret_store, struct tally_error *err);
+    /* tally_store_label(). NULL: the whole URI may be shown. */
+    enum tally_status (*label)(const char *location, struct tally_buffer *out);
+    /* tally_store_verify(). */
+    enum tally_status (*verify)(const char *location, const struct tally_store_progress *progress,
+                                struct tally_store_report *ret_report, struct tally_error *err);
+    /* tally_store_backup(), tally_store_restore() and tally_store_owner(): all or none of them.
+     * With them the location is the path of a file. */
+    enum tally_status (*backup)(const char *location, const char *path, bool replace,
+                                const struct tally_store_progress *progress,
+                                struct tally_error *err);
+    enum tally_status (*restore)(const char *location, const char *path, bool replace,
+                                 const struct tally_store_progress *progress,
+                                 struct tally_error *err);
+    enum tally_status (*owner)(const char *location, int64_t *ret_process, struct tally_error *err);
+};
+
+#endif

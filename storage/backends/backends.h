@@ -1,0 +1,61 @@
+/* backends: a store by its URI, whatever its kind.
+ *
+ * backends.c has one row per kind of store: "sqlite:PATH", "postgres:CONNINFO", "memory:".
+ *
+ * verify, backup and owner work beside a coordinator that uses the store: they read one snapshot of
+ * it, take no lock and change nothing. The log of a SQLite database cannot be cut meanwhile. */
+#ifndef TALLY_STORAGE_BACKENDS_BACKENDS_H
+#define TALLY_STORAGE_BACKENDS_BACKENDS_H
+
+#include "storage/backend.h"
+#include "storage/store.h"
+
+/* Opens "sqlite:PATH", "postgres:CONNINFO" (also "postgres://..." and "postgresql://...") or
+ * "memory:". Creates and migrates what is missing. `options` may be NULL.
+ * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
+ * the message says which); read-only also NOT_FOUND (there is none) and FAILED_PRECONDITION (of an
+ * older schema). The caller closes with store->ops->close(store). */
+enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
+                                   struct tally_store **ret_store, struct tally_error *err);
+
+/* Appends what may be shown of a URI, with a NUL: all of it but the password and the options of a
+ * connection. Errors: NO_MEMORY. */
+enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
+
+/* Looks through all of a store. SQLite: structure, references, the checksum of every row (not in
+ * schema version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
+ * `progress` may be NULL. *ret_report is also written as far as it is known when damage is found.
+ * Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite,
+ * how many there are), STORE, CANCELLED, INVALID_ARGUMENT (another kind of store); PostgreSQL also
+ * FAILED_PRECONDITION (of an older schema, or half filled by a migration of an older program). */
+enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
+                                     struct tally_store_report *ret_report,
+                                     struct tally_error *err);
+
+/* Copies a store, as it is at one instant, to the file `path`, which appears whole, verified and on
+ * the medium, or not at all. Errors: those of verify, ALREADY_EXISTS if `path` exists and may not
+ * be replaced. */
+enum tally_status tally_store_backup(const char *uri, const char *path, bool replace,
+                                     const struct tally_store_progress *progress,
+                                     struct tally_error *err);
+
+/* Verifies the copy in the file `path` and puts it in the place of the store. Errors: those of
+ * verify for the copy, STORE also if a coordinator uses the store, ALREADY_EXISTS if there is one
+ * and it may not be replaced. */
+enum tally_status tally_store_restore(const char *uri, const char *path, bool replace,
+                                      const struct tally_store_progress *progress,
+                                      struct tally_error *err);
+
+/* The process that has the store open as its coordinator, 0 for none, -1 for one that left no
+ * number. Errors: INVALID_ARGUMENT, STORE. */
+enum tally_status tally_store_owner(const char *uri, int64_t *ret_process, struct tally_error *err);
+
+/* The path of the file that holds the store. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */
+enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err);
+
+/* For migrate.c. The backend of a URI and the location in it, which is borrowed from `uri`; NULL =
+ * there is none. */
+const struct tally_store_backend *tally_store_backend_of(const char *uri,
+                                                         const char **ret_location);
+
+#endif

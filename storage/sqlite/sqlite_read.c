@@ -1,0 +1,251 @@
+/* sqlite_read: the slots that read. Each takes the prepared statement, binds, and walks its rows.
+ */
+#include <string.h>
+
+#include "storage/sqlite/sqlite_internal.h"
+
+/* Reads job_key and the job's columns from the start of the present row. */
+static enum tally_status read_job(const struct tally_sql_call *call,
+                                  struct tally_store_job *ret_job, struct tally_error *err)
+{
+    struct tally_store_job job = {0};
+    enum tally_status status = tally_sql_read_int64(call, 0, &job.key, err);
+    if (status == TALLY_OK) {
+        status = tally_sql_read_row(call, 1, &TALLY_JOB_COLUMNS, &job, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_job = job;
+    }
+    return status;
+}
+
+enum tally_status tally_sqlite_job_get(struct tally_store *store, const char *id,
+                                       struct tally_store_job *ret_job, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_GET);
+    tally_sql_bind_text(&call, 1, id);
+    enum tally_status status = TALLY_OK;
+    if (tally_sql_walk(&call, &status, err)) {
+        status = read_job(&call, ret_job, err);
+    } else if (status == TALLY_OK) {
+        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+enum tally_status tally_sqlite_job_by_idempotency_key(struct tally_store *store,
+                                                      const char *idempotency_key,
+                                                      struct tally_store_job *ret_job,
+                                                      uint64_t *ret_request_digest,
+                                                      struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY);
+    tally_sql_bind_text(&call, 1, idempotency_key);
+    int64_t digest = 0;
+    enum tally_status status = TALLY_OK;
+    if (tally_sql_walk(&call, &status, err)) {
+        status = tally_sql_read_int64(&call, 1 + TALLY_JOB_COLUMNS.n_columns, &digest, err);
+    } else if (status == TALLY_OK) {
+        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
+                            idempotency_key);
+    }
+    if (status == TALLY_OK) {
+        status = read_job(&call, ret_job, err);
+    }
+    if (status == TALLY_OK) {
+        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+enum tally_status tally_sqlite_request_get(struct tally_store *store, int64_t job_key,
+                                           struct tally_buffer *out, bool *ret_has_key,
+                                           uint64_t *ret_request_digest, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_REQUEST_GET);
+    tally_sql_bind_int64(&call, 1, job_key);
+    const void *key = NULL;
+    size_t n_key = 0;
+    int64_t digest = 0;
+    enum tally_status status = TALLY_OK;
+    if (tally_sql_walk(&call, &status, err)) {
+        status = tally_sql_read_int64(&call, 1, &digest, err);
+    } else if (status == TALLY_OK) {
+        status = tally_sqlite_fail_no_job(job_key, err);
+    }
+    const bool has_key =
+        status == TALLY_OK && sqlite3_column_type(call.statement, 0) != SQLITE_NULL;
+    if (has_key) {
+        status = tally_sql_read_bytes(&call, 0, &key, &n_key, err);
+    }
+    if (status == TALLY_OK && tally_buffer_append(out, key, n_key) != TALLY_OK) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot take %zu bytes", n_key);
+    }
+    if (status == TALLY_OK) {
+        *ret_has_key = has_key;
+        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+static enum tally_status walk_jobs(struct tally_sql_call *call, tally_store_job_fn *each,
+                                   void *context, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    while (tally_sql_walk(call, &status, err)) {
+        struct tally_store_job job;
+        status = read_job(call, &job, err);
+        if (status == TALLY_OK) {
+            status = each(context, &job, err);
+        }
+    }
+    tally_sql_end(call);
+    return status;
+}
+
+/* What to compare the status column with: NULL for any, "" for a number that is no status. */
+static const char *status_filter(int status)
+{
+    if (status < 0) {
+        return NULL;
+    }
+    return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
+}
+
+enum tally_status tally_sqlite_job_list(struct tally_store *store, int status, int64_t before_key,
+                                        int64_t limit, tally_store_job_fn *each, void *context,
+                                        struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_LIST);
+    tally_sql_bind_int64(&call, 1, before_key);
+    tally_sql_bind_text(&call, 2, status_filter(status));
+    tally_sql_bind_int64(&call, 3, limit);
+    return walk_jobs(&call, each, context, err);
+}
+
+enum tally_status tally_sqlite_job_list_live(struct tally_store *store, tally_store_job_fn *each,
+                                             void *context, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_LIST_LIVE);
+    return walk_jobs(&call, each, context, err);
+}
+
+/* Appends the values that `which` gives for a job, and tells whether there were any. */
+static enum tally_status append_values(struct tally_store *store, enum tally_sql which,
+                                       int64_t job_key, struct tally_buffer *out, bool *ret_any,
+                                       struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), which);
+    tally_sql_bind_int64(&call, 1, job_key);
+    enum tally_status status = TALLY_OK;
+    *ret_any = false;
+    while (tally_sql_walk(&call, &status, err)) {
+        const void *bytes = NULL;
+        size_t n = 0;
+        *ret_any = true;
+        status = tally_sql_read_bytes(&call, 0, &bytes, &n, err);
+        if (status == TALLY_OK) {
+            status = tally_buffer_append(out, bytes, n);
+            if (status != TALLY_OK) {
+                tally_fail(err, status, NULL, "cannot take %zu bytes", n);
+            }
+        }
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+/* Appends the one value that `which` gives for a job. */
+static enum tally_status append_bytes(struct tally_store *store, enum tally_sql which,
+                                      const char *what, int64_t job_key, struct tally_buffer *out,
+                                      struct tally_error *err)
+{
+    bool is_there = false;
+    enum tally_status status = append_values(store, which, job_key, out, &is_there, err);
+    return status == TALLY_OK && !is_there
+               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld", what,
+                            (long long)job_key)
+               : status;
+}
+
+enum tally_status tally_sqlite_document_get(struct tally_store *store, int64_t job_key,
+                                            struct tally_buffer *out, struct tally_error *err)
+{
+    return append_bytes(store, TALLY_SQL_DOCUMENT_GET, "document", job_key, out, err);
+}
+
+enum tally_status tally_sqlite_state_get(struct tally_store *store, int64_t job_key,
+                                         struct tally_buffer *out, struct tally_error *err)
+{
+    bool has_changes = false;
+    enum tally_status status = append_bytes(store, TALLY_SQL_STATE_GET, "state", job_key, out, err);
+    return status == TALLY_OK
+               ? append_values(store, TALLY_SQL_CHANGES_GET, job_key, out, &has_changes, err)
+               : status;
+}
+
+/* Reads round, client, body; the body is borrowed until the next step. */
+static enum tally_status read_update(const struct tally_sql_call *call,
+                                     struct tally_store_update *ret_update, struct tally_error *err)
+{
+    int64_t client = 0;
+    const void *body = NULL;
+    enum tally_status status = tally_sql_read_int64(call, 0, &ret_update->round, err);
+    if (status == TALLY_OK) {
+        status = tally_sql_read_int64(call, 1, &client, err);
+    }
+    if (status == TALLY_OK && (client < 0 || client > UINT32_MAX)) {
+        status =
+            tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": updates.client holds %lld",
+                       call->sqlite->path, (long long)client);
+    }
+    if (status == TALLY_OK) {
+        status = tally_sql_read_bytes(call, 2, &body, &ret_update->n_body, err);
+        ret_update->client = (uint32_t)client;
+        ret_update->body = body;
+    }
+    return status;
+}
+
+enum tally_status tally_sqlite_update_list(struct tally_store *store, int64_t job_key,
+                                           int64_t round, tally_store_update_fn *each,
+                                           void *context, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_UPDATE_LIST);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, round);
+    enum tally_status status = TALLY_OK;
+    while (tally_sql_walk(&call, &status, err)) {
+        struct tally_store_update update = {0};
+        status = read_update(&call, &update, err);
+        if (status == TALLY_OK) {
+            status = each(context, &update, err);
+        }
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+enum tally_status tally_sqlite_round_list(struct tally_store *store, int64_t job_key,
+                                          int64_t after_round, int64_t limit,
+                                          tally_store_round_fn *each, void *context,
+                                          struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_ROUND_LIST);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, after_round);
+    tally_sql_bind_int64(&call, 3, limit);
+    enum tally_status status = TALLY_OK;
+    while (tally_sql_walk(&call, &status, err)) {
+        struct tally_round_record record = {0};
+        status = tally_sql_read_row(&call, 0, &TALLY_ROUND_COLUMNS, &record, err);
+        if (status == TALLY_OK) {
+            status = each(context, &record, err);
+        }
+    }
+    tally_sql_end(&call);
+    return status;
+}
