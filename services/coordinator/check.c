@@ -128,7 +128,7 @@ static void check_database(struct check *check, const char *uri, const char *lab
         const char *path = NULL;
         snprintf(text, sizeof text, "%s%s", err.message,
                  tally_store_path(uri, &path, NULL) == TALLY_OK
-                     ? "; restore a backup (tally restore), or see README, \"Operations\""
+                     ? "; restore a backup (tally restore), or see deploy/README.md, \"Operations\""
                      : "");
         say(check, false, text);
     } else {

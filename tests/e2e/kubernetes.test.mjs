@@ -1,4 +1,4 @@
-// deploy/kubernetes, as kustomize renders it after the steps of README.md, "Kubernetes": valid for the
+// deploy/kubernetes, as kustomize renders it after the steps of deploy/README.md, "Kubernetes": valid for the
 // API, hardened item by item, and true to the images and programs that it names. There is no cluster
 // here; what one would do with the objects is read from them.
 //
@@ -17,7 +17,7 @@ import {parseYaml} from "@redocly/openapi-core";
 import {validate} from "./kubernetes-schema.mjs";
 
 const SOURCE = process.env.TALLY_SOURCE ?? fileURLToPath(new URL("../..", import.meta.url));
-const README = path.join(SOURCE, "README.md");
+const README = path.join(SOURCE, "deploy/README.md");
 
 let folder, objects;
 

@@ -1,4 +1,4 @@
-"""README.md, "Your own problem in five minutes": every block of it, as it is printed, one after the other in one shell.
+"""services/objectives/README.md, "Your own problem in five minutes": every block, as printed, in one shell.
 
 Where the coordinator listens comes from the environment, as for every program; nothing else is changed.
 """
@@ -12,11 +12,12 @@ from pathlib import Path
 
 from common import BIN, HANG_S, IS_SANITIZED, REPO, Client, TallyTestCase, free_port
 
+README = REPO / "services/objectives/README.md"
 HEADING = "## Your own problem in five minutes"
 
 
 def block(*name):
-    return subprocess.run([REPO / "tests/compose/readme_block", REPO / "README.md", HEADING, *name], check=True,
+    return subprocess.run([REPO / "tests/compose/readme_block", README, HEADING, *name], check=True,
                           capture_output=True, text=True).stdout
 
 

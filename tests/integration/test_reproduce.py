@@ -269,7 +269,7 @@ class Mnist(ReproduceCase):
                 ceal = row
         self.assertLessEqual(ceal["uplink"]["formula"], 110_000)
         self.assertLessEqual(ceal["downlink"]["formula"], 260_000)
-        # Of one run at the paper's step sizes; the grid takes 2 % off the best of them (README.md).
+        # Of one run at the paper's step sizes; the grid takes 2 % off the best of them (services/experiment/README.md).
         self.assertLess(ceal["regret"]["mean"], 0.55 * 0.95 * best)
 
 

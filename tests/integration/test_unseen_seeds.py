@@ -34,7 +34,7 @@ class UnseenSeeds(ReproduceCase):
         self.check_bits(ceal["low_regret"], {"uplink": 650, "downlink": 650})
         self.check_beats(ceal["low_regret"], tuned, FORMULA)
 
-    # In the quiet reading the paper's bits do not suffice to beat FedAvg and FedPAQ (README.md).
+    # In the quiet reading the paper's bits do not suffice to beat FedAvg and FedPAQ (services/experiment/README.md).
     QUIET_PAPER_BITS_BEATS = ("minibatch_sgd", "fedcom")
 
     def test_quiet(self):
