@@ -21,7 +21,7 @@
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
 
-/* Parameters of `ceal`; the names of ALGORITHM.md section 2. NaN: to be estimated. */
+/* Parameters of `ceal`; README.md has the equations. NaN: to be estimated. */
 struct tally_ceal_params {
     double step_size;      /* eta > 0 */
     double sigma;          /* noise of one gradient query; may be NaN */

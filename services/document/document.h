@@ -1,5 +1,4 @@
-/* document: the job document (ARCHITECTURE.md section 4) as JSON, to and from struct
- * tally_job_spec. */
+/* document: the job document as JSON, to and from struct tally_job_spec. */
 #ifndef TALLY_SERVICES_DOCUMENT_DOCUMENT_H
 #define TALLY_SERVICES_DOCUMENT_DOCUMENT_H
 

@@ -1,10 +1,12 @@
-/* problem: what the two experiments of [1] section V minimise, and from where.
+/* problem: the two experiments of [1] section V, what they minimise and where they start.
  *
- *   synthetic   linear regression, N = 2000, d = 30, M = 10, T = 2000, one point per query. [1]
- * does not say how the covariates were "normalized"; ALGORITHM.md section 5 leaves two readings:
- * `loud`, the noise of the text, and `quiet`, the same problem rescaled so that [1]'s step sizes
- * are the right ones. mnist       softmax regression on 50,000 balanced images, d = 7840, M = 10, T
- * = 1000, 25 images per query, from zero. */
+ *   synthetic   linear regression, N = 2000, d = 30, M = 10, T = 2000, one point per query
+ *   mnist       softmax regression on 50,000 balanced images, d = 7840, M = 10, T = 1000, 25 images
+ *               per query, from zero
+ *
+ * [1] does not say how the covariates of the synthetic one were "normalized". Two readings remain
+ * (services/algorithms/README.md): `loud`, with the noise of the text, and `quiet`, the same
+ * problem rescaled so that [1]'s step sizes are the best ones. */
 #ifndef TALLY_SERVICES_EXPERIMENT_PROBLEM_H
 #define TALLY_SERVICES_EXPERIMENT_PROBLEM_H
 

@@ -1,4 +1,4 @@
-/* spec: a job as plain data, the meaning of a job document (ARCHITECTURE.md section 4).
+/* spec: a job as plain data, the meaning of a job document.
  *
  * services/document reads it from JSON with the field tables here. */
 #ifndef TALLY_SERVICES_JOB_SPEC_H

@@ -35,7 +35,7 @@ class AlgorithmTestCase(TallyTestCase):
         return detail, records
 
     def check_baseline(self, document, detail, records, message_bits, dim):
-        """Bits from the formulas of ALGORITHM.md section 3, and the cut at the horizon."""
+        """Bits from the formulas in services/algorithms/README.md, and the cut at the horizon."""
         horizon, local_steps = document["horizon"], document["algorithm"]["local_steps"]
         whole, rest = divmod(horizon, local_steps)
         bits = detail["bits"]
@@ -148,7 +148,7 @@ class Mnist(AlgorithmTestCase):
                 detail, records = self.run_job(coordinator, document)
                 f_star = detail["f_star"]
                 self.assertEqual(detail["dim"], 7840)
-                self.assertAlmostEqual(f_star, 1.918, delta=0.005)  # ALGORITHM.md section 5
+                self.assertAlmostEqual(f_star, 1.918, delta=0.005)  # services/algorithms/README.md
                 if detail["algorithm"]["type"] in ("ceal", "minibatch_sgd"):  # all at W = 0
                     self.assertAlmostEqual(records[0]["loss"], math.log(10), delta=1e-8)
                 else:  # on the way down from there

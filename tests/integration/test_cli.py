@@ -25,7 +25,7 @@ PATIENCE_S = 300  # longest that a command may take before the test calls it hun
 
 
 def detail(job_id="ab12", **changes):
-    """A job detail as ARCHITECTURE.md, section 4, has it."""
+    """A job detail as api/openapi.yaml describes it."""
     job = {
         "id": job_id, "name": "synthetic", "algorithm": {"type": "ceal"}, "encoding": "unary",
         "clients": 10, "horizon": 2000, "status": "running", "reason": None, "time_step": 0,

@@ -23,7 +23,7 @@ from common import (
 HOSTILE_NAMES = ['a"b\\c', "{}=,# \\n", "<img src=x onerror=alert(1)>", "é\u00a0日本", "x" * 128]
 CONTRACT_NAMES = {"tally_job_regret", "tally_job_bits_total", "tally_rounds_total", "tally_updates_total",
                   "tally_http_request_duration_seconds", "tally_workers"}
-# The linter takes bits for a unit that should be bytes. ARCHITECTURE.md section 6 fixes the name, and
+# The linter takes bits for a unit that should be bytes. The name is public, and
 # bits are what is counted. It is the only thing that the linter may say.
 KNOWN_LINT = ['tally_job_bits_total use base unit "bytes" instead of "bits"']
 MAX_SERIES_SETS = 200  # METRICS_MAX_JOBS of metrics.h

@@ -1,4 +1,4 @@
-"""The REST interface does what ARCHITECTURE.md section 4 says."""
+"""The REST interface does what api/README.md says."""
 
 import csv
 import io

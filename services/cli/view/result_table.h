@@ -14,7 +14,7 @@
 
 #include "api/json/json.h"
 
-/* Appends the table of a job detail (ARCHITECTURE.md, section 4). Members that are missing or null
+/* Appends the table of a job detail (services/document/detail.h). Members that are missing or null
  * are shown as "-", `reason` only if there is one. Errors: NO_MEMORY. */
 enum tally_status tally_result_table_render(const struct tally_json *detail,
                                             struct tally_buffer *out);

@@ -31,7 +31,7 @@ enum {
 
 /* `synthetic_linear`: y_i = X_i . theta* + noise. X_i is Gaussian, scaled to length
  * frobenius_norm / sqrt(points) so that the whole matrix has that Frobenius norm; theta* is uniform
- * on the unit sphere. ([1] section V, read as ALGORITHM.md section 5 says.) */
+ * on the unit sphere. ([1] section V; services/algorithms/README.md says how it is read.) */
 struct tally_synthetic_linear {
     int64_t dim;           /* d */
     int64_t points;        /* N */

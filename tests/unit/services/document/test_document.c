@@ -6,7 +6,7 @@
 
 #include "tests/harness.h"
 
-/* ARCHITECTURE.md section 4, word for word. */
+/* Every member of a `ceal` job, written out. */
 static const char EXAMPLE[] =
     "{\"name\": \"synthetic-ceal\", \"algorithm\": {\"type\": \"ceal\", \"step_size\": 2.0, "
     "\"sigma\": 4.47, \"delta\": 0.1, \"gamma0\": 2.0, \"phi0\": 2.0,\n"
@@ -387,7 +387,7 @@ static void test_document_document__errors_of_images_name_the_field(void)
     expect_refusals(EXAMPLE, synthetic, sizeof synthetic / sizeof synthetic[0]);
 }
 
-/* ARCHITECTURE.md section 4: each type has its fields and no other's. */
+/* Each type has its fields and no other's. */
 static void test_document_document__algorithms_take_their_own_fields_alone(void)
 {
     static const char *const fields[] = {"step_size",        "local_steps", "levels",
