@@ -1,0 +1,193 @@
+"""Documents: every link and path exists, the README is short, and its examples print what they show.
+
+A path is what stands between backticks and begins with a folder of the top, or is the bare name of a source file.
+"""
+
+import fnmatch
+import functools
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from common import BIN, REPO, TallyTestCase
+
+MAX_README_LINES = 150
+HISTORY = {"deploy/CHANGELOG.md"}  # names what older versions had
+TOP = ("services", "api", "codec", "storage", "deploy", "tests", ".github", ".ci")
+MADE = ("deploy/secrets", "deploy/kubernetes/secrets")  # by deploy/init-secrets; git ignores them
+FOREIGN_HEADERS = {"cblas.h", "curl.h", "jansson.h", "libpq-fe.h", "microhttpd.h", "pb.h", "sqlite3.h", "zip.h",
+                   "zlib.h"}
+
+PLACEHOLDER = re.compile(r"NAME|TARGET|ENCODING")
+
+FENCE = re.compile(r"(?ms)^```.*?^```$")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+
+
+@functools.cache
+def files():
+    """Paths of the repository, from its top: those git knows or would add."""
+    listed = subprocess.run(["git", "-c", f"safe.directory={REPO}", "ls-files", "-coz", "--exclude-standard"], cwd=REPO,
+                            check=True, capture_output=True, text=True).stdout
+    return [path for path in listed.split("\0") if path and (REPO / path).exists()]
+
+
+@functools.cache
+def paths():
+    """Files and folders."""
+    return {str(place) for path in files() for place in (Path(path), *Path(path).parents)}
+
+
+def documents():
+    return [path for path in files() if path.endswith(".md")]
+
+
+def prose(document):
+    """The text without fenced blocks."""
+    return FENCE.sub("", (REPO / document).read_text())
+
+
+@functools.cache
+def anchors(document):
+    """Names of the headings, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ (.*)$", prose(document))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def expand(text):
+    """`a/{b,c}.h` names two files."""
+    braces = re.search(r"\{([\w.,-]+)\}", text)
+    if not braces:
+        return [text]
+    return [each for part in braces[1].split(",")
+            for each in expand(text[:braces.start()] + part + text[braces.end():])]
+
+
+@functools.cache
+def base_names():
+    return {Path(path).name for path in paths()}
+
+
+def is_there(path, known):
+    return path in known or "*" in path and bool(fnmatch.filter(known, path))
+
+
+def missing_paths(code):
+    """What a piece of inline code names that is not there."""
+    missing = []
+    for word in code.split():
+        word = PLACEHOLDER.sub("*", word.rstrip(".,;:)").split(":")[0].rstrip("/"))
+        if re.fullmatch(r"[\w.*{},/-]+", word) and word.split("/")[0] in TOP and "/" in word:
+            missing += [path for path in expand(word) if not path.startswith(MADE) and not is_there(path, paths())]
+        elif re.fullmatch(r"[\w*-]+\.(c|h|py|mjs|md)", word) and word[0] != "_" and word not in FOREIGN_HEADERS:
+            missing += [] if is_there(word, base_names()) else [word]
+    return missing
+
+
+class Paths(unittest.TestCase):
+    def test_links(self):
+        for document in documents():
+            for target in LINK.findall(prose(document)):
+                with self.subTest(document=document, target=target):
+                    if re.match(r"https?://", target):
+                        continue
+                    path, _, anchor = target.partition("#")
+                    place = os.path.normpath(Path(document).parent / path) if path else document
+                    self.assertIn(place, paths())
+                    if anchor:
+                        self.assertIn(anchor, anchors(place))
+
+    def test_named_paths(self):
+        for document in documents():
+            if document in HISTORY:
+                continue
+            for code in CODE.findall(prose(document)):
+                with self.subTest(document=document, code=code):
+                    self.assertEqual(missing_paths(code), [])
+
+    def test_documents_that_sources_cite(self):
+        kinds = (".c", ".h", ".py", ".mjs", ".proto", ".yaml", ".txt", ".in")
+        sources = [path for path in files() if path.endswith(kinds) or "." not in Path(path).name]
+        for source in sources:
+            try:
+                text = (REPO / source).read_text()
+            except UnicodeDecodeError:
+                continue
+            for name in re.findall(r"(?<![\w./-])((?:[\w.-]+/)*[A-Z][A-Z]+\.md)\b", text):
+                with self.subTest(source=source, name=name):
+                    # From the top, beside the source, or above it.
+                    near = [str(folder / name) for folder in Path(source).parents]
+                    beside = [path for path in documents() if path.endswith("/" + name)] if "/" not in name else []
+                    self.assertTrue(any(path in paths() for path in near) or beside, f"{source} cites {name}")
+
+    def test_the_checks_find_what_is_missing(self):
+        self.assertEqual(missing_paths("services/nowhere/x.c"), ["services/nowhere/x.c"])
+        self.assertEqual(missing_paths("nowhere_at_all.c"), ["nowhere_at_all.c"])
+        self.assertEqual(missing_paths("codec/base/{ledger,nothing}.h"), ["codec/base/nothing.h"])
+        self.assertEqual(missing_paths("tests/run --help"), [])
+        self.assertEqual(missing_paths("deploy/jobs/*.json"), [])
+        self.assertNotIn("codec/nothing", paths())
+
+    def test_every_room_of_the_map_is_there(self):
+        text = (REPO / "README.md").read_text()
+        for folder in sorted(path for path in paths() if path.count("/") == 1 and path.startswith("services/")
+                             and (REPO / path).is_dir()):
+            with self.subTest(folder=folder):
+                self.assertIn(folder + "/", text)
+
+    def test_length_of_the_readme(self):
+        self.assertLessEqual(len((REPO / "README.md").read_text().splitlines()), MAX_README_LINES)
+
+
+def fences(document):
+    return [block.split("\n", 1)[1].rsplit("\n", 1)[0] for block in FENCE.findall((REPO / document).read_text())]
+
+
+class Examples(TallyTestCase):
+    def test_result_of_the_quickstart(self):
+        """Its job, as `tally simulate` shows it; only the id and the bytes of HTTP are the service's."""
+        shown = next(block for block in fences("README.md") if block.startswith("job  "))
+        printed = subprocess.run([BIN / "tally", "simulate", REPO / "deploy/jobs/synthetic-ceal.json"], check=True,
+                                 capture_output=True, text=True).stdout
+        of_service = re.compile(r"(?m)^(job|wire bytes) .*\n?")
+        self.assertEqual(of_service.sub("", shown).strip(), of_service.sub("", printed).strip())
+
+    def test_checksum_of_the_simulation(self):
+        for document in ("services/job/README.md", "README.md"):
+            checksums = re.findall(r'"x_checksum":"([0-9a-f]+)"|^([0-9a-f]{16})$', "\n".join(fences(document)), re.M)
+            self.assertEqual({a or b for a, b in checksums}, {"b02be5970d70ed14"})
+        printed = subprocess.run([BIN / "tally", "simulate", REPO / "deploy/jobs/synthetic-ceal.json", "--json"],
+                                 check=True, capture_output=True, text=True).stdout
+        self.assertEqual(json.loads(printed)["x_checksum"], "b02be5970d70ed14")
+
+    def test_error_of_the_api(self):
+        block = next(block for block in fences("api/README.md") if block.startswith("$ curl"))
+        command, shown = block.split("\n", 1)
+        port = self.start_coordinator().port
+        command = command[2:].replace("http://127.0.0.1:8080", f"http://127.0.0.1:{port}")
+        printed = subprocess.run(shlex.split(command), check=True, capture_output=True, text=True).stdout
+        self.assertEqual(json.loads(printed), json.loads(shown))
+
+    def test_codec_from_a_shell(self):
+        import numpy as np
+
+        block = next(block for block in fences("codec/README.md") if block.startswith("$ tally encode"))
+        encode, shown, decode = block.split("\n")
+        levels = np.array([3, -2, 0, 1, 0, 4, -1], dtype=np.int32)  # 7 coordinates, 5 nonzeros, 11 in all
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(Path(folder, "levels.npy"), levels)
+            run = functools.partial(subprocess.run, cwd=folder, check=True, capture_output=True, text=True)
+            printed = run([BIN / "tally", *shlex.split(encode)[2:]]).stdout
+            self.assertEqual(json.loads(printed), json.loads(shown))
+            run([BIN / "tally", *shlex.split(decode)[2:]])
+            self.assertEqual(np.load(Path(folder, "levels.npy")).tolist(), levels.tolist())
+
+
+if __name__ == "__main__":
+    unittest.main()
