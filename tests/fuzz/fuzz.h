@@ -1,6 +1,6 @@
 /* fuzz: what the fuzz targets share. A target is one file with LLVMFuzzerTestOneInput(), linked
  * with clang's libFuzzer (preset `fuzz`) or, everywhere else, with replay.c, which gives it the
- * files of its corpus. */
+ * files of its seeds. */
 #ifndef TALLY_TESTS_FUZZ_FUZZ_H
 #define TALLY_TESTS_FUZZ_FUZZ_H
 

@@ -1,5 +1,5 @@
-/* replay: gives a fuzz target the files that are named, or lie in the folders that are named, one
- * by one. In place of libFuzzer, so that the corpus is checked by every compiler in every build. */
+/* replay: runs a fuzz target on every file that is named or lies in a named folder. It stands in
+ * for libFuzzer, so that every compiler and every build checks the seeds. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,5 +62,5 @@ int main(int argc, char **argv)
         n += more;
     }
     printf("%ld inputs\n", n);
-    return n > 0 ? 0 : 1; /* a corpus that is not there checks nothing */
+    return n > 0 ? 0 : 1; /* without seeds nothing is checked */
 }

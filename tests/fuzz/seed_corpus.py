@@ -1,9 +1,9 @@
-"""Writes valid inputs of every fuzz target, to begin a corpus with.
+"""Writes valid inputs of every fuzz target, the first seeds.
 
     TALLY_BIN=build/release/bin /usr/bin/python3 tests/fuzz/seed_corpus.py FOLDER
 
-makes FOLDER/TARGET/seed-N. The corpus in the repository is these and what libFuzzer found beyond them
-(tests/run fuzz, then -merge=1).
+makes FOLDER/TARGET/seed-N. The archives in tests/fuzz/seeds hold these and what libFuzzer found beyond them
+(README.md, "Seeds").
 """
 
 import io

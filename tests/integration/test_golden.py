@@ -15,6 +15,7 @@ GOLDEN = REPO / "tests/golden"
 sys.path += [str(GOLDEN), str(REPO / "tests/fuzz")]
 import decoder  # noqa: E402
 import seed_corpus  # noqa: E402
+import seeds  # noqa: E402
 
 
 class Golden(CodecCase):
@@ -54,17 +55,17 @@ class Golden(CodecCase):
 
 
 class Corpus(CodecCase):
-    """What fuzzing found worth keeping: the second decoder takes and refuses the same of it."""
+    """The second decoder accepts and refuses the same seeds of the fuzz targets."""
 
     def test_the_corpus_reads_alike(self):
         for encoding, decode in (("unary", decoder.decode_unary), ("entropy", decoder.decode_entropy)):
-            verdicts = [self.read_alike(encoding, decode, file) for file in
-                        sorted((REPO / "tests/fuzz/corpus" / encoding).iterdir()) if file.stat().st_size >= 4]
+            verdicts = [self.read_alike(encoding, decode, name, content)
+                        for name, content in seeds.read(encoding).items() if len(content) >= 4]
             self.assertGreater(verdicts.count("accepted"), 20)
             self.assertGreater(verdicts.count("refused"), 20)
 
-    def read_alike(self, encoding, decode, file):
-        dim, intervals, bits, payload = seed_corpus.message_of(file.read_bytes())
+    def read_alike(self, encoding, decode, name, content):
+        dim, intervals, bits, payload = seed_corpus.message_of(content)
         if bits >= 2**63:
             return "no option"  # of the program
         try:
@@ -73,7 +74,7 @@ class Corpus(CodecCase):
             meaning = None
         done = self.tally("decode", "-", "--encoding", encoding, "--intervals", intervals, "--dim", dim,
                           "--payload-bits", bits, "--out", "-", stdin=payload)
-        with self.subTest(file=f"{encoding}/{file.name}"):
+        with self.subTest(file=f"{encoding}/{name}"):
             self.assertEqual(done.returncode, 2 if meaning is None else 0, done.stderr)
             if meaning is not None:
                 self.assertEqual(values_of(done.stdout), ("<i4", meaning))
