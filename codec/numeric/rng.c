@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "codec/numeric/vector.h"
+
 enum { ROUNDS = 7, LANES = 16 };
 
 /* Multipliers and Weyl increments of the paper, table 2 and section 4.3. */
@@ -95,11 +97,7 @@ void tally_rng_direction(struct tally_rng *rng, double length, double *v, size_t
     double norm = 0;
     while (norm == 0) { /* for n = 1 a draw of exactly 0 is possible */
         tally_rng_normal(rng, v, n);
-        double square = 0;
-        for (size_t i = 0; i < n; i++) {
-            square += v[i] * v[i];
-        }
-        norm = sqrt(square);
+        norm = tally_vector_norm(v, n);
     }
     for (size_t i = 0; i < n; i++) {
         v[i] *= length / norm;

@@ -2,8 +2,9 @@
  *
  * Philox4x32-7 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011;
  * 7 rounds is the smallest count that the authors found to pass BigCrush). A draw is a pure
- * function of (seed, run, client, round, purpose, index): nobody has to carry generator state, so a
- * client that is restarted or replaced in mid-job repeats a round byte for byte.
+ * function of (seed, run, client, round, purpose, index): no generator state is
+ * carried along, and a client that is restarted or reassigned in mid-job repeats a round byte for
+ * byte.
  *
  *     key      64 bits   derived from (seed, run) by one Philox block
  *     counter  block index | client | round | purpose     (4 x 32 bits)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/numeric/float32.h"
+#include "codec/numeric/vector.h"
 
 enum { LEAST_SAMPLES = 8, LEAST_QUERIES = 64, MAX_VALUES = 2, VALUE_BITS = 32 };
 
@@ -58,15 +59,6 @@ static enum tally_status sample(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-static double norm_of(const double *vector, size_t dim)
-{
-    double square = 0;
-    for (size_t i = 0; i < dim; i++) {
-        square += vector[i] * vector[i];
-    }
-    return sqrt(square);
-}
-
 enum tally_status tally_ceal_report(const struct tally_setting *setting,
                                     const struct tally_round_plan *plan,
                                     const struct tally_objective *objective, uint32_t client,
@@ -79,7 +71,7 @@ enum tally_status tally_ceal_report(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    const double norm = norm_of(scratch->local, setting->dim);
+    const double norm = tally_vector_norm(scratch->local, setting->dim);
     float values[MAX_VALUES];
     size_t n = 0;
     if (isnan(setting->params->ceal.sigma)) {

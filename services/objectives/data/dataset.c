@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/vector.h"
 #include "services/objectives/data/dataset_builder.h"
 #include "services/objectives/data/loaders/csv.h"
 #include "services/objectives/data/loaders/idx.h"
@@ -86,10 +87,7 @@ double tally_dataset_dot(const struct tally_dataset *dataset, uint32_t point, co
             sum += row[j] / 255.0 * x[j];
         }
     } else {
-        const double *row = dataset->values + point * features;
-        for (size_t j = 0; j < features; j++) {
-            sum += row[j] * x[j];
-        }
+        sum = tally_vector_dot(dataset->values + point * features, x, features);
     }
     return sum;
 }

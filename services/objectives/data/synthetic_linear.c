@@ -3,14 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double dot(const double *a, const double *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
+#include "codec/numeric/vector.h"
 
 /* Point i of the data set has streams of its own, so that its position does not matter. */
 static void make_point(const struct tally_synthetic_linear *data, struct tally_rng_key key,
@@ -23,7 +16,7 @@ static void make_point(const struct tally_synthetic_linear *data, struct tally_r
     double noise;
     tally_rng_init(&rng, key, TALLY_RNG_SERVER, point, TALLY_RNG_NOISE);
     tally_rng_normal(&rng, &noise, 1);
-    *response = dot(row, true_point, dim) + data->noise_std * noise;
+    *response = tally_vector_dot(row, true_point, dim) + data->noise_std * noise;
 }
 
 enum tally_status tally_synthetic_linear_make(const struct tally_synthetic_linear *data,

@@ -16,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codec/numeric/vector.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/data/synthetic_linear.h"
 #include "services/objectives/objective.h"
@@ -127,15 +128,6 @@ static const struct linear_model *of(const struct tally_objective *objective)
     return (const struct linear_model *)objective;
 }
 
-static double dot(const double *a, const double *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
-
 static void linear_model_free(struct tally_objective *objective)
 {
     struct linear_model *self = (struct linear_model *)objective;
@@ -162,7 +154,7 @@ static void add(const struct linear_model *self, uint32_t point, double factor, 
 
 static double ridge(const struct linear_model *self, const double *x)
 {
-    return self->l2 > 0 ? self->l2 * dot(x, x, self->base.dim) : 0;
+    return self->l2 > 0 ? self->l2 * tally_vector_dot(x, x, self->base.dim) : 0;
 }
 
 static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x)
@@ -289,7 +281,7 @@ static bool make_form(struct linear_model *self)
     for (uint32_t m = 0; m < self->base.clients; m++) {
         const struct tally_shard shard = self->data->shards[m];
         const double *y = self->data->labels + shard.first;
-        self->c += tally_dataset_weight(self->data, shard) * dot(y, y, shard.size);
+        self->c += tally_dataset_weight(self->data, shard) * tally_vector_dot(y, y, shard.size);
     }
     return true;
 }
@@ -300,7 +292,7 @@ static double form_at(const struct linear_model *self, const double *x)
     double sum = self->c;
     for (size_t j = 0; j < dim; j++) {
         const double *row = self->a + j * dim;
-        sum += x[j] * (2 * dot(row, x, j) + row[j] * x[j] - 2 * self->b[j]);
+        sum += x[j] * (2 * tally_vector_dot(row, x, j) + row[j] * x[j] - 2 * self->b[j]);
     }
     return sum;
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codec/numeric/vector.h"
 #include "services/objectives/data/dataset.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/convex.h"
@@ -39,12 +40,7 @@ static void quadratic_free(struct tally_objective *objective)
 
 static double row_product(const struct quadratic *self, size_t i, const double *x)
 {
-    const double *row = self->a + i * self->base.dim;
-    double sum = 0;
-    for (size_t j = 0; j < self->base.dim; j++) {
-        sum += row[j] * x[j];
-    }
-    return sum;
+    return tally_vector_dot(self->a + i * self->base.dim, x, self->base.dim);
 }
 
 static double value_at(const struct quadratic *self, const double *x)
@@ -166,14 +162,11 @@ static enum tally_status quadratic_minimum(const struct tally_objective *objecti
     if (status != TALLY_OK) {
         return status;
     }
-    double square = 0;
-    for (size_t i = 0; i < dim; i++) {
-        square += self->b[i] * self->b[i];
-    }
+    const double scale = tally_vector_norm(self->b, dim);
     const struct tally_convex f = {.dim = dim,
                                    .diagonal = self->diagonal,
                                    .smoothness = curvature.smoothness,
-                                   .scale = square > 0 ? sqrt(square) : 1,
+                                   .scale = scale > 0 ? scale : 1,
                                    .has_small_hessian = dim <= MAX_EXACT_DIM,
                                    .context = self,
                                    .evaluate = evaluate,

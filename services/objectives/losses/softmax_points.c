@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codec/numeric/vector.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/losses/softmax.h"
 #include "services/objectives/objective.h"
@@ -78,11 +79,7 @@ static size_t label_of(const struct softmax_points *self, uint32_t point)
 
 static double ridge(const struct softmax_points *self, const double *w)
 {
-    double square = 0;
-    for (size_t i = 0; self->l2 > 0 && i < self->base.dim; i++) {
-        square += w[i] * w[i];
-    }
-    return self->l2 * square;
+    return self->l2 > 0 ? self->l2 * tally_vector_dot(w, w, self->base.dim) : 0;
 }
 
 /* A row and its logits, or NULL. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/vector.h"
 #include "services/objectives/solve/cholesky.h"
 
 static const double TOLERANCE = 1e-8; /* of |g|, relative to the scale */
@@ -19,20 +20,6 @@ struct solver {
     double value, norm;                     /* f and |g| at x */
     double damping;
 };
-
-static double dot(const double *a, const double *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
-
-static double norm_of(const double *a, size_t n)
-{
-    return sqrt(dot(a, a, n));
-}
 
 static void swap(double **a, double **b)
 {
@@ -129,7 +116,7 @@ static void step_by_conjugate_gradients(struct solver *solver)
         for (size_t i = 0; i < dim; i++) {
             q[i] += solver->damping * diagonal_of(f, i) * p[i];
         }
-        const double curvature = dot(p, q, dim);
+        const double curvature = tally_vector_dot(p, q, dim);
         if (!(curvature > 0)) { /* f is linear along p */
             if (n == 0) {
                 memcpy(solver->step, p, dim * sizeof *p);
@@ -166,7 +153,7 @@ static bool is_at_rest(const struct solver *solver, double slope, double first_v
 {
     const size_t dim = solver->f->dim;
     return slope <= 1e-16 * fabs(first_value) ||
-           norm_of(solver->step, dim) <= 1e-3 * norm_of(solver->x, dim);
+           tally_vector_norm(solver->step, dim) <= 1e-3 * tally_vector_norm(solver->x, dim);
 }
 
 /* Steps below the tolerance that a minimum may take to come to rest: there they converge
@@ -187,7 +174,7 @@ static enum tally_status no_minimum(const struct solver *solver, struct tally_er
     return tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                       "f(x) has no minimum: it still falls at |x| = %.3g; give the objective an l2 "
                       "above 0, the job a domain, or the reference as a value",
-                      norm_of(solver->x, solver->f->dim));
+                      tally_vector_norm(solver->x, solver->f->dim));
 }
 
 /* Tries the step. False if x stays, and then evaluate() was last at another point. */
@@ -198,7 +185,7 @@ static bool try_step(struct solver *solver, double promise)
         solver->trial[i] = solver->x[i] + solver->step[i];
     }
     const double value = f->evaluate(f->context, solver->trial, solver->trial_gradient);
-    const double norm = norm_of(solver->trial_gradient, f->dim);
+    const double norm = tally_vector_norm(solver->trial_gradient, f->dim);
     /* Differences of f that its rounding hides are left to the gradient. */
     const bool is_hidden = promise < 1e-12 * fabs(solver->value);
     const double ratio = (solver->value - value) / promise;
@@ -224,7 +211,7 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
     const double bound = TOLERANCE * f->scale;
     memset(solver->x, 0, f->dim * sizeof *solver->x);
     solver->value = f->evaluate(f->context, solver->x, solver->gradient);
-    solver->norm = norm_of(solver->gradient, f->dim);
+    solver->norm = tally_vector_norm(solver->gradient, f->dim);
     const double first_value = solver->value;
     int n_restless = 0;
     for (int n = 0; n < MAX_NEWTON_STEPS && isfinite(solver->norm); n++) {
@@ -242,7 +229,7 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
         if (is_stopped(solver)) {
             return stopped(err);
         }
-        const double slope = -dot(solver->gradient, solver->step, f->dim);
+        const double slope = -tally_vector_dot(solver->gradient, solver->step, f->dim);
         if (solver->norm <= bound) {
             if (is_at_rest(solver, slope, first_value)) {
                 return TALLY_OK;

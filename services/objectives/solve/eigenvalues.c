@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "codec/numeric/rng.h"
+#include "codec/numeric/vector.h"
 
 /* T = Q^T A Q: diagonal[i] = T_ii, beside[i] = T_(i+1)i. */
 struct tridiagonal {
@@ -43,7 +44,6 @@ static void reflect(double *a, size_t dim, size_t k, const double *v, double *w)
 {
     const size_t n = dim - k - 1;
     double *block = a + (k + 1) * dim + k + 1;
-    double inner = 0;
     for (size_t i = 0; i < n; i++) {
         w[i] = 0;
     }
@@ -55,9 +55,7 @@ static void reflect(double *a, size_t dim, size_t k, const double *v, double *w)
         }
         w[i] += row[i] * v[i];
     }
-    for (size_t i = 0; i < n; i++) {
-        inner += v[i] * w[i];
-    }
+    const double inner = tally_vector_dot(v, w, n);
     for (size_t i = 0; i < n; i++) {
         w[i] = 2 * (w[i] - inner * v[i]);
     }
@@ -153,11 +151,7 @@ double tally_eigenvalues_largest(size_t dim, double trace,
             }
             times(context, v, next);
             const double before = eigenvalue;
-            double square = 0;
-            for (size_t i = 0; i < dim; i++) {
-                square += next[i] * next[i];
-            }
-            eigenvalue = sqrt(square);
+            eigenvalue = tally_vector_norm(next, dim);
             if (!(eigenvalue > 0) || fabs(eigenvalue - before) < 1e-5 * eigenvalue) {
                 break;
             }
