@@ -1,10 +1,19 @@
 /* arith: an arithmetic coder that is exact to the bit (Rissanen and Langdon 1979; Moffat, Neal,
  * Witten 1998), for messages too short to waste a byte.
  *
- * A message is an interval [low, low + range) of [0, 1); each symbol narrows it to its share. What
- * is written is the shortest string of bits b1 b2 ... bn, read as the binary fraction 0.b1b2...bn,
- * all of whose continuations lie in the interval: at most 2 bits more than -log2(range), and no
- * string begins another, so that the decoder knows by itself where the message ends.
+ * Idea: a message is an interval [low, low + range) of [0, 1); each symbol narrows it to its share.
+ * What is written is the shortest string of bits b1 b2 ... bn, read as the binary fraction
+ * 0.b1b2...bn, all of whose continuations lie in the interval: at most 2 bits more than
+ * -log2(range). No string is the beginning of another, so that the decoder finds the end by itself.
+ *
+ * Example, with shares of quarters: A has 0..2, B has 3. "A B" narrows [0, 1) to [0, 3/4) and then
+ * to its last quarter, [9/16, 12/16). The shortest string whose continuations all lie in it is 101:
+ * those are [10/16, 12/16). -log2(3/16) = 2.4 bits, written as 3.
+ *
+ *     0                    9/16     12/16           1
+ *     |--------- A ----------------|------ B -------|
+ *     |---- A A -----------| A B  |
+ *                            101
  *
  * The window is 63 bits wide and moves by 32, so that a share is at least 2^19 units wide and
  * rounding it down costs less than 2^-18 bits a symbol. */

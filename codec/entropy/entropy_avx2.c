@@ -147,9 +147,8 @@ static void add_lanes(struct tally_entropy_scan *scan, const struct lanes *lanes
     memcpy(nonzeros, &lanes->nonzeros, sizeof nonzeros);
     memcpy(largest, &lanes->largest, sizeof largest);
     for (int i = 0; i < LANES; i++) {
-        scan->sum += sum[i];
-        scan->nonzeros += nonzeros[i];
-        scan->largest = largest[i] > scan->largest ? largest[i] : scan->largest;
+        const struct tally_entropy_scan lane = {sum[i], nonzeros[i], largest[i]};
+        tally_entropy_scan_merge(scan, &lane);
     }
 }
 

@@ -146,13 +146,6 @@ static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
     return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
 }
 
-static void add_scan(struct tally_entropy_scan *scan, const struct tally_entropy_scan *more)
-{
-    scan->sum += more->sum;
-    scan->nonzeros += more->nonzeros;
-    scan->largest = more->largest > scan->largest ? more->largest : scan->largest;
-}
-
 /* What is to be known of the levels of a block, in lanes of 16 bits: none sees more than 2^14 / 32.
  */
 struct narrow_scan {
@@ -231,7 +224,7 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
             .largest = _mm512_reduce_max_epu32(
                 _mm512_max_epu16(_mm512_and_si512(narrow.largest, _mm512_set1_epi32(0xffff)),
                                  _mm512_srli_epi32(narrow.largest, 16)))};
-        add_scan(ret_scan, &scan);
+        tally_entropy_scan_merge(ret_scan, &scan);
     }
     return data;
 }
@@ -324,7 +317,7 @@ static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *sy
     const struct tally_entropy_scan scan = {.sum = sum_of(sum),
                                             .nonzeros = sum_of(nonzeros),
                                             .largest = _mm512_reduce_max_epu32(largest)};
-    add_scan(ret_scan, &scan);
+    tally_entropy_scan_merge(ret_scan, &scan);
 }
 
 static size_t find(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices)

@@ -21,7 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/encoding.h"
 #include "codec/entropy/entropy_model.h"
 #include "codec/numeric/cpu.h"
 
@@ -65,6 +64,26 @@ struct tally_entropy_scan {
     uint32_t largest; /* magnitude */
 };
 
+static inline void tally_entropy_scan_merge(struct tally_entropy_scan *scan,
+                                            const struct tally_entropy_scan *more)
+{
+    scan->sum += more->sum;
+    scan->nonzeros += more->nonzeros;
+    scan->largest = more->largest > scan->largest ? more->largest : scan->largest;
+}
+
+static inline struct tally_entropy_scan tally_entropy_scan_of(const int32_t *levels, size_t n)
+{
+    struct tally_entropy_scan scan = {0};
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t magnitude = (uint32_t)(levels[i] < 0 ? -levels[i] : levels[i]);
+        scan.sum += magnitude;
+        scan.nonzeros += magnitude != 0;
+        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
+    }
+    return scan;
+}
+
 /* The inner loops, once per instruction set; all give the same bytes. n <=
  * TALLY_ENTROPY_LONG_BLOCK. */
 struct tally_entropy_kernel {
@@ -106,10 +125,5 @@ extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_A
 /* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
  * Skylake's, gets the one of AVX2. */
 const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu);
-
-/* `entropy` with the form of a long message (FORMAT.md, section 6.2) at every dim. No encoding of
- * the format, hence not in TALLY_ENCODINGS: for fuzzing and tests, which see more of the form in
- * many small messages than in a few of 2^18 coordinates. */
-extern const struct tally_encoding TALLY_ENTROPY_LONG_FORM;
 
 #endif

@@ -179,6 +179,23 @@ void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
     }
 }
 
+static size_t in_window(size_t n)
+{
+    return n < TALLY_ENTROPY_WINDOW ? n : TALLY_ENTROPY_WINDOW;
+}
+
+void tally_entropy_slide(const int32_t *block, size_t start, size_t n, unsigned shift,
+                         uint32_t counts[TALLY_ENTROPY_SYMBOLS])
+{
+    uint32_t left[TALLY_ENTROPY_SYMBOLS] = {0};
+    const size_t n_window = in_window(start);
+    tally_entropy_count(block - n_window, n_window + n - in_window(start + n), shift, left);
+    tally_entropy_count(block, n, shift, counts);
+    for (unsigned s = 0; s < TALLY_ENTROPY_SYMBOLS; s++) {
+        counts[s] -= left[s];
+    }
+}
+
 void tally_entropy_table(unsigned scale, const uint32_t counts[TALLY_ENTROPY_SYMBOLS],
                          struct tally_entropy_table *ret_table)
 {

@@ -1,4 +1,8 @@
-/* entropy_model: which symbols stand for a level, and how probable they are; FORMAT.md section 6.
+/* entropy_model: which symbol stands for a level, and how probable it is; FORMAT.md section 6.
+ *
+ * Idea: both sides count the levels that they have seen and take those counts for the probabilities
+ * of the next block. Until there are enough of them, a prior decides: the message names one of 15
+ * bell shapes by its scale, which is a statistic of the levels and no choice of the encoder.
  *
  * A level is a symbol and, in rare cases or on wide grids, some bits with no structure worth
  * modelling:
@@ -9,10 +13,19 @@
  *     a symbol without a frequency is written as the escape, its number as bits
  *
  * Coordinates come in blocks of 32, 32, 64, 128 and so on, doubling up to 256 in a short message
- * and 16384 in a long one. A block's frequencies are made from what both sides know before it: the
- * prior of the message's scale, and the up to 4096 levels right before the block. So no table is
- * sent, and after a few hundred coordinates the prior hardly counts. All of it is integer
- * arithmetic. */
+ * and 16384 in a long one. The frequencies of a block come from what both sides know before it: the
+ * prior, which weighs as much as 128 levels, and the window of up to 4096 levels before the block.
+ *
+ *     coordinate  0        32       64             128
+ *                 | prior  | prior + levels 0..31  | prior + levels 0..63 | ...
+ *
+ * Example: levels 0, 1, -1, 2, -3, 0, 4. Their bit lengths 0 1 1 2 2 0 3 have the mean 9/7, which
+ * is scale 12: zero has the prior weight 7475 of about 2^15, hence the frequency 939 of 4096, and
+ * costs 2.1 bits; a 4 costs 5.9 bits.
+ *
+ * All of it is integer arithmetic, and the priors are constants of the format: no rounding of a
+ * machine decides a bit. Left out: priors of other shapes, contexts, adaptation by symbol
+ * (DESIGN.md has the figures). */
 #ifndef TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
 #define TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
 
@@ -80,6 +93,11 @@ struct tally_entropy_table {
 
 /* Adds n levels to the counts of their symbols; the escape has none. */
 void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
+                         uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
+
+/* Moves the window, whose levels `counts` counts, from before block[n], which starts at coordinate
+ * `start`, to its end. */
+void tally_entropy_slide(const int32_t *block, size_t start, size_t n, unsigned shift,
                          uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
 /* The table of a block, from the counts of the levels right before it, at most the window. */

@@ -61,17 +61,12 @@ static uint8_t *encode_ref(const struct tally_rans_encode_table *table, const ui
 static void symbols_ref(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                         struct tally_entropy_scan *ret_scan)
 {
-    struct tally_entropy_scan scan = {0};
     for (size_t i = 0; i < n; i++) {
-        const uint32_t magnitude = (uint32_t)(levels[i] < 0 ? -levels[i] : levels[i]);
-        scan.sum += magnitude;
-        scan.nonzeros += magnitude != 0;
-        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
         const int32_t high = tally_entropy_high(levels[i], shift);
         const bool is_direct = high <= TALLY_ENTROPY_DIRECT && high >= -TALLY_ENTROPY_DIRECT;
         symbols[i] = (uint8_t)(is_direct ? high + TALLY_ENTROPY_DIRECT : TALLY_ENTROPY_FIRST_CLASS);
     }
-    *ret_scan = scan;
+    *ret_scan = tally_entropy_scan_of(levels, n);
 }
 
 static size_t find_ref(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices)
@@ -110,17 +105,10 @@ static const uint8_t *decode_symbols(const struct tally_rans_decode_table *table
 static void levels_of(const uint8_t *symbols, size_t n, int32_t *levels,
                       struct tally_entropy_scan *ret_scan)
 {
-    struct tally_entropy_scan scan = {0};
     for (size_t i = 0; i < n; i++) {
-        const int32_t level =
-            symbols[i] < TALLY_ENTROPY_FIRST_CLASS ? symbols[i] - TALLY_ENTROPY_DIRECT : 0;
-        const uint32_t magnitude = (uint32_t)(level < 0 ? -level : level);
-        scan.sum += magnitude;
-        scan.nonzeros += magnitude != 0;
-        scan.largest = magnitude > scan.largest ? magnitude : scan.largest;
-        levels[i] = level;
+        levels[i] = symbols[i] < TALLY_ENTROPY_FIRST_CLASS ? symbols[i] - TALLY_ENTROPY_DIRECT : 0;
     }
-    *ret_scan = scan;
+    *ret_scan = tally_entropy_scan_of(levels, n);
 }
 
 static const uint8_t *decode_ref(const struct tally_rans_decode_table *table, const uint8_t *data,

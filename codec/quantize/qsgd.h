@@ -1,11 +1,23 @@
 /* qsgd: s-level stochastic quantization relative to the vector's norm (Alistarh, Grubic, Li,
  * Tomioka, Vojnovic, "QSGD", NeurIPS 2017), and its fixed-width bit string.
  *
+ * Idea: a coordinate is a share of the norm in s levels, rounded at random so that its mean is
+ * exact. Unlike the quantizer of CEAL it needs no range that is known beforehand: the message
+ * carries the norm.
+ *
  *     v_i  ->  norm * sign(v_i) * level_i / s,   level_i in {0, ..., s}, E = v_i
- *     bits: norm (float32), then per coordinate a sign and w = ceil(log2(s + 1)) bits of level
+ *
+ *     | norm: float32 | sign, level: 1 + w bits | sign, level | ...     w = ceil(log2(s + 1))
  *
  * so that payload = formula = 32 + d (1 + w), whatever the vector: a zero vector costs as much. The
- * norm is rounded up to float32; therefore |v_i| <= norm and the top level cannot overflow. */
+ * norm is rounded up to float32; therefore |v_i| <= norm and the top level cannot overflow.
+ *
+ * Example: s = 3 (w = 2), norm 2.5, levels (0, 1, -2, 3, -3): 32 + 5 * 3 = 47 bits, in bytes
+ * 00 00 20 40 50 7d (FORMAT.md, section 5). A coordinate of 1.0 is 1.2 levels: level 1 with
+ * probability 0.8, level 2 with probability 0.2.
+ *
+ * Left out: the Elias code of the paper. Its length depends on the vector, and [1] counts fixed
+ * widths. */
 #ifndef TALLY_CODEC_QUANTIZE_QSGD_H
 #define TALLY_CODEC_QUANTIZE_QSGD_H
 

@@ -1,16 +1,28 @@
 /* quantizer: Q(y, eps, r), stochastic rounding of a vector onto a grid ([1] section III-B).
  *
+ * Idea: a coordinate between two points of the grid goes to one of them at random, to the nearer
+ * one more often, so that the mean is the coordinate itself.
+ *
  *     p    = ceil(2 r sqrt(d) / eps), rounded up to even      intervals on [-r, r]
  *     step = 2 r / p                                         so step <= eps / sqrt(d)
  *     Q_i  = level_i * step,  level_i integer in [-p/2, p/2]
+ *     E[Q(y)] = y and |y - Q(y)| <= eps inside the range
  *
- * A coordinate goes to one of its two neighbours on the grid with probabilities proportional to
- * nearness, so E[Q(y)] = y and |y - Q(y)| <= eps inside the range.
+ *                        y_i
+ *     -r      -step      | 0       step     2 step      r
+ *      |---...--|--------x-|---------|---------|---...---|
+ *     -p/2     -1          0         1         2        p/2        levels
+ *
+ * Example: d = 4, r = 1, eps = 1 give p = 4, step 0.5 and levels -2 .. 2. y_i = 0.3 is 0.6 steps:
+ * it becomes level 1 with probability 0.6 and level 0 with probability 0.4; the mean is 0.3.
  *
  * Departs from [1]: p is made even, because levels are integers and 0 must be on the grid ([1]'s
- * message-size proof uses value = level * 2r/p, which holds for even p alone); finer, so its bounds
- * still hold. The rounding probabilities are divided by the interval width, which [1] forgets.
- * Coordinates outside [-r, r] are clipped and counted. */
+ * message-size proof uses value = level * 2r/p, which holds for even p alone); the grid is finer
+ * then, so [1]'s bounds still hold. The rounding probabilities are divided by the interval width,
+ * which [1] forgets. Coordinates outside [-r, r] are clipped and counted.
+ *
+ * Left out: subtractive dithering, whose receiver would repeat the random words; grids with steps
+ * of different lengths. [1] proves nothing for them. */
 #ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_H
 #define TALLY_CODEC_QUANTIZE_QUANTIZER_H
 

@@ -1,11 +1,29 @@
-/* unary: |level| ones, a zero, and where level != 0 a sign bit (1 = negative), which a block of 64
- * coordinates writes plane by plane (unary_kernels.h).
+/* unary: the encoding of [1], with an end to each number; FORMAT.md section 3.
+ *
+ * Idea: most levels of a quantized gradient are 0 or +-1, so a level costs about its magnitude. A
+ * coordinate has |level| ones, a zero, and where level != 0 a sign bit (1 = negative):
  *
  *     payload = d + sum |level| + nonzeros = formula + nonzeros
  *
- * [1] writes sign and ones without an end mark, which cannot be decoded: 11111 is 4, or +0 and +3.
- */
-#include "codec/encoding.h"
+ * The bits are not sent coordinate by coordinate. A block of 64 coordinates sends all first bits,
+ * then the second bits of those that have one, and so on, the signs last (unary_kernels.h): a plane
+ * of up to 64 bits is one operation on a word.
+ *
+ * Example: levels 0, 1, -1, 2, -3, 0, 4
+ *
+ *     plane 1   0 1 1 1 1 0 1     > 0?
+ *     plane 2     0 0 1 1   1     > 1?
+ *     plane 3         0 1   1     > 2?
+ *     plane 4           0   1     > 3?
+ *     plane 5               0     > 4?
+ *     signs       0 1 0 1   0             23 bits; formula 7 + 11 = 18; 5 nonzeros
+ *
+ * Departs from [1], which sends a sign and |level| ones without an end mark. That cannot be
+ * decoded: 11111 is 4, or +0 and +3. Hence formula and payload are two numbers.
+ *
+ * Left out: a plane order per message, runs of zeros. `entropy` is the encoding for fewer bits. */
+#include "codec/unary/unary.h"
+
 #include "codec/quantize/quantizer_kernels.h"
 #include "codec/unary/unary_kernels.h"
 

@@ -144,5 +144,5 @@ const struct tally_unary_kernel TALLY_UNARY_AVX2 = {
     .decode = decode_blocks,
     .accumulate = accumulate_blocks,
     .decode_last = decode_last,
-    .count = count_levels,
+    .count = tally_unary_count,
 };

@@ -103,5 +103,5 @@ const struct tally_unary_kernel TALLY_UNARY_AVX512 = {
     .decode = decode_blocks,
     .accumulate = accumulate_blocks,
     .decode_last = decode_last,
-    .count = count_levels,
+    .count = tally_unary_count,
 };

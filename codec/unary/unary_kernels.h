@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "codec/base/error.h"
 #include "codec/numeric/bits.h"
@@ -61,6 +62,18 @@ struct tally_unary_kernel {
     /* Sum |level|, and the levels that are not 0, of any number of coordinates. */
     uint64_t (*count)(const int32_t *levels, size_t n, uint64_t *ret_nonzeros);
 };
+
+/* The plain form of count, which each file compiles for its instruction set. */
+static inline uint64_t tally_unary_count(const int32_t *levels, size_t n, uint64_t *ret_nonzeros)
+{
+    uint64_t sum = 0, nonzeros = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (uint64_t)abs(levels[i]);
+        nonzeros += levels[i] != 0;
+    }
+    *ret_nonzeros = nonzeros;
+    return sum;
+}
 
 extern const struct tally_unary_kernel TALLY_UNARY_PORTABLE, TALLY_UNARY_AVX2, TALLY_UNARY_AVX512;
 

@@ -91,15 +91,4 @@ enum tally_status tally_unary_decode_block_ref(struct tally_bit_reader *reader, 
     return TALLY_OK;
 }
 
-static uint64_t count(const int32_t *levels, size_t n, uint64_t *ret_nonzeros)
-{
-    uint64_t sum = 0, nonzeros = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (uint64_t)abs(levels[i]);
-        nonzeros += levels[i] != 0;
-    }
-    *ret_nonzeros = nonzeros;
-    return sum;
-}
-
-const struct tally_unary_kernel TALLY_UNARY_PORTABLE = {.count = count};
+const struct tally_unary_kernel TALLY_UNARY_PORTABLE = {.count = tally_unary_count};

@@ -322,16 +322,4 @@ static bool decode_last(struct tally_bit_reader *reader, size_t n, uint32_t top,
     return true;
 }
 
-/* Plain, for the compiler to make vectors of. */
-static uint64_t count_levels(const int32_t *levels, size_t n, uint64_t *ret_nonzeros)
-{
-    uint64_t sum = 0, nonzeros = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (uint64_t)abs(levels[i]);
-        nonzeros += levels[i] != 0;
-    }
-    *ret_nonzeros = nonzeros;
-    return sum;
-}
-
 #endif

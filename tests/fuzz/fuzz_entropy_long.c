@@ -1,6 +1,6 @@
 /* Messages of the encoding `entropy` in the form of its long ones, of as few coordinates as the
  * head says; if fuzz_draws(1024), of 40000 more: several blocks of full length. */
-#include "codec/entropy/entropy_kernels.h"
+#include "tests/entropy_long_form.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_message message;
     if (fuzz_message_read(data, size, &message)) {
         message.dim += fuzz_draws(data, size, 1024) ? 40000 : 0;
-        fuzz_check_message(&TALLY_ENTROPY_LONG_FORM, &message);
+        fuzz_check_message(&ENTROPY_LONG_FORM, &message);
     }
     return 0;
 }

@@ -8,7 +8,7 @@
  *     the rest   levels, little-endian, modulo the range */
 #include <string.h>
 
-#include "codec/entropy/entropy_kernels.h"
+#include "tests/entropy_long_form.h"
 #include "tests/fuzz/fuzz.h"
 
 enum {
@@ -117,7 +117,7 @@ static void check_damaged(const struct tally_encoding *encoding, const int32_t *
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct tally_encoding *const ENCODINGS[4] = {
-        &TALLY_ENCODING_UNARY, &TALLY_ENCODING_ENTROPY, &TALLY_ENTROPY_LONG_FORM,
+        &TALLY_ENCODING_UNARY, &TALLY_ENCODING_ENTROPY, &ENTROPY_LONG_FORM,
         &TALLY_ENCODING_ENTROPY};
     if (size < HEAD) {
         return 0;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/entropy/entropy_kernels.h"
 #include "codec/numeric/float32.h"
+#include "tests/entropy_long_form.h"
 
 enum shape { NORMAL, SPARSE, CONSTANT, EXTREMES, UNIFORM, HEAVY, HALVES, N_SHAPES };
 enum {
@@ -34,7 +34,7 @@ const struct tally_encoding *random_encoding(enum random_kind kind)
 {
     return kind == RANDOM_UNARY          ? &TALLY_ENCODING_UNARY
            : kind == RANDOM_ENTROPY      ? &TALLY_ENCODING_ENTROPY
-           : kind == RANDOM_ENTROPY_LONG ? &TALLY_ENTROPY_LONG_FORM
+           : kind == RANDOM_ENTROPY_LONG ? &ENTROPY_LONG_FORM
                                          : NULL;
 }
 
