@@ -11,6 +11,7 @@
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas/replicas.h"
 #include "services/job/advice.h"
+#include "services/job/reasons.h"
 
 enum {
     TICK_MS = 100,        /* precision of long polls' ends */
@@ -132,7 +133,9 @@ static void fail_unprepared(struct tally_coordinator *coordinator)
         if (job->prepare_error.status != TALLY_OK && !job->needs_reload &&
             tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
             struct tally_error err = TALLY_ERROR_INIT;
-            fail_job(coordinator, job, job->prepare_error.message, &err);
+            char reason[TALLY_REASON_CAPACITY];
+            TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
+            fail_job(coordinator, job, reason, &err);
         }
     }
 }

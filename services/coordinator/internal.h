@@ -206,7 +206,7 @@ enum tally_status fail_write(const struct tally_coordinator *coordinator, struct
 enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err);
 /* The same for an update that may be pending for a while. */
 enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err);
-/* Fails the job with the reason in err, in the open transaction. */
+/* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);
 /* Remembers a DATA_LOSS for /readyz; other errors are passed over. */

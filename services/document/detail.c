@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/job/reasons.h"
+
 void tally_detail_checksum(uint64_t checksum, char ret_text[17])
 {
     snprintf(ret_text, 17, "%016" PRIx64, checksum);
@@ -174,6 +176,20 @@ static bool set_warnings(struct tally_json *object, const struct tally_advice *a
     return tally_json_set(object, "warnings", list);
 }
 
+static bool set_text_or_null(struct tally_json *object, const char *key, const char *text)
+{
+    return text != NULL && text[0] != '\0' ? tally_json_set_text(object, key, text)
+                                           : tally_json_set_null(object, key);
+}
+
+static bool set_reason(struct tally_json *object, const struct tally_job_facts *facts)
+{
+    const char *text;
+    const char *code = tally_reason_read(facts->status, facts->reason, &text);
+    return set_text_or_null(object, "reason", text) &&
+           set_text_or_null(object, "reason_code", code);
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -181,8 +197,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     tally_detail_checksum(progress->x_checksum, checksum);
     bool ok = tally_json_set_text(object, "id", facts->id);
     ok = ok && tally_json_set_text(object, "status", tally_job_status_name(facts->status));
-    ok = ok && (facts->reason[0] != '\0' ? tally_json_set_text(object, "reason", facts->reason)
-                                         : tally_json_set_null(object, "reason"));
+    ok = ok && set_reason(object, facts);
     ok = ok && set_time(object, "created_ms", facts->created_ms);
     ok = ok && set_time(object, "started_ms", facts->started_ms);
     ok = ok && set_time(object, "finished_ms", facts->finished_ms);

@@ -38,7 +38,7 @@ bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_wait
 struct tally_job_facts {
     const char *id; /* "" = none */
     enum tally_job_status status;
-    const char *reason;
+    const char *reason; /* as reasons.h stores it */
     int64_t clients, dim;
     int64_t created_ms, started_ms, finished_ms; /* Unix time, 0 = null */
     uint64_t recovery_bits;

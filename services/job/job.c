@@ -10,6 +10,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/job/footprint.h"
 #include "services/job/lifecycle.h"
+#include "services/job/reasons.h"
 
 enum { N_BROADCASTS = 16 }; /* kept for clients that are a little behind */
 /* Together they may be so long in any case, else no longer than the point: nobody is sent more. */
@@ -38,7 +39,7 @@ struct tally_job {
     struct tally_setting setting;
     const struct tally_algorithm *algorithm;
     enum tally_job_status status;
-    char reason[384];
+    char reason[TALLY_REASON_CAPACITY];
     struct tally_progress progress;
     double *x;                   /* double[dim]; NULL, like all vectors, until it starts */
     struct tally_checksum saved; /* of what is saved, up to and with x */
@@ -114,10 +115,14 @@ static enum tally_status move(struct tally_job *job, enum tally_job_event event,
     return status;
 }
 
-/* The job cannot go on, for the reason in `why`. */
-static void fail_with(struct tally_job *job, const struct tally_error *why)
+/* The algorithm cannot continue, because of the error `why`. */
+static void fail_algorithm(struct tally_job *job, const struct tally_error *why)
 {
-    snprintf(job->reason, sizeof job->reason, "%s", why->message);
+    if (why->status == TALLY_NOT_FINITE) {
+        TALLY_REASON_WRITE(job->reason, DIVERGED, why->message);
+    } else {
+        TALLY_REASON_WRITE(job->reason, ALGORITHM_FAILED, why->message);
+    }
     move(job, TALLY_EVENT_FAIL, NULL);
 }
 
@@ -299,7 +304,7 @@ static void open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     }
     struct tally_error why = TALLY_ERROR_INIT;
     if (job->algorithm->plan(&job->setting, progress->stage, &job->open.plan, &why) != TALLY_OK) {
-        fail_with(job, &why);
+        fail_algorithm(job, &why);
         return;
     }
     if (job->open.plan.samples > left) {
@@ -423,7 +428,7 @@ static void close_opening(struct tally_job *job, struct tally_job_outcome *outco
     record.bits.uplink = job->received_bits;
     record.bits.telemetry_bits = job->telemetry_bits;
     if (estimate(job, &record, &why) != TALLY_OK) {
-        fail_with(job, &why);
+        fail_algorithm(job, &why);
         return;
     }
     job->progress.stage = job->algorithm->first_stage(&job->params);
@@ -464,7 +469,7 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     }
     job->progress.loss = loss; /* of the point that the round queried */
     if (status != TALLY_OK) {
-        fail_with(job, &why);
+        fail_algorithm(job, &why);
         return;
     }
     job->progress.stage = job->decision.next_stage;
@@ -682,15 +687,12 @@ void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
 static void fail_overdue(struct tally_job *job)
 {
     char missing[TALLY_MISSING_CAPACITY];
-    struct tally_error why = TALLY_ERROR_INIT;
     tally_job_list_missing(job, missing);
-    tally_fail(&why, TALLY_DEADLINE, NULL,
-               "round %lld has %lld of %lld answers after %lld ms, the quorum is %lld; missing "
-               "clients: %s",
-               (long long)job->open.round, (long long)job->open.received,
-               (long long)job->spec.clients, (long long)job->spec.round_deadline_ms,
-               (long long)job->spec.quorum, missing);
-    fail_with(job, &why);
+    TALLY_REASON_WRITE(job->reason, QUORUM_MISSED, (long long)job->open.round,
+                       (long long)job->open.received, (long long)job->spec.clients,
+                       (long long)job->spec.round_deadline_ms, (long long)job->spec.quorum,
+                       missing);
+    move(job, TALLY_EVENT_FAIL, NULL);
 }
 
 enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,

@@ -80,7 +80,8 @@ enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err
 /* The open round's time begins anew. Errors likewise. */
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
-/* Something outside the engine makes the job impossible. */
+/* Something outside the engine makes the job impossible. `reason` is what TALLY_REASON_WRITE wrote.
+ */
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
@@ -143,7 +144,8 @@ void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
 /* Looking at it. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
-const char *tally_job_reason(const struct tally_job *job); /* why it failed; "" otherwise */
+/* Why it failed, as reasons.h stores it; "" otherwise. */
+const char *tally_job_reason(const struct tally_job *job);
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
 /* The present point, double[dim]; borrowed until the next event. NULL: it has not started. */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "services/job/reasons.h"
 #include "services/job/replica.h"
 
 static enum tally_status reference(const struct tally_job_spec *spec,
@@ -108,6 +109,18 @@ static bool show_outcome(const struct tally_local_observer *observer, const stru
     return true;
 }
 
+/* As in the service when a worker reports that a client cannot compute its update. The clients
+ * answer in order, so the number of updates is that of the client. */
+static void fail_client(struct tally_job *job, struct tally_error *err)
+{
+    const struct tally_job_round *round = tally_job_open_round(job);
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, (unsigned)round->received, (unsigned)round->round,
+                       err != NULL ? err->message : "the local steps diverged");
+    tally_job_fail(job, reason, NULL);
+    tally_error_clear(err);
+}
+
 static enum tally_status run_rounds(struct tally_job *job, struct tally_replica *replica,
                                     const struct tally_local_observer *observer,
                                     struct tally_error *err)
@@ -116,9 +129,7 @@ static enum tally_status run_rounds(struct tally_job *job, struct tally_replica 
         struct tally_job_outcome outcome = {0};
         enum tally_status status = run_round(job, replica, observer, &outcome, err);
         if (status == TALLY_NOT_FINITE) {
-            /* As in the service, where a worker that reports this fails the job. */
-            tally_job_fail(job, err != NULL ? err->message : "the iterates diverged", NULL);
-            tally_error_clear(err);
+            fail_client(job, err);
             return TALLY_OK;
         }
         if (status != TALLY_OK) {

@@ -92,6 +92,7 @@ class Synthetic(AlgorithmTestCase):
                     detail["reason"],
                     rf"^client \d in round \d+: the steps of client \d diverged; "
                     rf"step_size {re.escape(f'{step_size:g}')} is too large$")
+                self.assertEqual(detail["reason_code"], "client_failed")
         self.run_job(coordinator, job_document("synthetic-fedavg", horizon=100))
         self.assert_ends_well(*reversed(self.processes))
 
@@ -102,6 +103,7 @@ class MissingFiles(AlgorithmTestCase):
         client = coordinator.client
         detail = client.wait_status(client.submit(job_document("mnist-fedavg")), "failed")
         self.assertIn("train-labels-idx1-ubyte (or .gz) is not in the data folder", detail["reason"])
+        self.assertEqual(detail["reason_code"], "preparation_failed")
         done = subprocess.run(
             [str(coordinator.popen.args[0]).replace("tally-coordinator", "tally"), "simulate",
              str(JOBS / "mnist-fedavg.json"), "--data-dir", self.folder],

@@ -273,7 +273,9 @@ class Rest(TallyTestCase):
         self.assertEqual((answer.status, answer.json()["status"]), (200, "cancelled"))
         for action in ("cancel", "pause", "resume"):
             self.assert_problem(self.act(job_id, action), 409)
-        self.assertEqual(self.client.job(job_id)["status"], "cancelled")
+        detail = self.client.job(job_id)
+        self.assertEqual((detail["status"], detail["reason"], detail["reason_code"]),
+                         ("cancelled", None, "cancelled_by_request"))
 
     def test_pause_and_resume(self):
         document = job_document(clients=1, quorum=1)

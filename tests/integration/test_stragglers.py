@@ -314,6 +314,7 @@ class Stragglers(TallyTestCase):
         counted = hands[0].post(answer)
         detail = client.wait_status(job_id, "failed")
         self.assertIn(f"round {rounds + 1} has 1 of 2 answers after {SOON_MS} ms", detail["reason"])
+        self.assertEqual(detail["reason_code"], "quorum_missed")
         self.assertEqual(hands[0].post(answer).payload_bits, counted.payload_bits)  # known as a repetition
         self.assertNotIn("write failed", coordinator.log())
 
@@ -358,6 +359,7 @@ class Stragglers(TallyTestCase):
     def check_job_deadline(self, job_id, client, status, *parts):
         detail = client.wait_status(job_id, "failed")
         self.assertTrue(detail["reason"].startswith(f"job deadline of {SOON_MS} ms has passed: {status}, "), detail["reason"])
+        self.assertEqual(detail["reason_code"], "job_deadline_passed")
         for part in parts:
             self.assertIn(part, detail["reason"])
         self.assertGreaterEqual(detail["finished_ms"] - detail["created_ms"], SOON_MS)
@@ -490,6 +492,7 @@ class Stragglers(TallyTestCase):
         self.refuse(hands[1], tasks[1], "data/train: no such file")
         detail = client.wait_status(job_id, "failed")
         self.assertEqual(detail["reason"], "no worker can serve the job; h1: data/train: no such file")
+        self.assertEqual(detail["reason_code"], "no_worker_can_serve")
 
     def test_a_job_that_has_been_served_waits_for_a_worker_that_can(self):
         """After a restart, the first worker that comes must not be the end of it."""
@@ -596,6 +599,7 @@ class Stragglers(TallyTestCase):
 
             wait_until(is_ahead, "an update that is not stored")
         wait_until(lambda: "job_states" in (client.job(damaged)["reason"] or ""), "the job to end")
+        self.assertEqual(client.job(damaged)["reason_code"], "stored_job_damaged")
         self.assertEqual(client.job(damaged)["status"], "failed")
         self.assertEqual(client.job(busy)["status"], "running")
 

@@ -143,7 +143,8 @@ class Client:
         return str(self._json("/v1/jobs", json.dumps(job, allow_nan=False).encode(), headers)["id"])
 
     def show(self, job_id: str) -> dict[str, Any]:
-        """The detail of a job: status, counters, where it stands."""
+        """The detail of a job: status, counters, where it stands. Once it has ended, `reason_code` says why
+        (services/job/REASONS.md), and `reason` says it for people."""
         return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
 
     def model(self, job_id: str) -> NDArray[np.float64]:

@@ -112,6 +112,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     const char *reason = tally_json_get_text(detail, "reason");
     if (reason != NULL && reason[0] != '\0') {
         add_fact(table, "reason", reason);
+        add_member(table, "  code", detail, "reason_code");
     }
     add_waiting(table, tally_json_get(detail, "waiting"));
     add_algorithm(table, detail);

@@ -8,6 +8,7 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/internal.h"
+#include "services/job/reasons.h"
 
 /* The memory of a job with so many coordinates goes back to the system when it ends: some MB. */
 enum { LARGE_DIM = 100000 };
@@ -103,7 +104,7 @@ enum tally_status bury_job(struct tally_store *store, struct tally_store_job *ro
 {
     row->status = TALLY_JOB_FAILED;
     row->finished_ms = tally_realtime_ms();
-    snprintf(row->reason, sizeof row->reason, "%s", why->message);
+    TALLY_REASON_WRITE(row->reason, STORED_JOB_DAMAGED, why->message);
     tally_log(TALLY_LOG_ERROR, tally_log_event("stored job is damaged"),
               tally_log_text("job", row->id), tally_log_problem(why));
     enum tally_status status = store->ops->begin(store, err);

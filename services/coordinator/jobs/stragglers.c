@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/base/utf8.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/internal.h"
+#include "services/job/reasons.h"
 
 /* Workers that were refused, or lost their coordinator, try again after a second at the latest. */
 enum { RETURN_MS = 1500 };
@@ -221,12 +221,9 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
                  (long long)tally_job_open_round(job->engine)->round,
                  (long long)job->row.progress.time_step, (long long)job->row.horizon);
     }
-    char reason[TALLY_WAITING_TEXT_CAPACITY + 96];
-    snprintf(reason, sizeof reason, "job deadline of %lld ms has passed: %s, %s",
-             (long long)job->spec.job_deadline_ms, tally_job_status_name(job->row.status),
-             waiting.text);
-    const size_t n = strnlen(reason, TALLY_JOB_REASON_CAPACITY - 2); /* what an engine keeps */
-    reason[tally_utf8_valid_prefix(reason, n)] = '\0';
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, JOB_DEADLINE_PASSED, (long long)job->spec.job_deadline_ms,
+                       tally_job_status_name(job->row.status), waiting.text);
     struct tally_error err = TALLY_ERROR_INIT;
     if (fail_job(coordinator, job, reason, &err) == TALLY_OK) {
         after_round(coordinator, job);

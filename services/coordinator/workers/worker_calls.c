@@ -9,6 +9,7 @@
 #include "services/base/time.h"
 #include "services/coordinator/internal.h"
 #include "services/coordinator/replicas/request_routing.h"
+#include "services/job/reasons.h"
 
 enum { MAX_WAIT_MS = 30000 };
 
@@ -439,9 +440,8 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
                           update->round);
     }
-    char reason[TALLY_JOB_REASON_CAPACITY];
-    snprintf(reason, sizeof reason, "client %u in round %u: %s", update->client, update->round,
-             update->failure);
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
     enum tally_status status = fail_job(coordinator, job, reason, err);
     if (status == TALLY_OK) {
         after_round(coordinator, job);
@@ -500,9 +500,8 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     if (!is_hopeless(coordinator, job)) {
         return TALLY_OK;
     }
-    char reason[TALLY_JOB_REASON_CAPACITY];
-    snprintf(reason, sizeof reason, "no worker can serve the job; %s: %s", session->name,
-             update->refusal);
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, NO_WORKER_CAN_SERVE, session->name, update->refusal);
     status = fail_job(coordinator, job, reason, err);
     if (status == TALLY_OK) {
         after_round(coordinator, job);

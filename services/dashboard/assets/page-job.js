@@ -188,7 +188,7 @@ function drawNumbers(numbers, job, last) {
   numbers.set(7, jobAge(job), "");
 }
 
-const NOT_IN_DOCUMENT = ["id", "status", "reason", "created_ms", "started_ms", "finished_ms", "dim", "time_step", "round",
+const NOT_IN_DOCUMENT = ["id", "status", "reason", "reason_code", "created_ms", "started_ms", "finished_ms", "dim", "time_step", "round",
   "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "estimates", "smoothness", "strong_convexity",
   "warnings", "waiting", "bits"];
 

@@ -65,12 +65,14 @@ static void test_cli_result_table__shows_all_of_a_finished_job(void)
 
 static void test_cli_result_table__what_is_missing_is_a_dash(void)
 {
-    expect("{\"id\":\"\",\"name\":\"n\",\"reason\":\"worker 3 diverged\",\"clients\":1,"
+    expect("{\"id\":\"\",\"name\":\"n\",\"reason\":\"worker 3 "
+           "diverged\",\"reason_code\":\"client_failed\",\"clients\":1,"
            "\"waiting\":{\"since_ms\":1795232400123,\"text\":\"waits for client 0 (w)\"},"
            "\"f_star\":null,\"bits\":{\"uplink\":{\"formula\":\"18446744073709551615\"}}}",
            "job         n\n"
            "status      -\n"
            "reason      worker 3 diverged\n"
+           "  code      client_failed\n"
            "waiting     waits for client 0 (w)\n"
            "  since     2026-11-21T03:40:00.123Z\n"
            "algorithm   -, encoding -, 1 client\n"

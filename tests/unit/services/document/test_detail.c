@@ -74,7 +74,8 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
     struct tally_json *object = tally_json_object();
     CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
     expect_json(object,
-                "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"created_ms\":1000,"
+                "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"reason_code\":null,"
+                "\"created_ms\":1000,"
                 "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
                 "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
                 "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"smoothness\":null,"
@@ -138,11 +139,33 @@ static void test_document_detail__unknown_things_are_null(void)
     struct tally_json *object = tally_json_object();
     CU_ASSERT_TRUE(tally_detail_add(object, &facts, &progress));
     TALLY_ASSERT_TEXT(tally_json_get_text(object, "reason"), "disk");
+    CU_ASSERT_PTR_NOT_NULL(tally_json_get(object, "reason_code"));
+    CU_ASSERT_PTR_NULL(tally_json_get_text(object, "reason_code"));
     TALLY_ASSERT_TEXT(tally_json_get_text(object, "status"), "failed");
     CU_ASSERT_PTR_NOT_NULL(tally_json_get(object, "f_star"));
     CU_ASSERT_EQUAL(tally_json_get_real(object, "f_star", -7), -7);
     CU_ASSERT_EQUAL(tally_json_get_integer(object, "created_ms", -7), -7);
     tally_json_free(object);
+}
+
+static void expect_reason(enum tally_job_status status, const char *stored, const char *text,
+                          const char *code)
+{
+    const struct tally_job_facts facts = {
+        .id = "", .status = status, .reason = stored, .clients = 1, .dim = 1};
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    const char *found = tally_json_get_text(object, "reason");
+    TALLY_ASSERT_TEXT(found != NULL ? found : "null", text);
+    TALLY_ASSERT_TEXT(tally_json_get_text(object, "reason_code"), code);
+    tally_json_free(object);
+}
+
+static void test_document_detail__a_job_that_ended_has_a_reason_code(void)
+{
+    expect_reason(TALLY_JOB_COMPLETED, "", "null", "horizon_reached");
+    expect_reason(TALLY_JOB_CANCELLED, "", "null", "cancelled_by_request");
+    expect_reason(TALLY_JOB_FAILED, "diverged: norm is inf", "norm is inf", "diverged");
 }
 
 static void test_document_detail__curvature_comes_with_what_it_warns_of(void)
@@ -298,6 +321,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__a_job_says_what_it_waits_for),
     TALLY_TEST(test_document_detail__waiting_is_compared_by_all_it_says),
     TALLY_TEST(test_document_detail__unknown_things_are_null),
+    TALLY_TEST(test_document_detail__a_job_that_ended_has_a_reason_code),
     TALLY_TEST(test_document_detail__curvature_comes_with_what_it_warns_of),
     TALLY_TEST(test_document_detail__estimates_are_those_there_are),
     TALLY_TEST(test_document_detail__an_unknown_regret_is_null_and_empty),

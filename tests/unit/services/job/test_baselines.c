@@ -352,7 +352,8 @@ static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size
                     snprintf(end, sizeof end, " diverged; step_size %g is too large",
                              step_sizes[s]);
                     const char *reason = tally_job_reason(job);
-                    CU_ASSERT_EQUAL(strncmp(reason, "the steps of client ", 20), 0);
+                    CU_ASSERT_EQUAL(strncmp(reason, "client_failed: client ", 22), 0);
+                    CU_ASSERT_PTR_NOT_NULL(strstr(reason, ": the steps of client "));
                     CU_ASSERT_PTR_NOT_NULL(strstr(reason, end));
                 } else {
                     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_COMPLETED);

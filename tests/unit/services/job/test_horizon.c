@@ -139,7 +139,8 @@ static void test_job_horizon__stage_without_a_grid_fails_the_job(void)
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_start(job, 0, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_FAILED);
-    CU_ASSERT_EQUAL(strncmp(tally_job_reason(job), "stage 2: quantizer needs ", 25), 0);
+    CU_ASSERT_EQUAL(
+        strncmp(tally_job_reason(job), "algorithm_failed: stage 2: quantizer needs ", 43), 0);
     tally_job_free(job);
 }
 
