@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,9 @@ import xml.etree.ElementTree
 
 from common import signal_once_caught
 
-JOBS = pathlib.Path(__file__).resolve().parents[2] / "deploy/jobs"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOBS = ROOT / "deploy/jobs"
+FRONTIER = ROOT / "tests/bench/frontier.py"
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
 PATIENCE_S = 600
 FORMULA = {"minibatch_sgd": (38400, 38400), "fedavg": (19200, 19200), "fedpaq": (2440, 19200),
@@ -252,6 +255,41 @@ class Refusals(ReproduceCase):
             signal_once_caught(child, signal.SIGINT)
             out, err = child.communicate(timeout=PATIENCE_S)
         self.assertEqual((child.returncode, out, err), (130, b"", b""))
+
+
+class Frontier(unittest.TestCase):
+    """tests/bench/frontier.py, on points made up: the command that computes them takes a minute per seed."""
+    HEAD = ("reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,phi0,gradient_bound,"
+            "sigma,regret_mean,regret_std,uplink_formula,downlink_formula,uplink_entropy_payload,"
+            "downlink_entropy_payload,on_front\n")
+    POINTS = ("loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,50,5,260,280,260,280,1\n"
+              "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,40,4,264,280,260,280,1\n"
+              "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,30,3,640,651,260,280,1\n"
+              "quiet,3,fedavg,0.1,100,,,,,,,237.94,31.7,19200,19200,19200,19200,1\n" +
+              "".join(f"{reading},{radius},fedpaq,0.1,100,,,,,,,500,1,2440,19200,2440,19200,1\n"
+                      for reading in ("loud", "quiet") for radius in (1, 2, 3)))
+
+    def test_table_and_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "frontier.csv").write_text(self.HEAD + self.POINTS)
+            (folder / "frontier.json").write_text('{"seeds": [3, 4], "points": []}')
+            done = subprocess.run([FRONTIER, folder], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+            title, blank, heads, *rows = done.stdout.splitlines()
+            self.assertIn("seeds 3-4, 10 points", title)
+            self.assertEqual(len(rows), 6 * 7)
+            cells = {tuple(row[:4]): row[4:] for row in (re.split("  +", line.strip()) for line in rows)}
+            # The bits of Table I, up and down, are limits of their own.
+            self.assertEqual(cells["loud", "1", "CEAL", "263.3 / 288.6"][:4], ["50.0", "5.0", "260.0", "280.0"])
+            self.assertEqual(cells["loud", "1", "CEAL", "650 / 650"][0], "40.0")
+            self.assertEqual(cells["loud", "1", "CEAL", "any"],
+                             ["30.0", "3.0", "640.0", "651.0", "eta 2, c 0.1, j0 3, gamma0 1.5, phi0 2, L 1"])
+            self.assertEqual(cells["quiet", "3", "FedAvg", "any"],
+                             ["237.9", "31.7", "19200.0", "19200.0", "eta 0.1, K 100"])
+            self.assertEqual(cells["quiet", "1", "FedAvg", "any"], ["none"])
+            if shutil.which("gnuplot"):
+                self.assertTrue("FedPAQ" in (folder / "frontier.svg").read_text())
+                self.assertTrue((folder / "frontier.png").read_bytes().startswith(b"\x89PNG"))
 
 
 @unittest.skipUnless(os.environ.get("TALLY_DATA"), "TALLY_DATA names no folder with MNIST")

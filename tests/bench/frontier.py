@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+"""The table and the picture of the frontier: how little regret how many bits buy.
+
+    tally reproduce synthetic --frontier --out DIR       computes frontier.csv and frontier.json
+    tests/bench/frontier.py DIR                          prints the table; draws frontier.svg and .png
+
+The table has, for each problem, the least regret of every algorithm at any price, and CEAL's within
+the paper's bits and within 650 each way. The picture has a panel for each problem: CEAL's points, the
+front of every algorithm, and a dotted line at the bits of Table I. The script that draws it stays in
+DIR as frontier.gnuplot; without gnuplot there is no picture.
+"""
+
+import argparse
+import csv
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+READINGS, RADII = ("loud", "quiet"), (1, 2, 3)
+PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
+# Colours of Okabe and Ito, which can be told apart without red and green.
+ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
+              "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00")}
+ANY = math.inf, math.inf
+ENTRIES = [("ceal", "263.3 / 288.6", PAPER), ("ceal", "650 / 650", (650, 650)),
+           *((name, "any", ANY) for name in ("ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom"))]
+HEADS = "reading", "radius", "algorithm", "within bits", "regret", "+- std", "up", "down", "with"
+LEFT = {0, 2, 3, 8}  # columns that are aligned to the left
+
+
+def read_points(path):
+    """The rows of frontier.csv, with numbers where there are numbers."""
+    texts = {"reading", "algorithm"}
+    with open(path, newline="") as file:
+        return [{key: value if key in texts or value == "" else float(value) for key, value in row.items()}
+                for row in csv.DictReader(file)]
+
+
+def best(points, reading, radius, algorithm, limits):
+    """The point of least regret within the bits, or None."""
+    fitting = [point for point in points
+               if (point["reading"], point["radius"], point["algorithm"]) == (reading, radius, algorithm)
+               and point["uplink_formula"] <= limits[0] and point["downlink_formula"] <= limits[1]]
+    return min(fitting, key=lambda point: point["regret_mean"], default=None)
+
+
+def parameters(point):
+    if point["algorithm"] != "ceal":
+        return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}"
+    return (f"eta {point['step_size']:.3g}, c {point['sample_scale']:.3g}, j0 {point['first_stage']:.0f}, "
+            f"gamma0 {point['gamma0']:.3g}, phi0 {point['phi0']:.3g}, L {point['gradient_bound']:.3g}")
+
+
+def table_row(points, reading, radius, entry):
+    algorithm, within, limits = entry
+    row = [reading, f"{radius:g}", ALGORITHMS[algorithm][0], within]
+    point = best(points, reading, radius, algorithm, limits)
+    if point is None:
+        return [*row, "none", "", "", "", ""]
+    return [*row, *(f"{point[key]:.1f}" for key in ("regret_mean", "regret_std", "uplink_formula",
+                                                    "downlink_formula")), parameters(point)]
+
+
+def table(points):
+    rows = [HEADS, *(table_row(points, reading, radius, entry)
+                     for reading in READINGS for radius in RADII for entry in ENTRIES)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(cell.ljust(width) if i in LEFT else cell.rjust(width)
+                               for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows) + "\n"
+
+
+# Columns of the CSV: 1 reading, 2 radius, 3 algorithm, 12 regret, 14 and 15 bits, 18 front. A line that
+# is filtered out is NaN, which the script declares missing, so that a front is one line.
+def series(reading, radius, algorithm, only_front, style):
+    front = " && $18 == 1" if only_front else ""
+    return (f'"frontier.csv" skip 1 using (strcol(1) eq "{reading}" && $2 == {radius} && '
+            f'strcol(3) eq "{algorithm}"{front} ? $14 + $15 : NaN):12 {style}')
+
+
+def panel(reading, radius):
+    lines = [series(reading, radius, "ceal", False, 'with points pt 7 ps 0.25 lc rgb "#f0c8a8" notitle')]
+    for i, (name, (title, colour)) in enumerate(ALGORITHMS.items()):
+        dashes = 1 if name == "ceal" else 2 + i
+        lines.append(series(reading, radius, name, True, f"with linespoints lw 2 dt {dashes} pt {5 + 2 * i} ps 0.9 "
+                                                         f'lc rgb "{colour}" title "{title}"'))
+    return f'set title "{reading}, start radius {radius}"\nplot ' + ", \\\n     ".join(lines) + "\n"
+
+
+def script():
+    panels = [panel(reading, radius) for reading in READINGS for radius in RADII]
+    plot = ("set key right top samplen 2\nset multiplot layout 2,3\n" + panels[0] +
+            "unset key\n" + "".join(panels[1:]) + "unset multiplot\n")
+    terminals = (("svg", "svg", "sans-serif"), ("pngcairo", "png", "sans"))
+    return f"""set encoding utf8
+set datafile separator comma
+set datafile missing NaN
+set border 3 lw 1 lc rgb "#444444"
+set tics nomirror out textcolor rgb "#222222"
+set grid lc rgb "#dddddd" lw 1
+set logscale xy
+set xtics format "%.0s%c"
+set ytics format "%.0s%c"
+set xlabel "bits up per client + down"
+set ylabel "cumulative regret"
+# what Table I reports for CEAL: 263.3 up, 288.6 down
+set arrow from {sum(PAPER):.1f}, graph 0 to {sum(PAPER):.1f}, graph 1 nohead dt 3 lc rgb "#888888"
+""" + "".join(f'set terminal {terminal} size 1500,900 font "{font},15" background "white" noenhanced\n'
+              f'set output "frontier.{ending}"\n{plot}' for terminal, ending, font in terminals) + "unset output\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", metavar="DIR", type=pathlib.Path)
+    folder = parser.parse_args().folder
+    points = read_points(folder / "frontier.csv")
+    seeds = json.loads((folder / "frontier.json").read_text())["seeds"]
+    print(f"Frontier of the synthetic experiment, seeds {min(seeds)}-{max(seeds)}, {len(points)} points; formula bits\n")
+    print(table(points), end="")
+    (folder / "frontier.gnuplot").write_text(script())
+    try:
+        subprocess.run(["gnuplot", "frontier.gnuplot"], cwd=folder, check=True)
+    except FileNotFoundError:
+        print(f"no picture: gnuplot is not installed; its script is {folder}/frontier.gnuplot", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
