@@ -301,7 +301,7 @@ class Submit(CliCase):
 
     def test_an_answer_that_is_no_json(self):
         self.serve(lambda *_: Answer(200, b"<html>", "text/html"))
-        self.assertIn("answer to POST /v1/jobs", self.expect(1, "submit", "-", stdin=b"{}")[1])
+        self.assertIn("response to POST /v1/jobs", self.expect(1, "submit", "-", stdin=b"{}")[1])
 
     def test_an_error_page_of_a_proxy(self):
         self.serve(lambda *_: Answer(502, b"<html>\n<b>Bad Gateway", "text/html"))

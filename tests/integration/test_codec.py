@@ -137,7 +137,7 @@ class Refusals(CodecCase):
                 (npy("<i4", [], "(4611686018427387904,)"), "0 bytes of data for 4611686018427387904 values"),
                 (npy("<i4", []), "0 coordinates outside [1, "),
                 (good.replace(b"<i4", b">i4"), "dtype >i4 is no little-endian"),
-                (npy("<i8", [1, 2, 3]), "levels are int8 or int32"),
+                (npy("<i8", [1, 2, 3]), "levels must be int8 or int32"),
                 (npy("<i4", [1, 6]), "level 6 of coordinate 1 outside [-5, 5]"),
                 (npy("<i4", [-(2**31)]), "level -2147483648 of coordinate 0 outside"),
                 (npy("<f8", [0, math.nan]), "coordinate 1 of 2 is NaN"),
@@ -171,7 +171,7 @@ class Refusals(CodecCase):
         file = npy("|i1", [1])
         for words, message in [
                 (["encode", "-"], "--intervals: is required"),
-                (["encode", "-", "--intervals", 3], "intervals are even"),
+                (["encode", "-", "--intervals", 3], "must be even"),
                 (["encode", "-", "--intervals", 1 << 23], "outside [2, 4194304]"),
                 (["encode", "-", "--intervals", 4, "--step", 0], "--step"),
                 (["encode", "-", "--intervals", 4, "--encoding", "morse"], '"morse" is none of'),

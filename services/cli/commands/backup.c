@@ -33,9 +33,7 @@ static int run(struct tally_cli *cli, copy_fn *copy, const char *verb)
         return tally_cli_report(&err);
     }
     struct tally_buffer text = {0};
-    int exit_code = tally_cli_print(tally_buffer_printf(&text, "%s %s\n", verb, path), &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_buffer_printf(&text, "%s %s\n", verb, path), &text);
 }
 
 int tally_cli_backup(struct tally_cli *cli)

@@ -3,7 +3,7 @@
 #ifndef TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 #define TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 
-#include "services/cli/cli.h"
+#include "services/cli/view/cli.h"
 
 struct tally_command {
     const char *name;
@@ -12,7 +12,7 @@ struct tally_command {
     const char *description; /* paragraphs, for `tally COMMAND --help` */
     const struct tally_option *options;
     int min_arguments, max_arguments;
-    bool needs_coordinator;            /* has --coordinator and --token-file, and cli->client */
+    bool needs_coordinator;            /* has --coordinator and --token-file, and cli->rest */
     int (*run)(struct tally_cli *cli); /* returns the exit code; reports its errors itself */
 };
 

@@ -11,7 +11,7 @@
 
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/doctor_checks.h"
+#include "services/cli/view/doctor_checks.h"
 #include "services/objectives/data/dataset.h"
 #include "services/progress/store_bar.h"
 #include "storage/backends/backends.h"
@@ -26,14 +26,14 @@ const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
     {0},
 };
 
-/* Asks; the body stays in cli->body if the answer is 200. */
+/* Asks; the body stays in cli->rest.body if the answer is 200. */
 static void ask(struct tally_cli *cli, const char *path, struct tally_http_exchange *exchange,
                 struct doctor_answer *ret_answer)
 {
     *exchange =
         (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = TIMEOUT_MS};
     ret_answer->was_asked = true;
-    tally_cli_call(cli, exchange, &ret_answer->error);
+    tally_rest_call(&cli->rest, exchange, &ret_answer->error);
     ret_answer->status = exchange->status;
 }
 
@@ -43,8 +43,9 @@ static struct tally_json *ask_json(struct tally_cli *cli, const char *path,
     struct tally_http_exchange exchange;
     struct tally_json *value = NULL;
     ask(cli, path, &exchange, ret_answer);
-    if (ret_answer->status == 200 && tally_json_parse((const char *)cli->body.data, cli->body.size,
-                                                      &value, &ret_answer->error) != TALLY_OK) {
+    if (ret_answer->status == 200 &&
+        tally_json_parse((const char *)cli->rest.body.data, cli->rest.body.size, &value,
+                         &ret_answer->error) != TALLY_OK) {
         ret_answer->status = -1;
     }
     return value;
@@ -68,15 +69,15 @@ static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
     struct tally_http_exchange exchange;
     struct doctor_answer answer = {0};
     ask(cli, "/metrics", &exchange, &answer);
-    if (answer.status != 200 || tally_buffer_append(&cli->body, "", 1) != TALLY_OK) {
+    if (answer.status != 200 || tally_buffer_append(&cli->rest.body, "", 1) != TALLY_OK) {
         return;
     }
-    const char *at = strstr((const char *)cli->body.data, LABEL);
+    const char *at = strstr((const char *)cli->rest.body.data, LABEL);
     if (at != NULL) {
         at += sizeof LABEL - 1;
         snprintf(facts->version, sizeof facts->version, "%.*s", (int)strcspn(at, "\""), at);
     }
-    at = strstr((const char *)cli->body.data, SHARED);
+    at = strstr((const char *)cli->rest.body.data, SHARED);
     if (at != NULL) {
         facts->n_shared_tokens = strtoll(at + sizeof SHARED - 1, NULL, 10);
     }
@@ -294,10 +295,14 @@ static int report(const struct doctor_facts *facts, bool as_json)
             status = tally_buffer_printf(&text, "%21s%s\n", "-> ", finding.advice);
         }
     }
-    int exit_code = as_json && status == TALLY_OK ? tally_cli_print_json(list, 2)
-                                                  : tally_cli_print(status, &text);
+    int exit_code;
+    if (as_json) {
+        tally_buffer_fini(&text);
+        exit_code = tally_cli_print_json(status == TALLY_OK ? list : NULL, 2);
+    } else {
+        exit_code = tally_cli_print(status, &text);
+    }
     tally_json_free(list);
-    tally_buffer_fini(&text);
     return exit_code != TALLY_EXIT_OK ? exit_code : failed ? TALLY_EXIT_FAILED : TALLY_EXIT_OK;
 }
 

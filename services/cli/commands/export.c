@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/job_path.h"
-#include "services/cli/whole_file.h"
+#include "services/rest_client/job_path.h"
 
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
     {"format", "FORMAT", "csv",
@@ -23,14 +23,14 @@ static const char *const FORMAT_NAMES[] = {"csv", "json", "npy", NULL};
 
 enum { PAGE_ROUNDS = 1000 };
 
-/* GETs the bytes below the job's path into cli->body. */
+/* GETs the bytes below the job's path into cli->rest.body. */
 static enum tally_status get_bytes(struct tally_cli *cli, const char *rest, const char *accept,
                                    struct tally_error *err)
 {
     char path[TALLY_JOB_PATH_CAPACITY];
     tally_job_path(tally_options_positional(cli->options, 0), rest, path);
     struct tally_http_exchange exchange = {.method = "GET", .path = path, .accept = accept};
-    return tally_cli_call(cli, &exchange, err);
+    return tally_rest_call(&cli->rest, &exchange, err);
 }
 
 static enum tally_status get_json(struct tally_cli *cli, const char *rest,
@@ -38,7 +38,7 @@ static enum tally_status get_json(struct tally_cli *cli, const char *rest,
 {
     char path[TALLY_JOB_PATH_CAPACITY];
     tally_job_path(tally_options_positional(cli->options, 0), rest, path);
-    return tally_cli_get_json(cli, path, ret_value, err);
+    return tally_rest_get_json(&cli->rest, path, ret_value, err);
 }
 
 /* Appends one page of round records; *after advances, or becomes -1 at the end. */
@@ -71,68 +71,51 @@ static enum tally_status add_page(struct tally_cli *cli, struct tally_json *roun
     return status;
 }
 
-static enum tally_status add_rounds(struct tally_cli *cli, struct tally_json *answer,
+static enum tally_status add_rounds(struct tally_cli *cli, struct tally_json *rounds,
                                     struct tally_error *err)
 {
-    struct tally_json *rounds = tally_json_array();
     enum tally_status status = TALLY_OK;
-    if (rounds == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
-    }
     for (int64_t after = 0; after >= 0 && status == TALLY_OK;) {
         status = add_page(cli, rounds, &after, err);
-    }
-    if (status != TALLY_OK) {
-        tally_json_free(rounds);
-    } else if (!tally_json_set(answer, "rounds", rounds)) {
-        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
     }
     return status;
 }
 
-/* A job that has not begun has no model: null. */
-static enum tally_status add_model(struct tally_cli *cli, struct tally_json *answer,
+/* A job that has not begun has no model: NULL. */
+static enum tally_status get_model(struct tally_cli *cli, struct tally_json **ret_model,
                                    struct tally_error *err)
 {
-    struct tally_json *model = NULL;
     struct tally_error problem = TALLY_ERROR_INIT;
-    enum tally_status status = get_json(cli, "/model", &model, &problem);
-    bool set;
+    enum tally_status status = get_json(cli, "/model", ret_model, &problem);
     if (status == TALLY_NOT_FOUND || status == TALLY_FAILED_PRECONDITION) {
         fprintf(stderr, "tally: no model yet: %s\n", problem.message);
-        set = tally_json_set_null(answer, "model");
-    } else if (status != TALLY_OK) {
-        return tally_fail(err, status, problem.field, "%s", problem.message);
-    } else {
-        set = tally_json_set(answer, "model", model);
+        return TALLY_OK;
     }
-    return set ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, problem.field, "%s", problem.message);
 }
 
-/* Replaces cli->body by the whole document. */
+/* Replaces cli->rest.body by the whole document. */
 static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *err)
 {
-    struct tally_json *answer = tally_json_object(), *detail = NULL;
-    if (answer == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
-    }
+    struct tally_json *answer = tally_json_object(), *rounds = tally_json_array();
+    struct tally_json *detail = NULL, *model = NULL;
     enum tally_status status = get_json(cli, "", &detail, err);
-    if (status == TALLY_OK && !tally_json_set(answer, "job", detail)) {
+    if (status == TALLY_OK) {
+        status = add_rounds(cli, rounds, err);
+    }
+    if (status == TALLY_OK) {
+        status = get_model(cli, &model, err);
+    }
+    bool ok = tally_json_set(answer, "job", detail);
+    ok = tally_json_set(answer, "rounds", rounds) && ok;
+    ok = (model != NULL ? tally_json_set(answer, "model", model)
+                        : tally_json_set_null(answer, "model")) &&
+         ok;
+    cli->rest.body.size = 0;
+    if (status == TALLY_OK && (!ok || tally_json_dump(answer, 2, &cli->rest.body) != TALLY_OK ||
+                               tally_buffer_append_text(&cli->rest.body, "\n") != TALLY_OK)) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
-    }
-    if (status == TALLY_OK) {
-        status = add_rounds(cli, answer, err);
-    }
-    if (status == TALLY_OK) {
-        status = add_model(cli, answer, err);
-    }
-    if (status == TALLY_OK) {
-        cli->body.size = 0;
-        status = tally_json_dump(answer, 2, &cli->body);
-        status = status == TALLY_OK ? tally_buffer_append_text(&cli->body, "\n") : status;
-        if (status != TALLY_OK) {
-            tally_fail(err, status, NULL, "%s", tally_status_info(status)->title);
-        }
     }
     tally_json_free(answer);
     return status;
@@ -181,11 +164,11 @@ int tally_cli_export(struct tally_cli *cli)
                      sizeof own_path);
         path = own_path;
     }
-    if (tally_whole_file_write(path, cli->body.data, cli->body.size, &err) != TALLY_OK) {
+    if (tally_whole_file_write(path, cli->rest.body.data, cli->rest.body.size, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     if (strcmp(path, "-") != 0) {
-        fprintf(stderr, "wrote %s, %zu bytes\n", path, cli->body.size);
+        fprintf(stderr, "wrote %s, %zu bytes\n", path, cli->rest.body.size);
     }
     return TALLY_EXIT_OK;
 }

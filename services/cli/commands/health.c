@@ -16,11 +16,9 @@ int tally_cli_health(struct tally_cli *cli)
     }
     struct tally_http_exchange exchange = {
         .method = "GET", .path = "/readyz", .timeout_ms = (long)timeout_ms};
-    if (tally_cli_call(cli, &exchange, &err) != TALLY_OK) {
+    if (tally_rest_call(&cli->rest, &exchange, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     struct tally_buffer text = {0};
-    int exit_code = tally_cli_print(tally_buffer_append_text(&text, "ready\n"), &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_buffer_append_text(&text, "ready\n"), &text);
 }

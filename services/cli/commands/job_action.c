@@ -1,10 +1,7 @@
-#include "services/cli/commands/job_action.h"
-
-#include <stdio.h>
-
+/* tally cancel ID, tally pause ID, tally resume ID: one POST without a body. */
 #include "services/cli/commands/commands.h"
-#include "services/cli/job_path.h"
 #include "services/cli/view/result_table.h"
+#include "services/rest_client/job_path.h"
 
 const struct tally_option TALLY_CLI_ACTION_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
@@ -16,26 +13,39 @@ static int print_status(const char *id, const struct tally_json *detail)
     char status[TALLY_RESULT_CELL_CAPACITY];
     struct tally_buffer text = {0};
     tally_result_cell(detail, "status", status);
-    int exit_code = tally_cli_print(tally_buffer_printf(&text, "%s %s\n", id, status), &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_buffer_printf(&text, "%s %s\n", id, status), &text);
 }
 
-int tally_job_action(struct tally_cli *cli, const char *action)
+/* POST /v1/jobs/{id}/ACTION; prints "ID STATUS", or the detail with --json. */
+static int run(struct tally_cli *cli, const char *action)
 {
     const char *id = tally_options_positional(cli->options, 0);
-    char rest[32], path[TALLY_JOB_PATH_CAPACITY];
-    snprintf(rest, sizeof rest, "/%s", action);
-    tally_job_path(id, rest, path);
+    char path[TALLY_JOB_PATH_CAPACITY];
+    tally_job_path(id, action, path);
     struct tally_http_exchange exchange = {
         .method = "POST", .path = path, .accept = "application/json"};
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_cli_call_json(cli, &exchange, &detail, &err) != TALLY_OK) {
+    if (tally_rest_call_json(&cli->rest, &exchange, &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     int exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(detail, 2)
                                                              : print_status(id, detail);
     tally_json_free(detail);
     return exit_code;
+}
+
+int tally_cli_cancel(struct tally_cli *cli)
+{
+    return run(cli, "/cancel");
+}
+
+int tally_cli_pause(struct tally_cli *cli)
+{
+    return run(cli, "/pause");
+}
+
+int tally_cli_resume(struct tally_cli *cli)
+{
+    return run(cli, "/resume");
 }

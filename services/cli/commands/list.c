@@ -4,11 +4,11 @@
 #include <stdio.h>
 
 #include "codec/base/record.h"
+#include "services/base/text/text_table.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/job_path.h"
 #include "services/cli/view/result_table.h"
-#include "services/cli/view/text_table.h"
+#include "services/rest_client/job_path.h"
 
 const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {"status", "STATUS", NULL,
@@ -40,7 +40,7 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
                                   struct tally_error *err)
 {
     struct tally_json *page = NULL;
-    enum tally_status status = tally_cli_get_json(cli, path, &page, err);
+    enum tally_status status = tally_rest_get_json(&cli->rest, path, &page, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -94,19 +94,17 @@ static void add_cell(struct tally_text_table *table, const struct tally_json *ob
 static void add_row(struct tally_text_table *table, const struct tally_json *job)
 {
     char time_step[TALLY_RESULT_CELL_CAPACITY], horizon[TALLY_RESULT_CELL_CAPACITY];
-    char text[2 * TALLY_RESULT_CELL_CAPACITY + 2], created[TALLY_TIMESTAMP_CAPACITY];
+    char created[TALLY_TIMESTAMP_CAPACITY];
     add_cell(table, job, "id");
     add_cell(table, job, "name");
     add_cell(table, tally_json_get(job, "algorithm"), "type");
     add_cell(table, job, "status");
     tally_result_cell(job, "time_step", time_step);
     tally_result_cell(job, "horizon", horizon);
-    snprintf(text, sizeof text, "%s/%s", time_step, horizon);
-    tally_text_table_add(table, text);
+    tally_text_table_printf(table, "%s/%s", time_step, horizon);
     add_cell(table, job, "round");
     const double regret = tally_json_get_real(job, "cumulative_regret", NAN);
-    snprintf(text, sizeof text, "%.6g", regret);
-    tally_text_table_add(table, isnan(regret) ? "unknown" : text);
+    tally_text_table_printf(table, isnan(regret) ? "unknown" : "%.6g", regret);
     add_cell(table, tally_json_get(tally_json_get(job, "bits"), "uplink"), "payload");
     tally_timestamp_format(tally_json_get_integer(job, "created_ms", 0), created);
     tally_text_table_add(table, created);
@@ -114,36 +112,22 @@ static void add_row(struct tally_text_table *table, const struct tally_json *job
 
 static int print_table(const struct tally_json *jobs)
 {
-    static const char *const HEADS[] = {"ID",    "NAME",   "ALGORITHM",   "STATUS", "TIME STEP",
-                                        "ROUND", "REGRET", "UPLINK BITS", "CREATED"};
     struct tally_text_table table;
     struct tally_buffer text = {0};
-    tally_text_table_init(&table, "llllrrrrl");
-    for (size_t i = 0; i < sizeof HEADS / sizeof HEADS[0]; i++) {
-        tally_text_table_add(&table, HEADS[i]);
-    }
+    tally_text_table_init(&table, "llllrrrrl",
+                          "ID,NAME,ALGORITHM,STATUS,TIME STEP,ROUND,REGRET,UPLINK BITS,CREATED");
     for (size_t i = 0; i < tally_json_size(jobs); i++) {
         add_row(&table, tally_json_at(jobs, i));
     }
-    int exit_code = tally_cli_print(tally_text_table_render(&table, &text), &text);
-    tally_text_table_fini(&table);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_text_table_end(&table, &text), &text);
 }
 
 /* {"jobs":[...]}; takes `jobs`. */
 static int print_json(struct tally_json *jobs)
 {
     struct tally_json *answer = tally_json_object();
-    int exit_code = TALLY_EXIT_FAILED;
-    if (answer == NULL) {
-        tally_json_free(jobs);
-        exit_code = tally_cli_print(TALLY_NO_MEMORY, NULL);
-    } else if (!tally_json_set(answer, "jobs", jobs)) {
-        exit_code = tally_cli_print(TALLY_NO_MEMORY, NULL);
-    } else {
-        exit_code = tally_cli_print_json(answer, 2);
-    }
+    const bool ok = tally_json_set(answer, "jobs", jobs);
+    const int exit_code = tally_cli_print_json(ok ? answer : NULL, 2);
     tally_json_free(answer);
     return exit_code;
 }
@@ -157,11 +141,8 @@ int tally_cli_list(struct tally_cli *cli)
         return tally_cli_report_usage(&err);
     }
     struct tally_json *jobs = tally_json_array();
-    enum tally_status status = jobs != NULL
-                                   ? collect(cli, wanted, limit, jobs, &err)
-                                   : tally_fail(&err, TALLY_NO_MEMORY, NULL, "out of memory");
-    int exit_code = TALLY_EXIT_OK;
-    if (status != TALLY_OK) {
+    int exit_code;
+    if (collect(cli, wanted, limit, jobs, &err) != TALLY_OK) {
         exit_code = tally_cli_report(&err);
     } else if (tally_options_bool(cli->options, "json")) {
         return print_json(jobs);

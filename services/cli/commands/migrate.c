@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "services/base/text/text_table.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/view/text_table.h"
 #include "services/progress/store_bar.h"
 #include "storage/backends/migrate.h"
 
@@ -50,22 +50,15 @@ static void add_side(struct tally_text_table *table, const struct tally_table_di
 
 static int print_table(const struct tally_migrate_report *report)
 {
-    static const char *const HEADS[] = {"TABLE", "ROWS", "CHECKSUM", "IN TARGET", "CHECKSUM"};
     struct tally_text_table table;
     struct tally_buffer text = {0};
-    tally_text_table_init(&table, "lrlrl");
-    for (size_t i = 0; i < sizeof HEADS / sizeof HEADS[0]; i++) {
-        tally_text_table_add(&table, HEADS[i]);
-    }
+    tally_text_table_init(&table, "lrlrl", "TABLE,ROWS,CHECKSUM,IN TARGET,CHECKSUM");
     for (int i = 0; i < TALLY_N_TABLES; i++) {
         tally_text_table_add(&table, TALLY_TABLE_NAMES[i]);
         add_side(&table, &report->source[i], report->has_source);
         add_side(&table, &report->target[i], report->has_target);
     }
-    int exit_code = tally_cli_print(tally_text_table_render(&table, &text), &text);
-    tally_text_table_fini(&table);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_text_table_end(&table, &text), &text);
 }
 
 static struct tally_json *side_json(const struct tally_table_digest *digest, bool is_known)
@@ -103,7 +96,7 @@ static int print_json(const struct tally_migrate_report *report, enum tally_stat
          ok;
     ok = tally_json_set_integer(answer, "copied_rows", report->n_copied_rows) && ok;
     ok = tally_json_set(answer, "tables", tables) && ok;
-    int exit_code = ok ? tally_cli_print_json(answer, 2) : tally_cli_print(TALLY_NO_MEMORY, NULL);
+    int exit_code = tally_cli_print_json(ok ? answer : NULL, 2);
     tally_json_free(answer);
     return exit_code;
 }

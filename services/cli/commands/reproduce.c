@@ -7,13 +7,12 @@
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
-#include "services/cli/view/frontier_table.h"
 #include "services/cli/view/out_folder.h"
 #include "services/cli/view/reproduce_files.h"
 #include "services/cli/view/reproduce_table.h"
-#include "services/experiment/frontier_report.h"
-#include "services/experiment/report.h"
-#include "services/experiment/seeds.h"
+#include "services/experiment/campaigns/frontier_report.h"
+#include "services/experiment/campaigns/report.h"
+#include "services/experiment/runs/seeds.h"
 #include "services/progress/progress_bar.h"
 
 enum { MAX_THREADS = 1024 };
@@ -31,8 +30,8 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"threads", "N", NULL, "threads; as many as there are processors unless given", NULL},
     {"json", NULL, NULL, "print JSON alone on standard output", NULL},
     {"frontier", NULL, NULL,
-     "instead of the table, map regret against bits: both readings, radius 1 to 3, CEAL over its "
-     "constants, baselines over local steps",
+     "map regret against bits instead, as CSV: both readings, radius 1 to 3, CEAL over its "
+     "constants, baselines over local steps; tests/bench/frontier.py draws it",
      NULL},
     {"out", "DIR", NULL, "folder for CSV, job documents, and pictures by gnuplot", NULL},
     {0},
@@ -144,11 +143,6 @@ static enum tally_status read_config(const struct tally_options *options,
 /* Prints and frees `json`, which is NULL when memory ran out. */
 static int print_json(struct tally_json *json)
 {
-    struct tally_error err = TALLY_ERROR_INIT;
-    if (json == NULL) {
-        tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the result");
-        return tally_cli_report(&err);
-    }
     const int exit_code = tally_cli_print_json(json, 2);
     tally_json_free(json);
     return exit_code;
@@ -159,23 +153,20 @@ static int print_campaign(const struct tally_campaign *campaign, bool as_json)
 {
     struct tally_buffer text = {0};
     enum tally_status status = tally_reproduce_grids_render(campaign, &text);
-    int exit_code;
     if (as_json) {
         if (status == TALLY_OK && text.size > 0) {
             fprintf(stderr, "%.*s", (int)text.size, (const char *)text.data);
         }
-        exit_code = print_json(tally_report_json(campaign));
-    } else {
-        if (status == TALLY_OK && text.size > 0) {
-            status = tally_buffer_append_text(&text, "\n");
-        }
-        if (status == TALLY_OK) {
-            status = tally_reproduce_table_render(campaign, &text);
-        }
-        exit_code = tally_cli_print(status, &text);
+        tally_buffer_fini(&text);
+        return print_json(tally_report_json(campaign));
     }
-    tally_buffer_fini(&text);
-    return exit_code;
+    if (status == TALLY_OK && text.size > 0) {
+        status = tally_buffer_append_text(&text, "\n");
+    }
+    if (status == TALLY_OK) {
+        status = tally_reproduce_table_render(campaign, &text);
+    }
+    return tally_cli_print(status, &text);
 }
 
 static int print_frontier(const struct tally_frontier *frontier, bool as_json)
@@ -184,10 +175,7 @@ static int print_frontier(const struct tally_frontier *frontier, bool as_json)
         return print_json(tally_frontier_json(frontier));
     }
     struct tally_buffer text = {0};
-    const enum tally_status status = tally_frontier_table_render(frontier, &text);
-    const int exit_code = tally_cli_print(status, &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_frontier_csv(frontier, &text), &text);
 }
 
 /* Mistakes of the command line show themselves also while running: a preset, a data folder. */

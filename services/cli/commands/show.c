@@ -1,7 +1,7 @@
 /* tally show ID: the result table, or the detail as JSON. */
 #include "services/cli/commands/commands.h"
-#include "services/cli/job_path.h"
 #include "services/cli/view/result_table.h"
+#include "services/rest_client/job_path.h"
 
 const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
@@ -11,9 +11,7 @@ const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
 static int print_table(const struct tally_json *detail)
 {
     struct tally_buffer text = {0};
-    int exit_code = tally_cli_print(tally_result_table_render(detail, &text), &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(tally_result_table_render(detail, &text), &text);
 }
 
 int tally_cli_show(struct tally_cli *cli)
@@ -22,7 +20,7 @@ int tally_cli_show(struct tally_cli *cli)
     tally_job_path(tally_options_positional(cli->options, 0), "", path);
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_cli_get_json(cli, path, &detail, &err) != TALLY_OK) {
+    if (tally_rest_get_json(&cli->rest, path, &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     int exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(detail, 2)

@@ -2,10 +2,10 @@
 #include <stdio.h>
 
 #include "services/base/signals.h"
+#include "services/base/text/whole_file.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/result_table.h"
-#include "services/cli/whole_file.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
 #include "services/job/advice.h"
@@ -165,9 +165,7 @@ static int print_details(const struct tally_cli *cli, const struct tally_json *d
             status = tally_result_table_render(tally_json_at(details, i), &text);
         }
     }
-    int exit_code = tally_cli_print(status, &text);
-    tally_buffer_fini(&text);
-    return exit_code;
+    return tally_cli_print(status, &text);
 }
 
 int tally_cli_simulate(struct tally_cli *cli)

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/job_watch.h"
 #include "services/cli/view/result_table.h"
-#include "services/cli/whole_file.h"
 
 const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
     {"idempotency-key", "KEY", NULL, "submitting again with the same key gives the same job", NULL},
@@ -52,7 +52,6 @@ static int print_submitted(const struct tally_json *detail, bool with_hint)
     if (exit_code == TALLY_EXIT_OK && with_hint) {
         fprintf(stderr, "follow it with: tally watch %s\n", id);
     }
-    tally_buffer_fini(&text);
     return exit_code;
 }
 
@@ -70,7 +69,7 @@ static int post(struct tally_cli *cli, const struct tally_buffer *document, cons
     };
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_cli_call_json(cli, &exchange, &detail, &err) != TALLY_OK) {
+    if (tally_rest_call_json(&cli->rest, &exchange, &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     bool watches = tally_options_bool(cli->options, "watch");

@@ -10,9 +10,9 @@
 #include "codec/base/utf8.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
-#include "services/cli/job_path.h"
 #include "services/cli/view/result_table.h"
 #include "services/progress/progress_bar.h"
+#include "services/rest_client/job_path.h"
 
 /* A restarting coordinator is back within a second; one that is gone for long is asked gently. */
 enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
@@ -161,8 +161,8 @@ static int finish(struct follower *follower, const struct tally_json *detail,
         exit_code = tally_cli_print(status, &text);
     } else {
         (void)fwrite(text.data, 1, text.size, stderr);
+        tally_buffer_fini(&text);
     }
-    tally_buffer_fini(&text);
     return job_status == TALLY_JOB_COMPLETED ? exit_code : TALLY_EXIT_FAILED;
 }
 
@@ -204,7 +204,7 @@ static enum tally_status poll_job(struct follower *follower, struct tally_json *
                       : left_ms < POLL_TIMEOUT_MS ? (long)left_ms
                                                   : POLL_TIMEOUT_MS,
     };
-    return tally_cli_call_json(follower->cli, &exchange, ret_detail, err);
+    return tally_rest_call_json(&follower->cli->rest, &exchange, ret_detail, err);
 }
 
 /* One poll. True: the watch is over with *ret_exit_code. */

@@ -6,7 +6,7 @@
 #ifndef TALLY_SERVICES_CLI_VIEW_JOB_WATCH_H
 #define TALLY_SERVICES_CLI_VIEW_JOB_WATCH_H
 
-#include "services/cli/cli.h"
+#include "services/cli/view/cli.h"
 
 struct tally_job_watch {
     const char *job_id;

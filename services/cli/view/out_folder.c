@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "services/cli/whole_file.h"
+#include "services/base/text/whole_file.h"
 
 enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err)
 {

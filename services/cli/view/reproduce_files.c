@@ -5,9 +5,9 @@
 
 #include "services/cli/view/out_folder.h"
 #include "services/document/document.h"
-#include "services/experiment/frontier_report.h"
-#include "services/experiment/plot.h"
-#include "services/experiment/report.h"
+#include "services/experiment/campaigns/frontier_report.h"
+#include "services/experiment/campaigns/plot.h"
+#include "services/experiment/campaigns/report.h"
 
 /* A JSON value and a newline; takes `value`, which is NULL when memory ran out. */
 static enum tally_status render_json(struct tally_json *value, struct tally_buffer *out)
@@ -69,7 +69,7 @@ static enum tally_status write_jobs(const struct tally_campaign *campaign, const
 enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
                                               const char *folder, struct tally_error *err)
 {
-    enum tally_status status = tally_out_folder_make(folder, err);
+    enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < N_FILES; i++) {
         struct tally_buffer text = {0};
         const enum tally_status made = FILES[i].render(campaign, &text);
@@ -82,29 +82,17 @@ enum tally_status tally_reproduce_files_write(const struct tally_campaign *campa
     return status == TALLY_OK ? tally_out_folder_draw(folder, SCRIPTS, N_SCRIPTS, err) : status;
 }
 
-static enum tally_status render_frontier(const struct tally_frontier *frontier,
-                                         struct tally_buffer *out)
-{
-    return render_json(tally_frontier_json(frontier), out);
-}
-
 enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
                                                        const char *folder, struct tally_error *err)
 {
-    static const struct {
-        const char *name;
-        enum tally_status (*render)(const struct tally_frontier *frontier,
-                                    struct tally_buffer *out);
-    } files[] = {{"frontier.csv", tally_frontier_csv},
-                 {"frontier.json", render_frontier},
-                 {"frontier.gnuplot", tally_frontier_script}};
-    static const char *const scripts[] = {"frontier.gnuplot"};
-    enum tally_status status = tally_out_folder_make(folder, err);
-    for (size_t i = 0; status == TALLY_OK && i < sizeof files / sizeof files[0]; i++) {
-        struct tally_buffer text = {0};
-        const enum tally_status made = files[i].render(frontier, &text);
-        status = tally_out_folder_write(folder, files[i].name, made, &text, err);
-        tally_buffer_fini(&text);
+    struct tally_buffer csv = {0}, json = {0};
+    enum tally_status made = tally_frontier_csv(frontier, &csv);
+    enum tally_status status = tally_out_folder_write(folder, "frontier.csv", made, &csv, err);
+    if (status == TALLY_OK) {
+        made = render_json(tally_frontier_json(frontier), &json);
+        status = tally_out_folder_write(folder, "frontier.json", made, &json, err);
     }
-    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
+    tally_buffer_fini(&csv);
+    tally_buffer_fini(&json);
+    return status;
 }

@@ -4,15 +4,17 @@
  *   regret.gnuplot bits.gnuplot                 draw regret.svg, bits.svg and the same as .png
  *   jobs/NAME.json                              every row as a job document for its first seed
  *
- * and for --frontier: frontier.csv, frontier.json, frontier.gnuplot and its pictures. */
+ * and for --frontier: frontier.csv and frontier.json, from which tests/bench/frontier.py makes a
+ * table and a picture. */
 #ifndef TALLY_SERVICES_CLI_VIEW_REPRODUCE_FILES_H
 #define TALLY_SERVICES_CLI_VIEW_REPRODUCE_FILES_H
 
-#include "services/experiment/campaign.h"
-#include "services/experiment/frontier.h"
+#include "services/experiment/campaigns/campaign.h"
+#include "services/experiment/campaigns/frontier.h"
 
-/* Makes the folder, writes, and draws if gnuplot is installed; says on stderr if it is not. Errors:
- * INVALID_ARGUMENT (the folder, a script that gnuplot refuses), UNAVAILABLE, NO_MEMORY. */
+/* Writes into a folder that exists, and draws if gnuplot is installed; reports on stderr if it is
+ * not. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
+ * NO_MEMORY. */
 enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
                                               const char *folder, struct tally_error *err);
 enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,

@@ -1,28 +1,15 @@
 #include "services/cli/view/reproduce_table.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "services/cli/view/text_table.h"
-
-static void add(struct tally_text_table *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(struct tally_text_table *table, const char *format, ...)
-{
-    char text[64];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    tally_text_table_add(table, text);
-}
+#include "services/base/text/text_table.h"
 
 /* Whole bits once there are many of them. */
 static void add_bits(struct tally_text_table *table, double bits)
 {
-    add(table, bits < 10000 && bits != floor(bits) ? "%.1f" : "%.0f", bits);
+    tally_text_table_printf(table, bits < 10000 && bits != floor(bits) ? "%.1f" : "%.0f", bits);
 }
 
 static void add_pair(struct tally_text_table *table, double up, double down)
@@ -44,18 +31,13 @@ static void add_result(struct tally_text_table *table, const struct tally_campai
     const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
     const struct tally_paper_bits *paper = &row->preset->paper;
     add_name(table, row);
-    add(table, "%.4g", row->step_size);
-    if (isfinite(regret.mean)) {
-        add(table, "%.1f", regret.mean);
-        add(table, "%.1f", regret.std);
-    } else {
-        tally_text_table_add(table, "diverged");
-        tally_text_table_add(table, "-");
-    }
+    tally_text_table_printf(table, "%.4g", row->step_size);
+    tally_text_table_printf(table, isfinite(regret.mean) ? "%.1f\t%.1f" : "diverged\t-",
+                            regret.mean, regret.std);
     add_pair(table, bits.uplink.formula, bits.downlink.formula);
     add_pair(table, paper->uplink, paper->downlink);
-    add(table, "%.3f", bits.uplink.formula / paper->uplink);
-    add(table, "%.3f", bits.downlink.formula / paper->downlink);
+    tally_text_table_printf(table, "%.3f\t%.3f", bits.uplink.formula / paper->uplink,
+                            bits.downlink.formula / paper->downlink);
 }
 
 static void add_coded(struct tally_text_table *table, const struct tally_campaign_row *row,
@@ -76,11 +58,11 @@ static const struct part {
 } PARTS[] = {
     {"llrrrrrrrrr",
      ",,,regret,,formula bits,,paper,,ratio,,"
-     "algorithm,preset,step size,mean,+- std,up,down,up,down,up,down,",
+     "algorithm,preset,step size,mean,+- std,up,down,up,down,up,down",
      add_result},
     {"llrrrr",
      ",,payload bits,,entropy (est.),,"
-     "algorithm,preset,up,down,up,down,",
+     "algorithm,preset,up,down,up,down",
      add_coded},
 };
 enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
@@ -89,15 +71,11 @@ static enum tally_status render_part(const struct part *part, const struct tally
                                      struct tally_buffer *out)
 {
     struct tally_text_table table;
-    tally_text_table_init(&table, part->alignment);
-    for (const char *at = part->headings; *at != '\0'; at += strcspn(at, ",") + 1) {
-        add(&table, "%.*s", (int)strcspn(at, ","), at);
-    }
+    tally_text_table_init(&table, part->alignment, part->headings);
     for (size_t i = 0; i < campaign->n_rows; i++) {
         part->add_row(&table, &campaign->rows[i], campaign->config.runner.n_seeds);
     }
-    enum tally_status status = tally_text_table_render(&table, out);
-    tally_text_table_fini(&table);
+    const enum tally_status status = tally_text_table_end(&table, out);
     return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 

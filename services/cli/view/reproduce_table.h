@@ -3,7 +3,7 @@
 #define TALLY_SERVICES_CLI_VIEW_REPRODUCE_TABLE_H
 
 #include "codec/base/buffer.h"
-#include "services/experiment/campaign.h"
+#include "services/experiment/campaigns/campaign.h"
 
 /* Appends what was run, then one line per row: regret, bits of each kind, the paper's and the ratio
  * to it. Errors: NO_MEMORY. */

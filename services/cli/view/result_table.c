@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/text/text_table.h"
 #include "services/base/time.h"
-#include "services/cli/view/text_table.h"
 
 void tally_result_cell(const struct tally_json *object, const char *key,
                        char ret_text[TALLY_RESULT_CELL_CAPACITY])
@@ -146,21 +146,15 @@ static void add_bits_row(struct tally_text_table *table, const char *label,
 static void add_payload_row(struct tally_text_table *table, const char *label,
                             const struct tally_json *object, const char *key)
 {
-    tally_text_table_add(table, label);
-    tally_text_table_add(table, "");
     char cell[TALLY_RESULT_CELL_CAPACITY];
     tally_result_cell(object, key, cell);
-    tally_text_table_add(table, cell);
+    tally_text_table_printf(table, "%s\t\t%s", label, cell);
     tally_text_table_end_row(table);
 }
 
 static void add_bits(struct tally_text_table *table, const struct tally_json *bits)
 {
     const struct tally_json *downlink = tally_json_get(bits, "downlink");
-    tally_text_table_add(table, "bits");
-    for (int i = 0; i < N_COLUMNS; i++) {
-        tally_text_table_add(table, COLUMNS[i]);
-    }
     add_bits_row(table, "uplink", tally_json_get(bits, "uplink"), N_COLUMNS);
     add_bits_row(table, "  per client", tally_json_get(bits, "uplink_per_client"), 2);
     add_bits_row(table, "downlink", downlink, N_COLUMNS);
@@ -183,21 +177,14 @@ enum tally_status tally_result_table_render(const struct tally_json *detail,
 {
     struct tally_text_table facts, table;
     const struct tally_json *bits = tally_json_get(detail, "bits");
-    tally_text_table_init(&facts, "ll");
-    tally_text_table_init(&table, "lrrrr");
+    tally_text_table_init(&facts, "ll", "");
+    tally_text_table_init(&table, "lrrrr", "bits,formula,payload,messages,clipped");
     add_facts(&facts, detail);
     add_bits(&table, bits);
-    enum tally_status status = tally_text_table_render(&facts, out);
-    if (status == TALLY_OK) {
-        status = tally_buffer_append_text(out, "\n");
-    }
-    if (status == TALLY_OK) {
-        status = tally_text_table_render(&table, out);
-    }
-    if (status == TALLY_OK) {
-        status = render_wire(tally_json_get(bits, "wire_bytes"), out);
-    }
-    tally_text_table_fini(&facts);
-    tally_text_table_fini(&table);
-    return status;
+    enum tally_status status = tally_text_table_end(&facts, out);
+    enum tally_status gap = tally_buffer_append_text(out, "\n");
+    enum tally_status bits_status = tally_text_table_end(&table, out);
+    status = status == TALLY_OK ? gap : status;
+    status = status == TALLY_OK ? bits_status : status;
+    return status == TALLY_OK ? render_wire(tally_json_get(bits, "wire_bytes"), out) : status;
 }

@@ -5,7 +5,7 @@
 #include "services/base/child_environment.h"
 #include "tests/harness.h"
 
-static void test_program_child_environment__all_but_our_options(void)
+static void test_base_child_environment__all_but_our_options(void)
 {
     char *const of_test[] = {
         "TALLY_TOKEN=secret", "PATH=/bin", "TALLY=1", "TALLY_=", "HOME=/", NULL};
@@ -21,7 +21,7 @@ static void test_program_child_environment__all_but_our_options(void)
     free(environment);
 }
 
-static void test_program_child_environment__of_nothing(void)
+static void test_base_child_environment__of_nothing(void)
 {
     char *none[] = {NULL};
     char **const saved = environ;
@@ -34,7 +34,7 @@ static void test_program_child_environment__of_nothing(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_child_environment__all_but_our_options),
-    TALLY_TEST(test_program_child_environment__of_nothing),
+    TALLY_TEST(test_base_child_environment__all_but_our_options),
+    TALLY_TEST(test_base_child_environment__of_nothing),
 };
-TALLY_SUITE(program_child_environment, TESTS);
+TALLY_SUITE(base_child_environment, TESTS);

@@ -40,7 +40,7 @@ static void expect_json(struct tally_log_pair pair, const char *expected)
     TALLY_ASSERT_TEXT(render(TALLY_LOG_JSON, pair).text, expected);
 }
 
-static void test_program_log__text_quotes_only_where_needed(void)
+static void test_base_log__text_quotes_only_where_needed(void)
 {
     expect_text(tally_log_text("job", "ab12"), TEXT_HEAD " job=ab12");
     expect_text(tally_log_text("url", "http://[::1]:80/a?b"), TEXT_HEAD " url=http://[::1]:80/a?b");
@@ -50,7 +50,7 @@ static void test_program_log__text_quotes_only_where_needed(void)
     expect_text(tally_log_text("x", NULL), TEXT_HEAD " x=null");
 }
 
-static void test_program_log__values_cannot_forge_lines(void)
+static void test_base_log__values_cannot_forge_lines(void)
 {
     expect_text(tally_log_text("x", "a\nlevel=error \"b\" \\ \r\t\x01\x7F"),
                 TEXT_HEAD " x=\"a\\nlevel=error \\\"b\\\" \\\\ \\r\\t\\u0001\\u007f\"");
@@ -61,7 +61,7 @@ static void test_program_log__values_cannot_forge_lines(void)
                 JSON_HEAD ",\"x\":\"\\u0085\\u009b\\u2028\\u2029\"}");
 }
 
-static void test_program_log__invalid_utf8_becomes_the_replacement_character(void)
+static void test_base_log__invalid_utf8_becomes_the_replacement_character(void)
 {
     expect_text(tally_log_text("x", "\xFFgr\xC3\xBC\xC3"),
                 TEXT_HEAD " x=\"\xEF\xBF\xBDgrü\xEF\xBF\xBD\"");
@@ -69,7 +69,7 @@ static void test_program_log__invalid_utf8_becomes_the_replacement_character(voi
                 JSON_HEAD ",\"x\":\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"}");
 }
 
-static void test_program_log__numbers_and_booleans(void)
+static void test_base_log__numbers_and_booleans(void)
 {
     expect_text(tally_log_integer("n", INT64_MIN), TEXT_HEAD " n=-9223372036854775808");
     expect_text(tally_log_unsigned("n", UINT64_MAX), TEXT_HEAD " n=18446744073709551615");
@@ -108,7 +108,7 @@ static void check_long_value(enum tally_log_format format, const char *unit, siz
     }
 }
 
-static void test_program_log__long_values_are_cut_between_characters(void)
+static void test_base_log__long_values_are_cut_between_characters(void)
 {
     for (size_t n = 3850; n < 4100; n++) {
         check_long_value(TALLY_LOG_TEXT, "a", n);
@@ -142,7 +142,7 @@ static void check_dropped_pair(enum tally_log_format format, int n_padding, cons
     CU_ASSERT_EQUAL(tail[-1], '7'); /* a whole pair stands before it */
 }
 
-static void test_program_log__a_pair_that_does_not_fit_is_left_out(void)
+static void test_base_log__a_pair_that_does_not_fit_is_left_out(void)
 {
     for (int n = 1; n < 40; n++) {
         check_dropped_pair(TALLY_LOG_TEXT, n, " truncated=true");
@@ -150,7 +150,7 @@ static void test_program_log__a_pair_that_does_not_fit_is_left_out(void)
     }
 }
 
-static void test_program_log__writes_lines_at_or_above_its_level(void)
+static void test_base_log__writes_lines_at_or_above_its_level(void)
 {
     int fds[2];
     CU_ASSERT_FATAL(pipe(fds) == 0);
@@ -191,7 +191,7 @@ static enum tally_status configure(const char *flag, struct tally_error *err)
     return status;
 }
 
-static void test_program_log__options_choose_level_and_format(void)
+static void test_base_log__options_choose_level_and_format(void)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(configure("--log-level=error", &err), TALLY_OK, &err);
@@ -221,7 +221,7 @@ static void keep(void *context, enum tally_log_level level, const struct tally_l
     snprintf(kept->event, sizeof kept->event, "%s", pairs[0].value.text);
 }
 
-static void test_program_log__a_sink_takes_every_line(void)
+static void test_base_log__a_sink_takes_every_line(void)
 {
     struct kept kept = {.n_lines = 0};
     const struct tally_log_sink sink = {.write = keep, .context = &kept};
@@ -241,14 +241,14 @@ static void test_program_log__a_sink_takes_every_line(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_log__text_quotes_only_where_needed),
-    TALLY_TEST(test_program_log__values_cannot_forge_lines),
-    TALLY_TEST(test_program_log__invalid_utf8_becomes_the_replacement_character),
-    TALLY_TEST(test_program_log__numbers_and_booleans),
-    TALLY_TEST(test_program_log__long_values_are_cut_between_characters),
-    TALLY_TEST(test_program_log__a_pair_that_does_not_fit_is_left_out),
-    TALLY_TEST(test_program_log__writes_lines_at_or_above_its_level),
-    TALLY_TEST(test_program_log__options_choose_level_and_format),
-    TALLY_TEST(test_program_log__a_sink_takes_every_line),
+    TALLY_TEST(test_base_log__text_quotes_only_where_needed),
+    TALLY_TEST(test_base_log__values_cannot_forge_lines),
+    TALLY_TEST(test_base_log__invalid_utf8_becomes_the_replacement_character),
+    TALLY_TEST(test_base_log__numbers_and_booleans),
+    TALLY_TEST(test_base_log__long_values_are_cut_between_characters),
+    TALLY_TEST(test_base_log__a_pair_that_does_not_fit_is_left_out),
+    TALLY_TEST(test_base_log__writes_lines_at_or_above_its_level),
+    TALLY_TEST(test_base_log__options_choose_level_and_format),
+    TALLY_TEST(test_base_log__a_sink_takes_every_line),
 };
-TALLY_SUITE(program_log, TESTS);
+TALLY_SUITE(base_log, TESTS);

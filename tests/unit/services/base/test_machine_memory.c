@@ -52,7 +52,7 @@ static void tree_fini(struct tree *tree)
     rmdir(tree->root);
 }
 
-static void test_program_machine_memory__reads_a_limit(void)
+static void test_base_machine_memory__reads_a_limit(void)
 {
     static const struct {
         const char *text;
@@ -74,7 +74,7 @@ static void test_program_machine_memory__reads_a_limit(void)
 }
 
 /* systemd: the service has no limit, its slice has one, and that above a larger one. */
-static void test_program_machine_memory__version_2_the_least_up_the_tree(void)
+static void test_base_machine_memory__version_2_the_least_up_the_tree(void)
 {
     struct tree tree;
     tree_init(&tree);
@@ -92,7 +92,7 @@ static void test_program_machine_memory__version_2_the_least_up_the_tree(void)
 }
 
 /* A container has its own cgroup at the root, by a namespace ("/") or without one. */
-static void test_program_machine_memory__version_2_in_a_container(void)
+static void test_base_machine_memory__version_2_in_a_container(void)
 {
     struct tree tree;
     tree_init(&tree);
@@ -103,7 +103,7 @@ static void test_program_machine_memory__version_2_in_a_container(void)
     tree_fini(&tree);
 }
 
-static void test_program_machine_memory__version_1(void)
+static void test_base_machine_memory__version_1(void)
 {
     static const char MEMBERSHIP[] = "12:cpu,cpuacct:/docker/77\n"
                                      "4:memory:/docker/77\n"
@@ -126,7 +126,7 @@ static void test_program_machine_memory__version_1(void)
     tree_fini(&tree);
 }
 
-static void test_program_machine_memory__nonsense_is_no_limit(void)
+static void test_base_machine_memory__nonsense_is_no_limit(void)
 {
     static const char *const TEXTS[] = {
         "", "\n", ":", "::", "0:", "0:\n:", "0::", "memory", "0::x\n\n0::"};
@@ -137,10 +137,10 @@ static void test_program_machine_memory__nonsense_is_no_limit(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_machine_memory__reads_a_limit),
-    TALLY_TEST(test_program_machine_memory__version_2_the_least_up_the_tree),
-    TALLY_TEST(test_program_machine_memory__version_2_in_a_container),
-    TALLY_TEST(test_program_machine_memory__version_1),
-    TALLY_TEST(test_program_machine_memory__nonsense_is_no_limit),
+    TALLY_TEST(test_base_machine_memory__reads_a_limit),
+    TALLY_TEST(test_base_machine_memory__version_2_the_least_up_the_tree),
+    TALLY_TEST(test_base_machine_memory__version_2_in_a_container),
+    TALLY_TEST(test_base_machine_memory__version_1),
+    TALLY_TEST(test_base_machine_memory__nonsense_is_no_limit),
 };
-TALLY_SUITE(program_machine_memory, TESTS);
+TALLY_SUITE(base_machine_memory, TESTS);

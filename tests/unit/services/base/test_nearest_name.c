@@ -4,7 +4,7 @@
 
 #include "tests/harness.h"
 
-static void test_program_nearest_name__distance_counts_edits(void)
+static void test_base_nearest_name__distance_counts_edits(void)
 {
     CU_ASSERT_EQUAL(tally_name_distance("", ""), 0);
     CU_ASSERT_EQUAL(tally_name_distance("", "abc"), 3);
@@ -15,7 +15,7 @@ static void test_program_nearest_name__distance_counts_edits(void)
     CU_ASSERT_EQUAL(tally_name_distance("token_file", "token-file"), 0);
 }
 
-static void test_program_nearest_name__long_texts_are_far_from_all(void)
+static void test_base_nearest_name__long_texts_are_far_from_all(void)
 {
     char text[80];
     for (int i = 0; i < 79; i++) {
@@ -28,7 +28,7 @@ static void test_program_nearest_name__long_texts_are_far_from_all(void)
     CU_ASSERT_EQUAL(tally_name_distance(text, "a"), 62);
 }
 
-static void test_program_nearest_name__takes_the_nearest_if_near_enough(void)
+static void test_base_nearest_name__takes_the_nearest_if_near_enough(void)
 {
     struct tally_nearest_name nearest = {.typed = "clinets"};
     tally_nearest_name_offer(&nearest, "listen");
@@ -40,7 +40,7 @@ static void test_program_nearest_name__takes_the_nearest_if_near_enough(void)
     CU_ASSERT_EQUAL(nearest.distance, 1);
 }
 
-static void test_program_nearest_name__short_names_need_to_be_nearer(void)
+static void test_base_nearest_name__short_names_need_to_be_nearer(void)
 {
     struct tally_nearest_name nearest = {.typed = "ab"};
     tally_nearest_name_offer(&nearest, "ac");
@@ -53,9 +53,9 @@ static void test_program_nearest_name__short_names_need_to_be_nearer(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_nearest_name__distance_counts_edits),
-    TALLY_TEST(test_program_nearest_name__long_texts_are_far_from_all),
-    TALLY_TEST(test_program_nearest_name__takes_the_nearest_if_near_enough),
-    TALLY_TEST(test_program_nearest_name__short_names_need_to_be_nearer),
+    TALLY_TEST(test_base_nearest_name__distance_counts_edits),
+    TALLY_TEST(test_base_nearest_name__long_texts_are_far_from_all),
+    TALLY_TEST(test_base_nearest_name__takes_the_nearest_if_near_enough),
+    TALLY_TEST(test_base_nearest_name__short_names_need_to_be_nearer),
 };
-TALLY_SUITE(program_nearest_name, TESTS);
+TALLY_SUITE(base_nearest_name, TESTS);

@@ -94,7 +94,7 @@ static void expect_config_refused(const char *content, const char *message)
     tally_options_free(parsed.options);
 }
 
-static void test_program_options__defaults_stand_alone(void)
+static void test_base_options__defaults_stand_alone(void)
 {
     struct parsed p;
     parse(&p, "", NULL);
@@ -110,7 +110,7 @@ static void test_program_options__defaults_stand_alone(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__both_spellings_of_a_value(void)
+static void test_base_options__both_spellings_of_a_value(void)
 {
     struct parsed p;
     parse(&p, "--listen a:1 --clients=7 --json --token_file=x=y --insecure=no --level=", NULL);
@@ -125,7 +125,7 @@ static void test_program_options__both_spellings_of_a_value(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__last_one_on_the_command_line_wins(void)
+static void test_base_options__last_one_on_the_command_line_wins(void)
 {
     struct parsed p;
     parse(&p, "--clients 1 --clients 2", NULL);
@@ -142,7 +142,7 @@ static void expect_parts(const char *command_line, char *const *environment, con
     tally_options_free(p.options);
 }
 
-static void test_program_options__lists_take_all_that_the_command_line_names(void)
+static void test_base_options__lists_take_all_that_the_command_line_names(void)
 {
     char *environment[] = {"TALLY_PART=e:f", NULL};
     struct parsed p;
@@ -158,7 +158,7 @@ static void test_program_options__lists_take_all_that_the_command_line_names(voi
     expect_config_refused("part = g\npart = h\n", ":2: part stands in line 1 already");
 }
 
-static void test_program_options__positionals_stand_anywhere(void)
+static void test_base_options__positionals_stand_anywhere(void)
 {
     struct parsed p;
     parse(&p, "one --json -", NULL);
@@ -176,7 +176,7 @@ static void test_program_options__positionals_stand_anywhere(void)
     expect_refused("a b c", NULL, "unexpected argument \"c\"");
 }
 
-static void test_program_options__too_few_positionals_show_the_usage(void)
+static void test_base_options__too_few_positionals_show_the_usage(void)
 {
     struct tally_options_spec spec = SPEC;
     spec.min_positionals = 1;
@@ -187,7 +187,7 @@ static void test_program_options__too_few_positionals_show_the_usage(void)
     TALLY_ASSERT_TEXT(p.err.message, "too few arguments; usage: prog FILE");
 }
 
-static void test_program_options__stronger_sources_win(void)
+static void test_base_options__stronger_sources_win(void)
 {
     char variable[] = "TALLY_CLIENTS=3", level[] = "TALLY_LEVEL=warn";
     char *environment[] = {variable, level, NULL};
@@ -203,7 +203,7 @@ static void test_program_options__stronger_sources_win(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__environment_names_the_config_file(void)
+static void test_base_options__environment_names_the_config_file(void)
 {
     struct scratch_file file;
     scratch_file_init_text(&file, "clients = 9\n");
@@ -218,7 +218,7 @@ static void test_program_options__environment_names_the_config_file(void)
     scratch_file_fini(&file);
 }
 
-static void test_program_options__environment_knows_only_its_own(void)
+static void test_base_options__environment_knows_only_its_own(void)
 {
     char empty[] = "TALLY_CLIENTS=", version[] = "TALLY_VERSION=1", help[] = "TALLY_HELP=1";
     char unknown[] = "TALLY_WHATEVER=1", longer[] = "TALLY_LEVELS=x", on[] = "TALLY_JSON=on";
@@ -233,7 +233,7 @@ static void test_program_options__environment_knows_only_its_own(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__config_grammar(void)
+static void test_base_options__config_grammar(void)
 {
     struct parsed p;
     struct scratch_file file;
@@ -256,7 +256,7 @@ static void test_program_options__config_grammar(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__config_errors_name_the_line(void)
+static void test_base_options__config_errors_name_the_line(void)
 {
     expect_config_refused("\nclients\n", ":2: \"clients\" is not key = value");
     expect_config_refused("= 3\n", ":1: \"= 3\" is not key = value");
@@ -277,7 +277,7 @@ static void test_program_options__config_errors_name_the_line(void)
                           ":1: help: is for the command line, not for a config file");
 }
 
-static void test_program_options__config_that_cannot_be_read(void)
+static void test_base_options__config_that_cannot_be_read(void)
 {
     expect_refused("--config /nonexistent", NULL, "/nonexistent: No such file or directory");
     expect_refused("--config /tmp", NULL, "/tmp: Is a directory");
@@ -291,7 +291,7 @@ static void test_program_options__config_that_cannot_be_read(void)
     scratch_file_fini(&file);
 }
 
-static void test_program_options__unknown_flags_get_a_suggestion(void)
+static void test_base_options__unknown_flags_get_a_suggestion(void)
 {
     expect_refused("--clinets 3", NULL, "unknown option --clinets; did you mean --clients?");
     expect_refused("--client=3", NULL, "unknown option --client; did you mean --clients?");
@@ -301,7 +301,7 @@ static void test_program_options__unknown_flags_get_a_suggestion(void)
     expect_refused("--timeout=1", NULL, "unknown option --timeout"); /* only a config key */
 }
 
-static void test_program_options__a_value_must_follow(void)
+static void test_base_options__a_value_must_follow(void)
 {
     expect_refused("--clients", NULL, "--clients needs a value, N");
     expect_refused("--clients --json", NULL, "--clients needs a value, N");
@@ -328,7 +328,7 @@ static void expect_integer(const char *text, enum tally_status status, int64_t e
     tally_options_free(p.options);
 }
 
-static void test_program_options__integers_have_limits(void)
+static void test_base_options__integers_have_limits(void)
 {
     expect_integer("-5", TALLY_OK, -5, "");
     expect_integer("4096", TALLY_OK, 4096, "");
@@ -362,7 +362,7 @@ static void expect_real(const char *text, enum tally_status status, double expec
     tally_options_free(p.options);
 }
 
-static void test_program_options__reals_have_limits(void)
+static void test_base_options__reals_have_limits(void)
 {
     expect_real("-5", TALLY_OK, -5, "");
     expect_real("2.5", TALLY_OK, 2.5, "");
@@ -377,7 +377,7 @@ static void test_program_options__reals_have_limits(void)
     expect_real("1.2.3", TALLY_INVALID_ARGUMENT, -77, "--clients: \"1.2.3\" is not a number");
 }
 
-static void test_program_options__integers_past_64_bits_are_out_of_range(void)
+static void test_base_options__integers_past_64_bits_are_out_of_range(void)
 {
     struct parsed p;
     int64_t value = 0;
@@ -394,7 +394,7 @@ static void test_program_options__integers_past_64_bits_are_out_of_range(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__errors_name_their_source(void)
+static void test_base_options__errors_name_their_source(void)
 {
     char variable[] = "TALLY_CLIENTS=0", wrong[] = "TALLY_JSON=perhaps";
     char *environment[] = {variable, NULL}, *wrong_environment[] = {wrong, NULL};
@@ -423,7 +423,7 @@ static void test_program_options__errors_name_their_source(void)
     tally_options_free(p.options);
 }
 
-static void test_program_options__choices(void)
+static void test_base_options__choices(void)
 {
     static const char *const LEVELS[] = {"debug", "info", NULL};
     struct parsed p;
@@ -449,7 +449,7 @@ static void expect_request(const char *command_line, enum tally_options_request 
     tally_options_free(p.options);
 }
 
-static void test_program_options__help_and_version_stop_reading(void)
+static void test_base_options__help_and_version_stop_reading(void)
 {
     expect_request("--help", TALLY_OPTIONS_HELP);
     expect_request("-h", TALLY_OPTIONS_HELP);
@@ -467,7 +467,7 @@ static int first_positional(const char *command_line)
     return index == argc ? -1 : index;
 }
 
-static void test_program_options__first_positional_is_the_sub_command(void)
+static void test_base_options__first_positional_is_the_sub_command(void)
 {
     CU_ASSERT_EQUAL(first_positional("list --json"), 1);
     CU_ASSERT_EQUAL(first_positional("--listen a list"), 3);
@@ -479,26 +479,26 @@ static void test_program_options__first_positional_is_the_sub_command(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_options__defaults_stand_alone),
-    TALLY_TEST(test_program_options__both_spellings_of_a_value),
-    TALLY_TEST(test_program_options__last_one_on_the_command_line_wins),
-    TALLY_TEST(test_program_options__lists_take_all_that_the_command_line_names),
-    TALLY_TEST(test_program_options__positionals_stand_anywhere),
-    TALLY_TEST(test_program_options__too_few_positionals_show_the_usage),
-    TALLY_TEST(test_program_options__stronger_sources_win),
-    TALLY_TEST(test_program_options__environment_names_the_config_file),
-    TALLY_TEST(test_program_options__environment_knows_only_its_own),
-    TALLY_TEST(test_program_options__config_grammar),
-    TALLY_TEST(test_program_options__config_errors_name_the_line),
-    TALLY_TEST(test_program_options__config_that_cannot_be_read),
-    TALLY_TEST(test_program_options__unknown_flags_get_a_suggestion),
-    TALLY_TEST(test_program_options__a_value_must_follow),
-    TALLY_TEST(test_program_options__integers_have_limits),
-    TALLY_TEST(test_program_options__reals_have_limits),
-    TALLY_TEST(test_program_options__integers_past_64_bits_are_out_of_range),
-    TALLY_TEST(test_program_options__errors_name_their_source),
-    TALLY_TEST(test_program_options__choices),
-    TALLY_TEST(test_program_options__help_and_version_stop_reading),
-    TALLY_TEST(test_program_options__first_positional_is_the_sub_command),
+    TALLY_TEST(test_base_options__defaults_stand_alone),
+    TALLY_TEST(test_base_options__both_spellings_of_a_value),
+    TALLY_TEST(test_base_options__last_one_on_the_command_line_wins),
+    TALLY_TEST(test_base_options__lists_take_all_that_the_command_line_names),
+    TALLY_TEST(test_base_options__positionals_stand_anywhere),
+    TALLY_TEST(test_base_options__too_few_positionals_show_the_usage),
+    TALLY_TEST(test_base_options__stronger_sources_win),
+    TALLY_TEST(test_base_options__environment_names_the_config_file),
+    TALLY_TEST(test_base_options__environment_knows_only_its_own),
+    TALLY_TEST(test_base_options__config_grammar),
+    TALLY_TEST(test_base_options__config_errors_name_the_line),
+    TALLY_TEST(test_base_options__config_that_cannot_be_read),
+    TALLY_TEST(test_base_options__unknown_flags_get_a_suggestion),
+    TALLY_TEST(test_base_options__a_value_must_follow),
+    TALLY_TEST(test_base_options__integers_have_limits),
+    TALLY_TEST(test_base_options__reals_have_limits),
+    TALLY_TEST(test_base_options__integers_past_64_bits_are_out_of_range),
+    TALLY_TEST(test_base_options__errors_name_their_source),
+    TALLY_TEST(test_base_options__choices),
+    TALLY_TEST(test_base_options__help_and_version_stop_reading),
+    TALLY_TEST(test_base_options__first_positional_is_the_sub_command),
 };
-TALLY_SUITE(program_options, TESTS);
+TALLY_SUITE(base_options, TESTS);

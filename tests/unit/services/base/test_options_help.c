@@ -20,7 +20,7 @@ static const struct tally_options_spec SPEC = {
     .epilogue = "The end.\n",
 };
 
-static void test_program_options_help__is_aligned_and_wrapped(void)
+static void test_base_options_help__is_aligned_and_wrapped(void)
 {
     struct tally_buffer text = {0};
     TALLY_ASSERT_STATUS(tally_options_help(&SPEC, &text), TALLY_OK, NULL);
@@ -61,7 +61,7 @@ static void test_program_options_help__is_aligned_and_wrapped(void)
     tally_buffer_fini(&text);
 }
 
-static void test_program_options_help__running_out_of_room_is_an_error(void)
+static void test_base_options_help__running_out_of_room_is_an_error(void)
 {
     struct tally_buffer text = {.limit = 100};
     TALLY_ASSERT_STATUS(tally_options_help(&SPEC, &text), TALLY_TOO_LARGE, NULL);
@@ -69,7 +69,7 @@ static void test_program_options_help__running_out_of_room_is_an_error(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_options_help__is_aligned_and_wrapped),
-    TALLY_TEST(test_program_options_help__running_out_of_room_is_an_error),
+    TALLY_TEST(test_base_options_help__is_aligned_and_wrapped),
+    TALLY_TEST(test_base_options_help__running_out_of_room_is_an_error),
 };
-TALLY_SUITE(program_options_help, TESTS);
+TALLY_SUITE(base_options_help, TESTS);

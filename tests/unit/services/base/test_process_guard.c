@@ -27,13 +27,13 @@ static int state_after(bool keeps_secrets)
     return WEXITSTATUS(status);
 }
 
-static void test_program_process_guard__gives_up_new_rights_always_and_dumps_with_secrets(void)
+static void test_base_process_guard__gives_up_new_rights_always_and_dumps_with_secrets(void)
 {
     CU_ASSERT_EQUAL(state_after(false), 8 + 4 + 2 + 1);
     CU_ASSERT_EQUAL(state_after(true), 8 + 4 + 1);
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_process_guard__gives_up_new_rights_always_and_dumps_with_secrets),
+    TALLY_TEST(test_base_process_guard__gives_up_new_rights_always_and_dumps_with_secrets),
 };
-TALLY_SUITE(program_process_guard, TESTS);
+TALLY_SUITE(base_process_guard, TESTS);

@@ -25,7 +25,7 @@ static int columns_of(const char *line)
     return columns;
 }
 
-static void test_program_progress_bar__ascii_has_hashes(void)
+static void test_base_progress_bar__ascii_has_hashes(void)
 {
     expect((struct tally_progress_bar){.fraction = 0.5, .elapsed_ms = 12000, .text = "round 3"}, 40,
            false, "[#####.....]  50%  0:12 left  round 3");
@@ -35,14 +35,14 @@ static void test_program_progress_bar__ascii_has_hashes(void)
            "[##########] 100%  1:02:03");
 }
 
-static void test_program_progress_bar__utf8_has_eighths_of_a_block(void)
+static void test_base_progress_bar__utf8_has_eighths_of_a_block(void)
 {
     expect((struct tally_progress_bar){.fraction = 0.5625}, 40, true, "[█████▋    ]  56%  0:00");
     expect((struct tally_progress_bar){.fraction = 0.0125}, 40, true, "[▏         ]   1%  0:00");
     expect((struct tally_progress_bar){.fraction = 0.9875}, 40, true, "[█████████▉]  98%  0:00");
 }
 
-static void test_program_progress_bar__time_left_follows_the_pace_since_start(void)
+static void test_base_progress_bar__time_left_follows_the_pace_since_start(void)
 {
     /* 30 points in 30 s, 40 to go */
     expect((struct tally_progress_bar){.fraction = 0.6, .start = 0.3, .elapsed_ms = 30000}, 39,
@@ -54,14 +54,14 @@ static void test_program_progress_bar__time_left_follows_the_pace_since_start(vo
            " 90%  0:00");
 }
 
-static void test_program_progress_bar__odd_fractions_are_taken_into_range(void)
+static void test_base_progress_bar__odd_fractions_are_taken_into_range(void)
 {
     expect((struct tally_progress_bar){.fraction = NAN}, 39, false, "  0%  0:00");
     expect((struct tally_progress_bar){.fraction = -3}, 39, false, "  0%  0:00");
     expect((struct tally_progress_bar){.fraction = INFINITY}, 39, false, "100%  0:00");
 }
 
-static void test_program_progress_bar__never_exceeds_its_columns(void)
+static void test_base_progress_bar__never_exceeds_its_columns(void)
 {
     static const char PAIR[] = "é€"; /* two and three bytes */
     char text[900 * sizeof PAIR] = "";
@@ -82,7 +82,7 @@ static void test_program_progress_bar__never_exceeds_its_columns(void)
     CU_ASSERT(strlen(line) < TALLY_PROGRESS_LINE_CAPACITY);
 }
 
-static void test_program_progress_bar__text_cannot_move_the_cursor(void)
+static void test_base_progress_bar__text_cannot_move_the_cursor(void)
 {
     expect((struct tally_progress_bar){.text = "a\n\033[2Jb\xFF\xC2\x9B"}, 39, false,
            "  0%  0:00  a??[2Jb??");
@@ -112,7 +112,7 @@ static void expect_painted(int fds[2], const char *expected)
     TALLY_ASSERT_TEXT(got, expected);
 }
 
-static void test_program_progress_bar__paints_ten_times_a_second_at_most(void)
+static void test_base_progress_bar__paints_ten_times_a_second_at_most(void)
 {
     int fds[2];
     struct tally_progress_painter painter = new_painter(fds);
@@ -127,7 +127,7 @@ static void test_program_progress_bar__paints_ten_times_a_second_at_most(void)
                         "\r\033[K[#########..........]  50%  0:00");
 }
 
-static void test_program_progress_bar__clear_leaves_an_empty_line_once(void)
+static void test_base_progress_bar__clear_leaves_an_empty_line_once(void)
 {
     int fds[2];
     struct tally_progress_painter painter = new_painter(fds);
@@ -141,7 +141,7 @@ static void test_program_progress_bar__clear_leaves_an_empty_line_once(void)
                         "\r\033[K[###################] 100%  0:00");
 }
 
-static void test_program_progress_bar__paints_nothing_into_a_pipe(void)
+static void test_base_progress_bar__paints_nothing_into_a_pipe(void)
 {
     int fds[2];
     struct tally_progress_painter painter = new_painter(fds);
@@ -152,7 +152,7 @@ static void test_program_progress_bar__paints_nothing_into_a_pipe(void)
     expect_painted(fds, "");
 }
 
-static void test_program_progress_bar__first_locale_variable_decides(void)
+static void test_base_progress_bar__first_locale_variable_decides(void)
 {
     struct tally_progress_painter painter;
     unsetenv("LC_ALL");
@@ -173,15 +173,15 @@ static void test_program_progress_bar__first_locale_variable_decides(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_progress_bar__ascii_has_hashes),
-    TALLY_TEST(test_program_progress_bar__utf8_has_eighths_of_a_block),
-    TALLY_TEST(test_program_progress_bar__time_left_follows_the_pace_since_start),
-    TALLY_TEST(test_program_progress_bar__odd_fractions_are_taken_into_range),
-    TALLY_TEST(test_program_progress_bar__never_exceeds_its_columns),
-    TALLY_TEST(test_program_progress_bar__text_cannot_move_the_cursor),
-    TALLY_TEST(test_program_progress_bar__paints_ten_times_a_second_at_most),
-    TALLY_TEST(test_program_progress_bar__clear_leaves_an_empty_line_once),
-    TALLY_TEST(test_program_progress_bar__paints_nothing_into_a_pipe),
-    TALLY_TEST(test_program_progress_bar__first_locale_variable_decides),
+    TALLY_TEST(test_base_progress_bar__ascii_has_hashes),
+    TALLY_TEST(test_base_progress_bar__utf8_has_eighths_of_a_block),
+    TALLY_TEST(test_base_progress_bar__time_left_follows_the_pace_since_start),
+    TALLY_TEST(test_base_progress_bar__odd_fractions_are_taken_into_range),
+    TALLY_TEST(test_base_progress_bar__never_exceeds_its_columns),
+    TALLY_TEST(test_base_progress_bar__text_cannot_move_the_cursor),
+    TALLY_TEST(test_base_progress_bar__paints_ten_times_a_second_at_most),
+    TALLY_TEST(test_base_progress_bar__clear_leaves_an_empty_line_once),
+    TALLY_TEST(test_base_progress_bar__paints_nothing_into_a_pipe),
+    TALLY_TEST(test_base_progress_bar__first_locale_variable_decides),
 };
-TALLY_SUITE(program_progress_bar, TESTS);
+TALLY_SUITE(base_progress_bar, TESTS);

@@ -14,7 +14,7 @@ static bool is_readable(void)
     return poll(&wake, 1, 0) == 1;
 }
 
-static void test_program_signals__sigterm_sets_the_flag_and_wakes(void)
+static void test_base_signals__sigterm_sets_the_flag_and_wakes(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
     CU_ASSERT_EQUAL(*tally_signals_stop(), 0);
@@ -29,7 +29,7 @@ static void test_program_signals__sigterm_sets_the_flag_and_wakes(void)
     CU_ASSERT_EQUAL(tally_signals_fd(), -1);
 }
 
-static void test_program_signals__draining_keeps_the_flag(void)
+static void test_base_signals__draining_keeps_the_flag(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
     tally_signals_drain_fd(); /* nothing there: must not block */
@@ -43,7 +43,7 @@ static void test_program_signals__draining_keeps_the_flag(void)
     tally_signals_uninstall();
 }
 
-static void test_program_signals__sighup_asks_for_a_reload_and_not_to_stop(void)
+static void test_base_signals__sighup_asks_for_a_reload_and_not_to_stop(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
     tally_signals_install_reload();
@@ -67,7 +67,7 @@ static void test_program_signals__sighup_asks_for_a_reload_and_not_to_stop(void)
     CU_ASSERT_PTR_EQUAL(now.sa_handler, SIG_DFL);
 }
 
-static void test_program_signals__wait_ends_by_time_or_by_signal(void)
+static void test_base_signals__wait_ends_by_time_or_by_signal(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
     int64_t before = tally_monotonic_ms();
@@ -84,7 +84,7 @@ static void test_program_signals__wait_ends_by_time_or_by_signal(void)
     tally_signals_uninstall();
 }
 
-static void test_program_signals__sigpipe_is_an_error_of_write(void)
+static void test_base_signals__sigpipe_is_an_error_of_write(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
     int fds[2];
@@ -96,7 +96,7 @@ static void test_program_signals__sigpipe_is_an_error_of_write(void)
     tally_signals_uninstall();
 }
 
-static void test_program_signals__second_sigterm_exits_at_once(void)
+static void test_base_signals__second_sigterm_exits_at_once(void)
 {
     pid_t child = fork();
     CU_ASSERT_FATAL(child >= 0);
@@ -113,7 +113,7 @@ static void test_program_signals__second_sigterm_exits_at_once(void)
     CU_ASSERT_EQUAL(WEXITSTATUS(status), 143);
 }
 
-static void test_program_signals__second_sigint_exits_at_once(void)
+static void test_base_signals__second_sigint_exits_at_once(void)
 {
     pid_t child = fork();
     CU_ASSERT_FATAL(child >= 0);
@@ -134,12 +134,12 @@ static void test_program_signals__second_sigint_exits_at_once(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_signals__sigterm_sets_the_flag_and_wakes),
-    TALLY_TEST(test_program_signals__draining_keeps_the_flag),
-    TALLY_TEST(test_program_signals__sighup_asks_for_a_reload_and_not_to_stop),
-    TALLY_TEST(test_program_signals__wait_ends_by_time_or_by_signal),
-    TALLY_TEST(test_program_signals__sigpipe_is_an_error_of_write),
-    TALLY_TEST(test_program_signals__second_sigterm_exits_at_once),
-    TALLY_TEST(test_program_signals__second_sigint_exits_at_once),
+    TALLY_TEST(test_base_signals__sigterm_sets_the_flag_and_wakes),
+    TALLY_TEST(test_base_signals__draining_keeps_the_flag),
+    TALLY_TEST(test_base_signals__sighup_asks_for_a_reload_and_not_to_stop),
+    TALLY_TEST(test_base_signals__wait_ends_by_time_or_by_signal),
+    TALLY_TEST(test_base_signals__sigpipe_is_an_error_of_write),
+    TALLY_TEST(test_base_signals__second_sigterm_exits_at_once),
+    TALLY_TEST(test_base_signals__second_sigint_exits_at_once),
 };
-TALLY_SUITE(program_signals, TESTS);
+TALLY_SUITE(base_signals, TESTS);

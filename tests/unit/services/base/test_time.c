@@ -9,7 +9,7 @@ static void expect(int64_t ms, const char *text)
     TALLY_ASSERT_TEXT(got, text);
 }
 
-static void test_program_time__timestamps_are_rfc_3339_in_utc(void)
+static void test_base_time__timestamps_are_rfc_3339_in_utc(void)
 {
     expect(0, "1970-01-01T00:00:00.000Z");
     expect(1795232400123, "2026-11-21T03:40:00.123Z");
@@ -18,19 +18,19 @@ static void test_program_time__timestamps_are_rfc_3339_in_utc(void)
     expect(253402300799999, "9999-12-31T23:59:59.999Z");
 }
 
-static void test_program_time__before_1970_milliseconds_still_count_up(void)
+static void test_base_time__before_1970_milliseconds_still_count_up(void)
 {
     expect(-1, "1969-12-31T23:59:59.999Z");
     expect(-1000, "1969-12-31T23:59:59.000Z");
 }
 
-static void test_program_time__a_year_of_five_digits_has_no_timestamp(void)
+static void test_base_time__a_year_of_five_digits_has_no_timestamp(void)
 {
     expect(253402300800000, "");
     expect(INT64_MAX, "");
 }
 
-static void test_program_time__reads_what_it_writes(void)
+static void test_base_time__reads_what_it_writes(void)
 {
     static const int64_t TIMES[] = {
         0, 1, 951782399999, 951782400000, 1795232400123, 253402300799999};
@@ -43,7 +43,7 @@ static void test_program_time__reads_what_it_writes(void)
     }
 }
 
-static void test_program_time__reads_whole_seconds_and_few_digits(void)
+static void test_base_time__reads_whole_seconds_and_few_digits(void)
 {
     int64_t ms = -1;
     CU_ASSERT_TRUE(tally_timestamp_parse("2026-11-21T03:40:00Z", &ms));
@@ -54,7 +54,7 @@ static void test_program_time__reads_whole_seconds_and_few_digits(void)
     CU_ASSERT_EQUAL(ms, 1795232400120);
 }
 
-static void test_program_time__reads_nothing_else(void)
+static void test_base_time__reads_nothing_else(void)
 {
     static const char *const WRONG[] = {"",
                                         "2026",
@@ -87,7 +87,7 @@ static void test_program_time__reads_nothing_else(void)
     }
 }
 
-static void test_program_time__monotonic_never_goes_back(void)
+static void test_base_time__monotonic_never_goes_back(void)
 {
     int64_t last = tally_monotonic_ms();
     for (int i = 0; i < 1000; i++) {
@@ -98,12 +98,12 @@ static void test_program_time__monotonic_never_goes_back(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_time__timestamps_are_rfc_3339_in_utc),
-    TALLY_TEST(test_program_time__before_1970_milliseconds_still_count_up),
-    TALLY_TEST(test_program_time__a_year_of_five_digits_has_no_timestamp),
-    TALLY_TEST(test_program_time__reads_what_it_writes),
-    TALLY_TEST(test_program_time__reads_whole_seconds_and_few_digits),
-    TALLY_TEST(test_program_time__reads_nothing_else),
-    TALLY_TEST(test_program_time__monotonic_never_goes_back),
+    TALLY_TEST(test_base_time__timestamps_are_rfc_3339_in_utc),
+    TALLY_TEST(test_base_time__before_1970_milliseconds_still_count_up),
+    TALLY_TEST(test_base_time__a_year_of_five_digits_has_no_timestamp),
+    TALLY_TEST(test_base_time__reads_what_it_writes),
+    TALLY_TEST(test_base_time__reads_whole_seconds_and_few_digits),
+    TALLY_TEST(test_base_time__reads_nothing_else),
+    TALLY_TEST(test_base_time__monotonic_never_goes_back),
 };
-TALLY_SUITE(program_time, TESTS);
+TALLY_SUITE(base_time, TESTS);

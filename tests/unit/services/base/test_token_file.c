@@ -72,7 +72,7 @@ static void expect_refused(const char *content, int line, const char *problem)
     expect_bytes_refused(content, strlen(content), line, problem);
 }
 
-static void test_program_token_file__one_token_and_its_line_end(void)
+static void test_base_token_file__one_token_and_its_line_end(void)
 {
     static const char *const SAME[] = {"secret",          "secret\n",
                                        "secret\r\n",      "secret\n\n",
@@ -86,7 +86,7 @@ static void test_program_token_file__one_token_and_its_line_end(void)
     expect_token(0, "a.b-c_d~e+f/g==#", "", INT64_MAX, 1);
 }
 
-static void test_program_token_file__several_tokens_with_names_and_ends(void)
+static void test_base_token_file__several_tokens_with_names_and_ends(void)
 {
     expect_read("# two of site a\n"
                 "one name=site-a\r\n"
@@ -102,14 +102,14 @@ static void test_program_token_file__several_tokens_with_names_and_ends(void)
     expect_token(3, "name=x", "", INT64_MAX, 7);
 }
 
-static void test_program_token_file__refuses_a_file_without_tokens(void)
+static void test_base_token_file__refuses_a_file_without_tokens(void)
 {
     expect_refused("", 0, "there is no token in it");
     expect_refused("\n \r\n\t\n", 0, "there is no token in it");
     expect_refused("# secret\n  # secret", 0, "there is no token in it");
 }
 
-static void test_program_token_file__refuses_what_cannot_stand_in_a_header(void)
+static void test_base_token_file__refuses_what_cannot_stand_in_a_header(void)
 {
     expect_bytes_refused("abc\0d", 5, 1, "there is a byte 0 in it");
     expect_bytes_refused("a\n\0\n", 4, 2, "there is a byte 0 in it");
@@ -119,7 +119,7 @@ static void test_program_token_file__refuses_what_cannot_stand_in_a_header(void)
     expect_refused("sec\rret\n", 1, "byte 4 is not a visible ASCII character");
 }
 
-static void test_program_token_file__refuses_wrong_attributes(void)
+static void test_base_token_file__refuses_wrong_attributes(void)
 {
     static const char AFTER[] = "after the token may stand name=NAME and until=TIME, once each";
     static const char NAME[] = "name= wants 1 to 64 letters, digits, '.', '_' or '-'";
@@ -142,14 +142,14 @@ static void test_program_token_file__refuses_wrong_attributes(void)
     expect_refused("a until=2026-02-29T00:00:00Z", 1, UNTIL);
 }
 
-static void test_program_token_file__refuses_a_token_twice(void)
+static void test_base_token_file__refuses_a_token_twice(void)
 {
     expect_refused("one\ntwo name=x\n\n# one\n two until=2026-12-01T00:00:00Z\n", 5,
                    "the token of this line stands in an earlier one already");
     expect_read("one\none1\non\n", 3);
 }
 
-static void test_program_token_file__holds_4096_bytes_and_no_more(void)
+static void test_base_token_file__holds_4096_bytes_and_no_more(void)
 {
     char content[4200];
     memset(content, 'x', sizeof content);
@@ -164,7 +164,7 @@ static void test_program_token_file__holds_4096_bytes_and_no_more(void)
     expect_bytes_refused(content, sizeof content, 1, "the token is longer than 4096 bytes");
 }
 
-static void test_program_token_file__holds_64_tokens_and_no_more(void)
+static void test_base_token_file__holds_64_tokens_and_no_more(void)
 {
     char content[65 * 8 + 1], *end = content;
     for (int i = 1; i <= 64; i++) {
@@ -175,7 +175,7 @@ static void test_program_token_file__holds_64_tokens_and_no_more(void)
     expect_refused(content, 65, "this is more than 64 tokens");
 }
 
-static void test_program_token_file__refuses_a_file_that_is_no_token_file(void)
+static void test_base_token_file__refuses_a_file_that_is_no_token_file(void)
 {
     const size_t n = 512 * 1024 + 1;
     char *comments = malloc(n);
@@ -189,7 +189,7 @@ static void test_program_token_file__refuses_a_file_that_is_no_token_file(void)
 }
 
 /* Whatever stands in the file: an answer, tokens that are tokens, and not a word of it repeated. */
-static void test_program_token_file__junk_is_refused_without_being_shown(void)
+static void test_base_token_file__junk_is_refused_without_being_shown(void)
 {
     static const char *const PIECES[] = {
         "hunter2hunter2",       " ",  "\t", "\n", "\r", "#", "name=", "a", "=", "\xFF", "until=",
@@ -216,7 +216,7 @@ static void test_program_token_file__junk_is_refused_without_being_shown(void)
     }
 }
 
-static void test_program_token_file__says_why_it_cannot_read(void)
+static void test_base_token_file__says_why_it_cannot_read(void)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_token_file file = {.path = "/nonexistent/token", .on_token = note};
@@ -228,7 +228,7 @@ static void test_program_token_file__says_why_it_cannot_read(void)
     TALLY_ASSERT_TEXT(err.message, "token file /tmp: Is a directory");
 }
 
-static void test_program_token_file__can_insist_on_a_regular_file(void)
+static void test_base_token_file__can_insist_on_a_regular_file(void)
 {
     char folder[] = "/tmp/tally-test-XXXXXX", path[64];
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
@@ -242,7 +242,7 @@ static void test_program_token_file__can_insist_on_a_regular_file(void)
     rmdir(folder);
 }
 
-static void test_program_token_file__tells_whether_others_may_read_it(void)
+static void test_base_token_file__tells_whether_others_may_read_it(void)
 {
     static const struct {
         mode_t mode;
@@ -260,7 +260,7 @@ static void test_program_token_file__tells_whether_others_may_read_it(void)
     scratch_file_fini(&scratch);
 }
 
-static void test_program_token_file__the_first_that_has_not_expired_is_shown(void)
+static void test_base_token_file__the_first_that_has_not_expired_is_shown(void)
 {
     struct scratch_file scratch;
     struct tally_error err = TALLY_ERROR_INIT;
@@ -282,7 +282,7 @@ static void test_program_token_file__the_first_that_has_not_expired_is_shown(voi
     scratch_file_fini(&scratch);
 }
 
-static void test_program_token_file__the_environment_forgets_the_token(void)
+static void test_base_token_file__the_environment_forgets_the_token(void)
 {
     char token[TALLY_TOKEN_CAPACITY] = "unchanged";
     bool found = true;
@@ -318,20 +318,20 @@ static void test_program_token_file__the_environment_forgets_the_token(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_token_file__one_token_and_its_line_end),
-    TALLY_TEST(test_program_token_file__several_tokens_with_names_and_ends),
-    TALLY_TEST(test_program_token_file__refuses_a_file_without_tokens),
-    TALLY_TEST(test_program_token_file__refuses_what_cannot_stand_in_a_header),
-    TALLY_TEST(test_program_token_file__refuses_wrong_attributes),
-    TALLY_TEST(test_program_token_file__refuses_a_token_twice),
-    TALLY_TEST(test_program_token_file__holds_4096_bytes_and_no_more),
-    TALLY_TEST(test_program_token_file__holds_64_tokens_and_no_more),
-    TALLY_TEST(test_program_token_file__refuses_a_file_that_is_no_token_file),
-    TALLY_TEST(test_program_token_file__junk_is_refused_without_being_shown),
-    TALLY_TEST(test_program_token_file__says_why_it_cannot_read),
-    TALLY_TEST(test_program_token_file__can_insist_on_a_regular_file),
-    TALLY_TEST(test_program_token_file__tells_whether_others_may_read_it),
-    TALLY_TEST(test_program_token_file__the_first_that_has_not_expired_is_shown),
-    TALLY_TEST(test_program_token_file__the_environment_forgets_the_token),
+    TALLY_TEST(test_base_token_file__one_token_and_its_line_end),
+    TALLY_TEST(test_base_token_file__several_tokens_with_names_and_ends),
+    TALLY_TEST(test_base_token_file__refuses_a_file_without_tokens),
+    TALLY_TEST(test_base_token_file__refuses_what_cannot_stand_in_a_header),
+    TALLY_TEST(test_base_token_file__refuses_wrong_attributes),
+    TALLY_TEST(test_base_token_file__refuses_a_token_twice),
+    TALLY_TEST(test_base_token_file__holds_4096_bytes_and_no_more),
+    TALLY_TEST(test_base_token_file__holds_64_tokens_and_no_more),
+    TALLY_TEST(test_base_token_file__refuses_a_file_that_is_no_token_file),
+    TALLY_TEST(test_base_token_file__junk_is_refused_without_being_shown),
+    TALLY_TEST(test_base_token_file__says_why_it_cannot_read),
+    TALLY_TEST(test_base_token_file__can_insist_on_a_regular_file),
+    TALLY_TEST(test_base_token_file__tells_whether_others_may_read_it),
+    TALLY_TEST(test_base_token_file__the_first_that_has_not_expired_is_shown),
+    TALLY_TEST(test_base_token_file__the_environment_forgets_the_token),
 };
-TALLY_SUITE(program_token_file, TESTS);
+TALLY_SUITE(base_token_file, TESTS);

@@ -9,7 +9,7 @@ static void expect(const char *text, size_t n, uint32_t point)
     CU_ASSERT_EQUAL(got, point);
 }
 
-static void test_program_utf8__reads_each_length(void)
+static void test_base_utf8__reads_each_length(void)
 {
     expect("", 0, 0);
     expect("a", 1, 'a');
@@ -22,7 +22,7 @@ static void test_program_utf8__reads_each_length(void)
     expect("\xF4\x8F\xBF\xBF", 4, 0x10FFFF);
 }
 
-static void test_program_utf8__refuses_what_rfc_3629_forbids(void)
+static void test_base_utf8__refuses_what_rfc_3629_forbids(void)
 {
     static const char *const WRONG[] = {
         "\x80",             /* continuation alone */
@@ -43,7 +43,7 @@ static void test_program_utf8__refuses_what_rfc_3629_forbids(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_program_utf8__reads_each_length),
-    TALLY_TEST(test_program_utf8__refuses_what_rfc_3629_forbids),
+    TALLY_TEST(test_base_utf8__reads_each_length),
+    TALLY_TEST(test_base_utf8__refuses_what_rfc_3629_forbids),
 };
-TALLY_SUITE(program_utf8, TESTS);
+TALLY_SUITE(base_utf8, TESTS);

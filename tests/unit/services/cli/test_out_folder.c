@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "services/cli/whole_file.h"
+#include "services/base/text/whole_file.h"
 #include "tests/harness.h"
 
 struct place {

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "services/cli/view/frontier_table.h"
 #include "tests/harness.h"
 
 static struct tally_run fedavg_runs[2], fedpaq_runs[2], ceal_runs[2];
@@ -97,28 +96,8 @@ static void test_cli_reproduce_table__grids_tell_the_best_and_edges(void)
     expect(tally_reproduce_grids_render(&campaign, &text), &text, "");
 }
 
-static void test_cli_reproduce_table__frontier_says_where_nothing_fits(void)
-{
-    struct tally_frontier_point point = {.problem = {TALLY_PROBLEM_QUIET, 3},
-                                         .algorithm = &TALLY_FEDAVG,
-                                         .params.baseline = {0.1, 100, 0, 1},
-                                         .regret = {237.94, 31.7},
-                                         .bits.uplink.formula = 19200,
-                                         .bits.downlink.formula = 19200};
-    const struct tally_frontier frontier = {
-        .first_seed = 1, .n_seeds = 10, .points = &point, .n_points = 1};
-    struct tally_buffer text = {0};
-    TALLY_ASSERT_STATUS(tally_frontier_table_render(&frontier, &text), TALLY_OK, NULL);
-    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "eta 0.1, K 100\n"));
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "237.9"));
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "none\n"));
-    tally_buffer_fini(&text);
-}
-
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_reproduce_table__has_bits_and_ratios),
     TALLY_TEST(test_cli_reproduce_table__grids_tell_the_best_and_edges),
-    TALLY_TEST(test_cli_reproduce_table__frontier_says_where_nothing_fits),
 };
 TALLY_SUITE(cli_reproduce_table, TESTS);

@@ -1,4 +1,4 @@
-#include "services/experiment/campaign.h"
+#include "services/experiment/campaigns/campaign.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/experiment/frontier_report.h"
+#include "services/experiment/campaigns/frontier_report.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,18 +41,6 @@ static void test_experiment_frontier__front_has_what_nothing_beats(void)
     }
 }
 
-static void test_experiment_frontier__best_heeds_the_bits(void)
-{
-    const struct tally_frontier frontier = make_frontier();
-    const struct tally_problem problem = {TALLY_PROBLEM_LOUD, 1};
-    CU_ASSERT_DOUBLE_EQUAL(
-        tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 1e9, 1e9)->regret.mean, 3, 0);
-    CU_ASSERT_DOUBLE_EQUAL(
-        tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 299, 1e9)->regret.mean, 9, 0);
-    CU_ASSERT_PTR_NULL(tally_frontier_best(&frontier, &problem, &TALLY_FEDAVG, 1e9, 99));
-    CU_ASSERT_PTR_NULL(tally_frontier_best(&frontier, &problem, &TALLY_CEAL, 1e9, 1e9));
-}
-
 static void test_experiment_frontier__csv_and_json_tell_the_points(void)
 {
     struct tally_frontier frontier = make_frontier();
@@ -80,7 +68,6 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_frontier__front_has_what_nothing_beats),
-    TALLY_TEST(test_experiment_frontier__best_heeds_the_bits),
     TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
 };
 TALLY_SUITE(experiment_frontier, TESTS);

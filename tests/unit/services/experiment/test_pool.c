@@ -1,4 +1,4 @@
-#include "services/experiment/pool.h"
+#include "services/experiment/runs/pool.h"
 
 #include <string.h>
 

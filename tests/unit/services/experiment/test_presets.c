@@ -1,4 +1,4 @@
-#include "services/experiment/presets.h"
+#include "services/experiment/runs/presets.h"
 
 #include <dirent.h>
 #include <stdio.h>

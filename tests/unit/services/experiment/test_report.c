@@ -1,4 +1,4 @@
-#include "services/experiment/report.h"
+#include "services/experiment/campaigns/report.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "services/experiment/run.h"
+#include "services/experiment/runs/run.h"
 
 #include <math.h>
 
-#include "services/experiment/presets.h"
+#include "services/experiment/runs/presets.h"
 #include "services/job/local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/local_run.h"

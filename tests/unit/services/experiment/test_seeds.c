@@ -1,4 +1,4 @@
-#include "services/experiment/seeds.h"
+#include "services/experiment/runs/seeds.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/experiment/summary.h"
+#include "services/experiment/runs/summary.h"
 
 #include <math.h>
 

@@ -1,0 +1,34 @@
+/* text_table: cells in aligned columns, for terminals. */
+#ifndef TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
+#define TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "codec/base/buffer.h"
+
+struct tally_text_table {
+    const char *alignment; /* one letter per column, 'l' or 'r': "lrr" has three */
+    char **cells;          /* row by row; heap */
+    size_t n_cells, capacity;
+    bool failed; /* an allocation failed: tally_text_table_end() reports it */
+};
+
+/* `heads` are the first cells, separated by commas: one row of headings or several; "" = none. */
+void tally_text_table_init(struct tally_text_table *table, const char *alignment,
+                           const char *heads);
+
+/* Adds the next cell, left to right. Control characters and bytes that are not UTF-8 are shown as
+ * '?', so that a job's name cannot move the cursor. */
+void tally_text_table_add(struct tally_text_table *table, const char *text);
+/* Adds the cells of a formatted text, with a tab between two of them. */
+void tally_text_table_printf(struct tally_text_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Fills up the row with empty cells. */
+void tally_text_table_end_row(struct tally_text_table *table);
+
+/* Appends the rows, columns two blanks apart, no blanks at line ends, and frees the table. Errors:
+ * NO_MEMORY. */
+enum tally_status tally_text_table_end(struct tally_text_table *table, struct tally_buffer *out);
+
+#endif

@@ -1,0 +1,77 @@
+/* codec_bench: how fast the codec is, and how many bits it takes, beside yardsticks in the same
+ * run.
+ *
+ * Speed: a vector of Gaussians of standard deviation 1 step, all of its coordinates different (a
+ * small buffer used again and again is learnt by the branch predictor and flatters by 2 to 3), on
+ * one thread, in CPU time of that thread, so that a busy machine hurts less. Every operation is run
+ * once per repetition, one after the other; the first repetition warms up and does not count.
+ *
+ * Yardsticks: memcpy of the same float32 bytes; a plain loop that adds int8 levels to the same
+ * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. */
+#ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
+#define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/encoding.h"
+#include "codec/numeric/cpu.h"
+
+enum tally_bench_operation {
+    TALLY_BENCH_MEMCPY,
+    TALLY_BENCH_ADD,             /* the plain loop */
+    TALLY_BENCH_QUANTIZE_ENCODE, /* random numbers included */
+    TALLY_BENCH_DECODE_ACCUMULATE,
+    TALLY_BENCH_ENCODE, /* of int32 levels */
+    TALLY_BENCH_DECODE, /* to int32 levels */
+    TALLY_BENCH_ZSTD_COMPRESS,
+    TALLY_BENCH_ZSTD_DECOMPRESS,
+};
+
+enum { TALLY_BENCH_MAX_ENCODINGS = 8, TALLY_BENCH_MAX_METERS = 80, TALLY_BENCH_MAX_SAMPLES = 200 };
+
+/* Length of TALLY_ENCODINGS, TALLY_BENCH_MAX_ENCODINGS at most. */
+size_t tally_bench_n_encodings(void);
+
+/* One operation with one instruction set. */
+struct tally_bench_meter {
+    enum tally_bench_operation operation;
+    const struct tally_encoding *encoding; /* NULL for yardsticks */
+    enum tally_cpu cpu;
+    double samples[TALLY_BENCH_MAX_SAMPLES]; /* seconds; ascending when the run is over */
+};
+
+struct tally_bench {
+    size_t dim;
+    size_t n_samples;
+    size_t n_meters;
+    struct tally_bench_meter meters[TALLY_BENCH_MAX_METERS];
+};
+
+/* Runs for about `seconds`, at least three repetitions. Errors: NO_MEMORY, CANCELLED (a signal),
+ * INTERNAL (what was decoded is not what was encoded). */
+enum tally_status tally_bench_run(size_t dim, double seconds, struct tally_bench *ret_bench,
+                                  struct tally_error *err);
+
+/* The meter, or NULL. */
+const struct tally_bench_meter *tally_bench_find(const struct tally_bench *bench,
+                                                 enum tally_bench_operation operation,
+                                                 const struct tally_encoding *encoding,
+                                                 enum tally_cpu cpu);
+
+/* Costs of messages of `dim` stochastically rounded Gaussians, standard deviation in steps. */
+struct tally_bench_bits {
+    size_t dim;
+    double std;
+    double entropy; /* bits per coordinate: zero order, of all the messages' levels together */
+    double formula; /* [1]'s count */
+    double zstd;    /* 0 without zstd */
+    double encodings[TALLY_BENCH_MAX_ENCODINGS]; /* in the order of TALLY_ENCODINGS */
+};
+
+/* ret_bits->dim and ->std say of what. Means over enough messages for small ones not to be chance.
+ * Errors: NO_MEMORY. */
+enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/* load: many keep-alive HTTP/1.1 connections from one thread to a server on this machine, each with
+ * at most one request under way: the load generator of `tally bench coordinator`.
+ *
+ * Sockets do not block and are watched by one edge-triggered epoll set, so that an exchange costs
+ * one system call to send and one to receive. Requests have the headers of Tally's own worker
+ * (api/client/http_client.c), since their bytes are counted. */
+#ifndef TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
+#define TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+
+struct tally_load;
+
+/* The body of a request in three parts, any of which may be empty. The middle one is not copied: it
+ * is to stay until the answer is there. */
+struct tally_load_body {
+    const void *begin, *middle, *end;
+    size_t n_begin, n_middle, n_end;
+};
+
+struct tally_load_answer {
+    int status; /* of HTTP */
+    const uint8_t *body;
+    size_t n_body;
+    int64_t ns; /* since the request was given to tally_load_post() */
+};
+
+/* What crossed the wire in exchanges that are complete. */
+struct tally_load_bytes {
+    uint64_t wire;   /* requests and answers, all of them */
+    uint64_t bodies; /* of it */
+};
+
+/* A connection has its answer, and may be given the next request from here. Anything but TALLY_OK
+ * ends the step. */
+typedef enum tally_status tally_load_answer_fn(void *context, uint32_t connection,
+                                               const struct tally_load_answer *answer,
+                                               struct tally_error *err);
+
+/* Connects n times to the port of 127.0.0.1. Errors: UNAVAILABLE, NO_MEMORY. */
+enum tally_status tally_load_new(uint16_t port, uint32_t n, tally_load_answer_fn *on_answer,
+                                 void *context, struct tally_load **ret_load,
+                                 struct tally_error *err);
+/* NULL is allowed. */
+void tally_load_free(struct tally_load *load);
+
+/* POSTs to the path, a text that stays. Precondition: the connection waits for no answer. Errors:
+ * UNAVAILABLE (the connection broke), NO_MEMORY. */
+enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, const char *path,
+                                  const struct tally_load_body *body, struct tally_error *err);
+
+/* Waits at most timeout_ms for the network and serves what is ready. Sets *ret_n to the answers
+ * that came. Errors: UNAVAILABLE (a connection broke, or what came is no HTTP), NO_MEMORY,
+ * CANCELLED (a signal), those of on_answer. */
+enum tally_status tally_load_step(struct tally_load *load, int timeout_ms, uint32_t *ret_n,
+                                  struct tally_error *err);
+
+struct tally_load_bytes tally_load_bytes(const struct tally_load *load);
+
+#endif

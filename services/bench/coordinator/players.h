@@ -1,0 +1,61 @@
+/* players: workers of one slot each, every one with a connection and a session of its own, which
+ * play the clients of benchmark jobs; those that a job has no client for wait in a long poll. They
+ * follow tasks as a worker does and post real messages, but compute no gradients: what they send is
+ * drawn once, so that a coordinator is kept as busy as it can be. It cannot tell. */
+#ifndef TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
+#define TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
+
+#include <stdint.h>
+
+#include "api/worker/worker_messages.h"
+#include "services/bench/coordinator/latencies.h"
+#include "services/bench/coordinator/load.h"
+
+struct tally_players;
+
+/* What they do in one job, from its first task to the answer to its last update. */
+struct tally_play {
+    uint64_t updates; /* acknowledged */
+    double seconds;
+    uint64_t wire_bytes;          /* of all exchanges in that time */
+    uint64_t body_bytes;          /* of them: protobuf and payloads */
+    uint64_t payload_bytes;       /* of them: messages of clients, and broadcasts */
+    uint64_t answer_bytes;        /* bodies of the answers to updates */
+    struct tally_latencies posts; /* from an update to its answer, which brings the next task */
+    struct tally_latencies rounds;
+};
+
+struct tally_players_config {
+    uint16_t port;
+    uint32_t n;
+    uint32_t clients; /* of a job, n at most */
+    size_t dim;
+};
+
+/* Connects and joins; they have sent their polls then. Errors: UNAVAILABLE, NO_MEMORY, CANCELLED,
+ * DEADLINE, and what the coordinator answers. */
+enum tally_status tally_players_new(const struct tally_players_config *config,
+                                    struct tally_players **ret_players, struct tally_error *err);
+/* Closes the connections; sessions are left to themselves. NULL is allowed. */
+void tally_players_free(struct tally_players *players);
+
+/* Plays a job of so many rounds until its last update is acknowledged. Errors: as above, and
+ * DATA_LOSS (messages that the coordinator counts otherwise).
+ */
+enum tally_status tally_players_play(struct tally_players *players, uint32_t n_rounds,
+                                     struct tally_play *ret_play, struct tally_error *err);
+/* Polls anew where a poll has come back empty, until nothing has come for so long. Errors: as
+ * tally_players_new(). */
+enum tally_status tally_players_settle(struct tally_players *players, int quiet_ms,
+                                       struct tally_error *err);
+
+/* An update as they post it, and its path, for a server that looks at neither. What is borrowed
+ * stays until the players go or play. Precondition: they have played. Errors: NO_MEMORY. */
+enum tally_status tally_players_sample(struct tally_players *players, const char **ret_path,
+                                       struct tally_load_body *ret_body, struct tally_error *err);
+/* Seconds of processor time that decoding one of their messages and adding it up takes here and
+ * now, the mean of several times all. Precondition: they have played. Errors: NO_MEMORY. */
+enum tally_status tally_players_accumulate_s(const struct tally_players *players, double *ret_s,
+                                             struct tally_error *err);
+
+#endif

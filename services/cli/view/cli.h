@@ -1,0 +1,46 @@
+/* cli: what each sub-command of `tally` receives, how it prints, and its exit codes.
+ *
+ * Results go to stdout, everything else to stderr. */
+#ifndef TALLY_SERVICES_CLI_VIEW_CLI_H
+#define TALLY_SERVICES_CLI_VIEW_CLI_H
+
+#include "services/base/options/options.h"
+#include "services/rest_client/rest_client.h"
+
+/* Exit codes of `tally`; after a signal it is 128 + its number, as in a shell. */
+enum {
+    TALLY_EXIT_OK = 0,      /* done; the job completed */
+    TALLY_EXIT_FAILED = 1,  /* the job failed or was cancelled; the coordinator refused or is not
+                             * reachable */
+    TALLY_EXIT_USAGE = 2,   /* the command line, a file it names, or the environment is wrong */
+    TALLY_EXIT_TIMEOUT = 3, /* the time limit passed */
+};
+
+struct tally_cli {
+    const struct tally_options *options;
+    struct tally_rest_client rest; /* zeroed for sub-commands that need no coordinator */
+};
+
+/* --coordinator, --token-file, --tls-ca. */
+extern const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[];
+
+/* Makes the client that the options describe; sends nothing. Errors: INVALID_ARGUMENT (URL, token
+ * file), NO_MEMORY. */
+enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_options *options,
+                                 bool needs_coordinator, struct tally_error *err);
+void tally_cli_fini(struct tally_cli *cli);
+
+/* Prints "field: message", or "tally: message" where there is no field, on stderr, and returns the
+ * exit code for the status. */
+int tally_cli_report(const struct tally_error *err);
+/* As tally_cli_report(), for a usage error: returns TALLY_EXIT_USAGE. */
+int tally_cli_report_usage(const struct tally_error *err);
+
+/* Writes `text` to stdout if `made`, the status of making it, is OK; else reports that status.
+ * Frees the text. Returns an exit code. A reader that has closed the pipe (EPIPE) is not worth a
+ * message. */
+int tally_cli_print(enum tally_status made, struct tally_buffer *text);
+/* Prints JSON and a newline; `indent` as tally_json_dump(). NULL means that memory ran out. */
+int tally_cli_print_json(const struct tally_json *value, int indent);
+
+#endif

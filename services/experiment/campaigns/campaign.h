@@ -1,0 +1,42 @@
+/* campaign: one experiment of [1] from end to end: every preset at its own step size, and at the
+ * best of a grid, over the same seeds. The rows of Table I. */
+#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
+#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
+
+#include "services/experiment/campaigns/search.h"
+#include "services/experiment/runs/runner.h"
+
+struct tally_campaign_config {
+    struct tally_runner_config runner;
+    struct tally_problem problem;
+    bool with_grid;
+    /* Names of presets to run, separated by commas; NULL = all. "tuned" is what the grid finds. */
+    const char *only;
+};
+
+/* One algorithm with one set of parameters, over all seeds. */
+struct tally_campaign_row {
+    const struct tally_preset *preset;
+    double step_size;
+    bool tuned;             /* the step size is the grid's best */
+    struct tally_run *runs; /* [n_seeds], heap */
+};
+
+struct tally_campaign {
+    struct tally_campaign_config config;
+    struct tally_campaign_row *rows;
+    size_t n_rows;
+    struct tally_search *searches;
+    size_t n_searches;
+    size_t n_search_seeds; /* the first of the campaign's seeds */
+};
+
+/* "tuned", or the preset's name. */
+const char *tally_campaign_row_name(const struct tally_campaign_row *row);
+
+/* Errors: INVALID_ARGUMENT (no such preset, data files), NO_MEMORY, CANCELLED. */
+enum tally_status tally_campaign_run(const struct tally_campaign_config *config,
+                                     struct tally_campaign *ret_campaign, struct tally_error *err);
+void tally_campaign_fini(struct tally_campaign *campaign);
+
+#endif

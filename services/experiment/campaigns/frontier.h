@@ -1,0 +1,40 @@
+/* frontier: how little regret how many bits buy, on the synthetic problem.
+ *
+ * [1] states neither CEAL's constants nor the start point, so this maps them: both readings of the
+ * data, starts at |x^(1)| = 1, 2 and 3; CEAL over a table of constants, and every baseline over its
+ * number of local steps K, each at the best step size of a grid. */
+#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
+#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
+
+#include "services/experiment/runs/runner.h"
+#include "services/experiment/runs/summary.h"
+
+/* One algorithm with one set of parameters, on one problem, over all seeds. */
+struct tally_frontier_point {
+    struct tally_problem problem;
+    const struct tally_algorithm *algorithm;
+    union tally_algorithm_params params; /* with the step size that was run */
+    struct tally_summary regret;
+    struct tally_mean_bits bits;
+    bool on_front; /* its algorithm has no point on this problem with less of both */
+};
+
+struct tally_frontier {
+    int64_t first_seed;
+    size_t n_seeds;
+    struct tally_frontier_point *points; /* problem by problem, algorithm by algorithm, by bits */
+    size_t n_points, capacity;
+};
+
+/* Formula bits of a point, per client up plus down. */
+double tally_frontier_bits(const struct tally_frontier_point *point);
+
+/* config->kind is not looked at. Errors: NO_MEMORY, CANCELLED. */
+enum tally_status tally_frontier_run(const struct tally_runner_config *config,
+                                     struct tally_frontier *ret_frontier, struct tally_error *err);
+void tally_frontier_fini(struct tally_frontier *frontier);
+
+/* Sorts the points and finds those on the front of their algorithm. */
+void tally_frontier_sort(struct tally_frontier *frontier);
+
+#endif

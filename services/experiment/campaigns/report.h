@@ -1,0 +1,27 @@
+/* report: what a campaign found, as JSON and as CSV. */
+#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_REPORT_H
+#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_REPORT_H
+
+#include "api/json/json.h"
+#include "codec/base/buffer.h"
+#include "services/experiment/campaigns/campaign.h"
+
+/* {"experiment", "seeds": [...], "rows": [{"algorithm", "preset", "step_size", "tuned",
+ *  "regret": {"mean", "std"}, "uplink": {"formula", "payload", "entropy_payload"}, "downlink":
+ * same, "paper": {"uplink", "downlink"}}]}: bits per client up and per broadcast down, means over
+ * runs; entropy_payload is an estimate; null stands for the regret of runs that diverged. NULL when
+ * memory ran out. */
+struct tally_json *tally_report_json(const struct tally_campaign *campaign);
+
+/* Parts that the frontier's JSON has too. NULL when memory ran out. */
+struct tally_json *tally_report_seeds(int64_t first, size_t n);
+struct tally_json *tally_report_bits(const struct tally_run_bits *bits);
+struct tally_json *tally_report_regret(const struct tally_summary *regret);
+
+/* The same rows, with a header line; and the grids. Errors: NO_MEMORY. */
+enum tally_status tally_report_rows_csv(const struct tally_campaign *campaign,
+                                        struct tally_buffer *out);
+enum tally_status tally_report_grids_csv(const struct tally_campaign *campaign,
+                                         struct tally_buffer *out);
+
+#endif

@@ -1,0 +1,50 @@
+/* search: the step size with the least mean regret, on a grid.
+ *
+ *     step = step size of [1] * factor^k,  k = first .. last
+ *
+ * so that [1]'s own is always among them. If the best one is at an edge of the grid, the grid grows
+ * there until it is not, and says so: an optimum that was cut off would flatter whoever it is
+ * compared with. A step size at which a run diverges has infinite regret. */
+#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
+#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
+
+#include "services/experiment/runs/runner.h"
+#include "services/experiment/runs/summary.h"
+
+struct tally_trial {
+    int exponent; /* k */
+    double step_size;
+    struct tally_summary regret;
+};
+
+enum tally_grid_edge { TALLY_EDGE_NONE, TALLY_EDGE_LOW, TALLY_EDGE_HIGH };
+
+struct tally_search {
+    const struct tally_preset *preset;
+    struct tally_trial *trials; /* heap; by step size */
+    size_t n_trials;
+    size_t best; /* index of the least mean regret; the smallest step size among equals */
+    bool widened_low, widened_high;
+    enum tally_grid_edge edge; /* where the best still is after all widening */
+};
+
+/* The step size of a preset at exponent k. */
+double tally_search_step_size(const struct tally_preset *preset, int exponent);
+
+/* Index of the least mean regret; and at which edge it is. n >= 1 */
+size_t tally_search_best(const struct tally_trial *trials, size_t n,
+                         enum tally_grid_edge *ret_edge);
+
+/* Searches for n presets at once over the first n_seeds seeds of the runner. ret_searches[n] are
+ * the caller's to fini. Errors: those of tally_runner_run(). */
+enum tally_status tally_search_run(struct tally_runner *runner, const struct tally_problem *problem,
+                                   const struct tally_preset *const *presets, size_t n,
+                                   size_t n_seeds, struct tally_search *ret_searches,
+                                   struct tally_error *err);
+void tally_search_fini(struct tally_search *search);
+
+/* Cost of it without widening, see tally_runner_plan(). */
+double tally_search_cost(const struct tally_problem *problem, const struct tally_preset *preset,
+                         size_t n_seeds);
+
+#endif

@@ -1,0 +1,56 @@
+/* presets: the algorithms of [1]'s Table I with the parameters that they run with, and the bits
+ * that [1] reports for them.
+ *
+ * Baselines have one preset, `paper`. CEAL has more, because [1] states none of its constants but
+ * the step size:
+ *   paper        at [1]'s step size;
+ *   paper_bits   within the bits of Table I, both ways;
+ *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).
+ *
+ * Each of them, with seed 1, is also a file of deploy/jobs. */
+#ifndef TALLY_SERVICES_EXPERIMENT_RUNS_PRESETS_H
+#define TALLY_SERVICES_EXPERIMENT_RUNS_PRESETS_H
+
+#include "services/algorithms/algorithm.h"
+#include "services/experiment/runs/problem.h"
+
+/* Step sizes tried: that of [1] times factor^first .. factor^last. factor 0: none, it is fixed. */
+struct tally_step_range {
+    double factor;
+    int first, last;
+};
+
+/* Bits of Table I: per client up, per broadcast summed over the job down. */
+struct tally_paper_bits {
+    double uplink, downlink;
+};
+
+struct tally_preset {
+    const char *name;
+    unsigned problems; /* bits 1 << enum tally_problem_kind that it is for */
+    const struct tally_algorithm *algorithm;
+    union tally_algorithm_params params;
+    struct tally_step_range grid;
+    struct tally_paper_bits paper;
+};
+
+/* In the order of Table I, CEAL last. */
+extern const struct tally_preset TALLY_PRESETS[];
+extern const size_t TALLY_N_PRESETS;
+
+bool tally_preset_is_for(const struct tally_preset *preset, enum tally_problem_kind kind);
+
+/* Borrows the preset of that name; NULL if there is none. */
+const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
+                                            const struct tally_algorithm *algorithm,
+                                            const char *name);
+
+double tally_preset_step_size(const struct tally_preset *preset);
+
+/* The job of a preset with another step size. Its name tells problem, algorithm and preset:
+ * "synthetic-quiet-fedavg", "mnist-ceal-paper-bits". */
+struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
+                                       const struct tally_problem *problem, double step_size,
+                                       int64_t seed);
+
+#endif

@@ -1,0 +1,44 @@
+/* run: one job in this process, on data that are there already, and what it cost. */
+#ifndef TALLY_SERVICES_EXPERIMENT_RUNS_RUN_H
+#define TALLY_SERVICES_EXPERIMENT_RUNS_RUN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "services/job/spec.h"
+
+/* Bits of a whole job: per client up, each broadcast once down. */
+struct tally_run_bits {
+    double formula, payload;
+    double entropy_payload; /* an estimate, see entropy.h */
+};
+
+/* The end of a round. */
+struct tally_run_point {
+    double time_step;
+    double regret;
+};
+
+struct tally_run {
+    bool diverged; /* then regret is infinite, and so is the curve past its last point */
+    double regret; /* R(T) */
+    struct tally_run_bits uplink, downlink;
+    struct tally_run_point *curve; /* heap; from (0, 0) on, time steps strictly growing */
+    size_t n_points;
+};
+void tally_run_fini(struct tally_run *run);
+
+/* Runs a valid spec on its objective and f(x*). A run that diverges is a result, no error. Stops
+ * at the next round once *stop is set. Errors: NO_MEMORY, CANCELLED. */
+enum tally_status tally_run_job(const struct tally_job_spec *spec,
+                                const struct tally_objective *objective, double f_star,
+                                const atomic_bool *stop, struct tally_run *ret_run,
+                                struct tally_error *err);
+
+/* R at a time step, linear between the ends of rounds: exact where clients stay together. */
+double tally_run_regret_at(const struct tally_run *run, double time_step);
+
+/* How long a run takes compared to others, roughly: 10^9 operations of its arithmetic. */
+double tally_run_cost(const struct tally_job_spec *spec);
+
+#endif

@@ -1,0 +1,28 @@
+/* summary: mean and standard deviation over runs. */
+#ifndef TALLY_SERVICES_EXPERIMENT_RUNS_SUMMARY_H
+#define TALLY_SERVICES_EXPERIMENT_RUNS_SUMMARY_H
+
+#include <stddef.h>
+
+#include "services/experiment/runs/run.h"
+
+struct tally_summary {
+    double mean;
+    double std; /* of the sample, n - 1 below the root; 0 for one value, NaN if one is infinite */
+};
+
+struct tally_summary tally_summary_of(const double *values, size_t n);
+
+/* Of R(T) over runs; infinite if one diverged. */
+struct tally_summary tally_summary_of_regret(const struct tally_run *runs, size_t n);
+/* Of R(time_step). */
+struct tally_summary tally_summary_of_regret_at(const struct tally_run *runs, size_t n,
+                                                double time_step);
+
+/* Mean bits over runs, both directions. */
+struct tally_mean_bits {
+    struct tally_run_bits uplink, downlink;
+};
+struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
+
+#endif
