@@ -1,0 +1,163 @@
+/* messages: taking one client's update. Every check comes before the first change, so a refused
+ * update leaves the job as it was. */
+#include <math.h>
+
+#include "services/job/engine/engine.h"
+
+/* Telemetry of one update. */
+static const uint64_t LOSS_BITS = 64;    /* a float64 */
+static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
+
+static uint64_t digest_of(const struct tally_job_update *update)
+{
+    struct {
+        uint64_t payload_bits, clipped, has_loss;
+        double loss;
+    } rest = {update->payload_bits, update->clipped, update->has_loss,
+              update->has_loss ? update->loss : 0};
+    uint64_t sum = tally_digest64(update->payload, update->n_payload);
+    return tally_checksum64_more(sum, &rest, sizeof rest);
+}
+
+struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client)
+{
+    return job_has_started(job) ? job->clients.all[client].receipt : (struct tally_receipt){0};
+}
+
+static enum tally_status compare(const struct tally_receipt *receipt,
+                                 const struct tally_job_update *update, uint64_t digest,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    if (receipt->digest != digest) {
+        return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
+                          "client %u has sent another message for round %lld", update->client,
+                          (long long)update->round);
+    }
+    *ret_outcome =
+        (struct tally_job_outcome){.duplicate = true,
+                                   .bits = {.formula_bits = receipt->formula_bits,
+                                            .payload_bits = receipt->payload_bits,
+                                            .messages = receipt->payload_bits != 0,
+                                            .clipped = update->clipped}}; /* in the digest */
+    return TALLY_OK;
+}
+
+enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
+                                        const struct tally_job_update *update,
+                                        struct tally_job_outcome *ret_outcome,
+                                        struct tally_error *err)
+{
+    return compare(receipt, update, digest_of(update), ret_outcome, err);
+}
+
+static enum tally_status fail_closed(const struct tally_job *job, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
+                      tally_job_status_name(job->status));
+}
+
+/* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
+static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
+                               uint64_t digest, struct tally_job_outcome *outcome,
+                               struct tally_error *err)
+{
+    if (update->client >= job->clients.n) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
+                          update->client, job->clients.n - 1);
+    }
+    const struct tally_receipt receipt = tally_job_receipt(job, update->client);
+    if (receipt.round != 0 && receipt.round == update->round) {
+        return compare(&receipt, update, digest, outcome, err);
+    }
+    if (!job_is_open(job)) {
+        return fail_closed(job, err);
+    }
+    if (update->round != job->open.round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
+                          "round %lld is not open, round %lld is", (long long)update->round,
+                          (long long)job->open.round);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status check_telemetry(const struct tally_job *job,
+                                         const struct tally_job_update *update,
+                                         struct tally_error *err)
+{
+    const bool may_lack_loss = !job_has_regret(job) && !update->has_loss;
+    if (update->has_loss != job->open.evaluate && !may_lack_loss) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
+                          job->open.evaluate ? "needs a loss; only a job whose reference is none "
+                                               "takes clients that have gradients alone"
+                                             : "takes no loss");
+    }
+    if (update->has_loss && !isfinite(update->loss)) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "the loss is not finite");
+    }
+    if (update->clipped > job->setting.dim) {
+        return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
+                          update->clipped, job->setting.dim);
+    }
+    return TALLY_OK;
+}
+
+/* Decodes the message and adds it to the sums. */
+static enum tally_status add_message(struct tally_job *job, const struct tally_job_update *update,
+                                     struct tally_report *ret_report, struct tally_bits *ret_bits,
+                                     struct tally_error *err)
+{
+    if (job->open.plan.cut) {
+        if (update->n_payload != 0 || update->payload_bits != 0 || update->clipped != 0) {
+            return tally_fail(err, TALLY_MALFORMED, "payload",
+                              "round %lld takes no gradient message", (long long)update->round);
+        }
+        *ret_bits = (struct tally_bits){0};
+        return TALLY_OK;
+    }
+    struct tally_message_view view = {.payload = update->payload,
+                                      .n_payload = update->n_payload,
+                                      .payload_bits = update->payload_bits,
+                                      .grid = job->open.plan.grid};
+    enum tally_status status =
+        job_is_opening(job)
+            ? job->algorithm->opening->receive(&job->setting, &view, ret_report, ret_bits, err)
+            : job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
+                                      job->sums, ret_bits, err);
+    ret_bits->clipped = update->clipped;
+    return status;
+}
+
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    const uint64_t digest = digest_of(update);
+    struct tally_job_outcome outcome = {0};
+    struct tally_report report = {0};
+    enum tally_status status = admit(job, update, digest, &outcome, err);
+    if (status == TALLY_OK && outcome.duplicate) {
+        *ret_outcome = outcome;
+        return TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = check_telemetry(job, update, err);
+    }
+    if (status == TALLY_OK) {
+        status = add_message(job, update, &report, &outcome.bits, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct job_client answer = {
+        .receipt = {update->round, digest, outcome.bits.formula_bits, outcome.bits.payload_bits},
+        .loss = update->has_loss ? update->loss : NAN,
+        .report = report};
+    job_clients_accept(&job->clients, update->client, &answer);
+    tally_bits_add(&job->received_bits, &outcome.bits);
+    job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
+    job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
+    job->open.received++;
+    job_check_invariants(job);
+    job_close_if_complete(job, &outcome);
+    *ret_outcome = outcome;
+    return TALLY_OK;
+}

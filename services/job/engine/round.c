@@ -1,0 +1,221 @@
+/* round: opening, closing and recording rounds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/job/engine/engine.h"
+
+/* The algorithm cannot continue, because of the error `why`. */
+static void fail_algorithm(struct tally_job *job, const struct tally_error *why)
+{
+    if (why->status == TALLY_NOT_FINITE) {
+        TALLY_REASON_WRITE(job->reason, DIVERGED, why->message);
+    } else {
+        TALLY_REASON_WRITE(job->reason, ALGORITHM_FAILED, why->message);
+    }
+    job_move(job, TALLY_EVENT_FAIL, NULL);
+}
+
+static void add_record(struct tally_job *job, struct tally_round_record *record,
+                       struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    progress->round++;
+    progress->time_step += record->samples;
+    progress->cumulative_regret +=
+        (double)(record->samples * job->spec.clients) * (progress->loss - progress->f_star);
+    tally_ledger_add(&progress->bits, &record->bits);
+    record->round = progress->round;
+    record->time_step = progress->time_step;
+    record->loss = progress->loss;
+    record->cumulative_regret = progress->cumulative_regret;
+    if (outcome != NULL) {
+        outcome->records[outcome->n_records++] = *record;
+    }
+    job_check_invariants(job);
+}
+
+/* Opening. */
+
+/* Round (k, j) would pass T: what is left of the horizon counts in the regret, nothing is sent. */
+static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_round_record record = {.iterate = progress->iterate,
+                                        .stage = progress->stage,
+                                        .samples = job->spec.horizon - progress->time_step,
+                                        .cut = true};
+    record.bits.telemetry_bits = job->telemetry_bits;
+    if (job->open.evaluate) {
+        tally_job_list_missing(job, record.missing);
+    }
+    add_record(job, &record, outcome);
+    job->open = (struct tally_job_round){0};
+    job->clients.n_awaited = 0;
+    job_move(job, TALLY_EVENT_COMPLETE, NULL);
+}
+
+void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    memset(job->sums, 0, job->setting.dim * sizeof *job->sums);
+    job->received_bits = (struct tally_bits){0};
+    job->telemetry_bits = 0;
+    job->open = (struct tally_job_round){.round = progress->round + 1,
+                                         .iterate = progress->iterate,
+                                         .evaluate = !progress->has_loss};
+    job_clients_open_round(&job->clients);
+    int64_t left = job->spec.horizon - progress->time_step;
+    if (left == 0) {
+        job_move(job, TALLY_EVENT_COMPLETE, NULL);
+        return;
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    if (job->algorithm->plan(&job->setting, progress->stage, &job->open.plan, &why) != TALLY_OK) {
+        fail_algorithm(job, &why);
+        return;
+    }
+    if (job->open.plan.samples > left) {
+        job->open.plan.samples = left;
+        job->open.plan.cut = true;
+        if (progress->has_loss) {
+            cut_at_horizon(job, outcome);
+        }
+    }
+    job_check_invariants(job);
+}
+
+/* Closing. */
+
+static void take_losses(struct tally_job *job)
+{
+    if (!job->open.evaluate) {
+        return;
+    }
+    double sum = 0;
+    for (uint32_t m = 0; m < job->clients.n; m++) {
+        sum += tally_job_has_received(job, m) ? job->clients.all[m].loss : 0;
+    }
+    job->progress.loss = sum / (double)job->open.received;
+    job->progress.has_loss = true;
+}
+
+/* The record of the open round, but for what the algorithm decides. */
+static struct tally_round_record record_of(const struct tally_job *job)
+{
+    struct tally_round_record record = {.iterate = job->open.iterate,
+                                        .stage = job->open.plan.stage,
+                                        .samples = job->open.plan.samples,
+                                        .received = job->open.received};
+    tally_job_list_missing(job, record.missing);
+    record.bits.uplink = job->received_bits;
+    record.bits.telemetry_bits = job->telemetry_bits;
+    return record;
+}
+
+bool job_is_opening(const struct tally_job *job)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    return opening != NULL && opening->opens(&job->params);
+}
+
+/* Estimates the unknown parameters from the reports of the clients that answered. */
+static enum tally_status estimate(struct tally_job *job, struct tally_round_record *record,
+                                  struct tally_error *err)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    struct tally_report *reports = calloc((size_t)job->open.received, sizeof *reports);
+    if (reports == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
+    }
+    int64_t n = 0;
+    for (uint32_t m = 0; m < job->clients.n; m++) {
+        if (tally_job_has_received(job, m)) {
+            reports[n++] = job->clients.all[m].report;
+        }
+    }
+    struct tally_estimates estimates;
+    enum tally_status status = opening->conclude(&job->setting, &job->open.plan, reports, n,
+                                                 &estimates, &record->bits.control_bits, err);
+    free(reports);
+    if (status == TALLY_OK) {
+        job->progress.estimates = estimates;
+        opening->adopt(&estimates, &job->params);
+        job->progress.stage = job->algorithm->first_stage(&job->params);
+    }
+    return status;
+}
+
+/* The server decodes its own broadcast, as every client does, so that all copies of x are equal. */
+static enum tally_status take_broadcast(struct tally_job *job, struct tally_round_record *record,
+                                        struct tally_error *err)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_message_view view = tally_message_view(&job->decision.broadcast);
+    enum tally_status status =
+        job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    record->bits.downlink = job->decision.broadcast.bits;
+    record->bits.delivered_payload_bits =
+        job->decision.broadcast.bits.payload_bits * job->setting.clients;
+    progress->iterate++;
+    progress->has_loss = false;
+    progress->x_checksum = job_sum_point(job);
+    job_broadcasts_add(&job->broadcasts, job->setting.dim, &job->decision.broadcast);
+    return TALLY_OK;
+}
+
+/* Has the algorithm decide from the sums whether the point moves. */
+static enum tally_status decide(struct tally_job *job, struct tally_round_record *record,
+                                struct tally_error *err)
+{
+    struct tally_decision *decision = &job->decision;
+    decision->passed = false;
+    decision->norm = 0;
+    enum tally_status status =
+        job->algorithm->decide(&job->setting, &job->open.plan, job->sums, job->open.received,
+                               (uint32_t)job->open.round, job->x, &job->scratch, decision, err);
+    record->norm = decision->norm;
+    record->passed = decision->passed;
+    record->bits.control_bits = !decision->passed;
+    if (status == TALLY_OK && decision->passed) {
+        status = take_broadcast(job, record, err);
+    }
+    if (status == TALLY_OK) {
+        job->progress.stage = decision->next_stage;
+    }
+    return status;
+}
+
+static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    take_losses(job);
+    if (job->open.plan.cut) {
+        cut_at_horizon(job, outcome);
+        return;
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct tally_round_record record = record_of(job);
+    enum tally_status status =
+        job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
+    if (status != TALLY_OK) {
+        fail_algorithm(job, &why);
+        return;
+    }
+    add_record(job, &record, outcome);
+    job_open_round(job, outcome);
+}
+
+void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    const bool may_drop =
+        job->spec.policy != TALLY_POLICY_WAIT &&
+        job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : job->spec.clients);
+    const bool waits_for_none =
+        job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
+    if (job->open.received == job->spec.clients ||
+        (may_drop && (job->open.overdue || waits_for_none))) {
+        close_round(job, outcome);
+    }
+}

@@ -1,0 +1,321 @@
+/* saving: a job's state as bytes, and back.
+ *
+ * A state is a snapshot, and behind it any number of changes, each of which leads from the round of
+ * what is before it to a later one. Where the point is long a change is far shorter than a
+ * snapshot: it has the broadcasts instead of the point. The machine's byte order, which is
+ * little-endian:
+ *
+ *     snapshot   u32 version, dim, clients, 0
+ *                f64 x[dim]
+ *                per client: i64 round, u64 digest, formula_bits, payload_bits
+ *                u64 tally_checksum64 of all that
+ *
+ *     change     u32 version, n_broadcasts; i64 round, iterate         those that it leads to
+ *                per broadcast: f64 step; u64 intervals, payload_bits, n_payload; the payload
+ *                per client: as above
+ *                u64 tally_checksum64 of the change so far
+ *
+ * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
+ * the point changes (with the point's own checksum, in one pass), continued over the clients. */
+#include <string.h>
+
+#include "services/job/engine/engine.h"
+
+enum { SNAPSHOT_VERSION = 1, CHANGE_VERSION = 1, CHECKSUM_BYTES = 8 };
+
+struct snapshot_header {
+    uint32_t version, dim, clients, zero;
+};
+
+struct change_header {
+    uint32_t version, n_broadcasts; /* at most JOB_BROADCASTS_MOST */
+    int64_t round, iterate;
+};
+
+struct broadcast_head {
+    double step;
+    uint64_t intervals, payload_bits, n_payload; /* the last in bytes */
+};
+
+_Static_assert(sizeof(struct snapshot_header) == 16 && sizeof(struct change_header) == 24 &&
+                   sizeof(struct broadcast_head) == 32,
+               "no padding");
+
+static struct snapshot_header snapshot_header(const struct tally_job *job)
+{
+    return (struct snapshot_header){SNAPSHOT_VERSION, (uint32_t)job->setting.dim, job->clients.n,
+                                    0};
+}
+
+static size_t clients_bytes(const struct tally_job *job)
+{
+    return (size_t)job->clients.n * JOB_CLIENT_SAVED_BYTES;
+}
+
+uint64_t job_sum_point(struct tally_job *job)
+{
+    const struct snapshot_header header = snapshot_header(job);
+    struct tally_checksum point = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+    job->saved = tally_checksum_begin(TALLY_CHECKSUM_SEED);
+    tally_checksum_add(&job->saved, &header, sizeof header);
+    tally_checksum_add_to_both(&job->saved, &point, job->x, job->setting.dim * sizeof *job->x);
+    return tally_checksum_end(&point);
+}
+
+/* Saving. */
+
+enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out)
+{
+    const struct snapshot_header header = snapshot_header(job);
+    const size_t x_bytes = job->setting.dim * sizeof *job->x;
+    const size_t start = out->size;
+    if (!job_has_started(job)) {
+        return TALLY_FAILED_PRECONDITION;
+    }
+    struct tally_checksum sum = job->saved;
+    enum tally_status status =
+        tally_buffer_reserve(out, sizeof header + x_bytes + clients_bytes(job) + CHECKSUM_BYTES);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    tally_buffer_append(out, &header, sizeof header);
+    tally_buffer_append(out, job->x, x_bytes);
+    job_clients_save(&job->clients, out);
+    const uint8_t *clients = out->data + start + sizeof header + x_bytes;
+    tally_checksum_add(&sum, clients, clients_bytes(job));
+    const uint64_t checksum = tally_checksum_end(&sum);
+    return tally_buffer_append(out, &checksum, sizeof checksum);
+}
+
+size_t tally_job_change_bytes(const struct tally_job *job, int64_t since)
+{
+    if (since > job->progress.iterate || since + 1 < job->broadcasts.oldest) {
+        return SIZE_MAX;
+    }
+    size_t n = sizeof(struct change_header) + clients_bytes(job) + CHECKSUM_BYTES;
+    for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
+        n += sizeof(struct broadcast_head) + tally_job_broadcast(job, k)->payload.size;
+    }
+    return n;
+}
+
+enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
+                                        struct tally_buffer *out, struct tally_error *err)
+{
+    const int64_t iterate = job->progress.iterate;
+    const size_t n = tally_job_change_bytes(job, since);
+    if (n == SIZE_MAX) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "the broadcasts from iterate %lld to %lld are not kept", (long long)since,
+                          (long long)iterate);
+    }
+    const size_t start = out->size;
+    if (tally_buffer_reserve(out, n) != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
+    }
+    const struct change_header header = {CHANGE_VERSION, (uint32_t)(iterate - since),
+                                         job->progress.round, iterate};
+    tally_buffer_append(out, &header, sizeof header);
+    for (int64_t k = since + 1; k <= iterate; k++) {
+        const struct tally_message *broadcast = tally_job_broadcast(job, k);
+        const struct broadcast_head head = {broadcast->grid.step, broadcast->grid.intervals,
+                                            broadcast->bits.payload_bits, broadcast->payload.size};
+        tally_buffer_append(out, &head, sizeof head);
+        tally_buffer_append(out, broadcast->payload.data, broadcast->payload.size);
+    }
+    job_clients_save(&job->clients, out);
+    const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
+    return tally_buffer_append(out, &checksum, sizeof checksum);
+}
+
+/* Loading. */
+
+static enum tally_status fail_change(struct tally_error *err, const char *what)
+{
+    return tally_fail(err, TALLY_DATA_LOSS, NULL, "a stored change of the state %s", what);
+}
+
+/* Moves the point by one stored broadcast, at *at, which is advanced; `end` is behind what may be
+ * read. */
+static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **at,
+                                        const uint8_t *end, struct tally_error *err)
+{
+    struct broadcast_head head;
+    if ((size_t)(end - *at) < sizeof head) {
+        return fail_change(err, "is cut short");
+    }
+    memcpy(&head, *at, sizeof head);
+    *at += sizeof head;
+    if (head.n_payload > (size_t)(end - *at) || head.intervals > UINT32_MAX) {
+        return fail_change(err, "is cut short");
+    }
+    const struct tally_message_view view = {.payload = *at,
+                                            .n_payload = head.n_payload,
+                                            .payload_bits = head.payload_bits,
+                                            .grid = {head.step, (uint32_t)head.intervals}};
+    *at += head.n_payload;
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status =
+        job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, &why);
+    if (status == TALLY_NO_MEMORY) {
+        return tally_fail(err, status, NULL, "%s", why.message);
+    }
+    return status == TALLY_OK ? status : fail_change(err, why.message);
+}
+
+/* Goes on by the change at *at, which is advanced, after the one that `last` heads; a round of 0 is
+ * none. */
+static enum tally_status load_change(struct tally_job *job, const uint8_t **at, const uint8_t *end,
+                                     struct change_header *last, struct tally_error *err)
+{
+    const uint8_t *const start = *at;
+    struct change_header header;
+    if ((size_t)(end - start) < sizeof header + clients_bytes(job) + CHECKSUM_BYTES) {
+        return fail_change(err, "is cut short");
+    }
+    memcpy(&header, start, sizeof header);
+    if (header.version != CHANGE_VERSION || header.n_broadcasts > JOB_BROADCASTS_MOST ||
+        header.round <= last->round ||
+        (last->round > 0 && header.iterate != last->iterate + header.n_broadcasts)) {
+        return fail_change(err, "does not follow what is before it");
+    }
+    *at = start + sizeof header;
+    enum tally_status status = TALLY_OK;
+    for (uint32_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
+        status = load_broadcast(job, at, end, err);
+    }
+    if (status == TALLY_OK && (size_t)(end - *at) < clients_bytes(job) + CHECKSUM_BYTES) {
+        status = fail_change(err, "is cut short");
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    job_clients_load(&job->clients, *at);
+    *at += clients_bytes(job);
+    uint64_t checksum;
+    memcpy(&checksum, *at, sizeof checksum);
+    if (checksum != tally_checksum64(start, (size_t)(*at - start))) {
+        return fail_change(err, "has another checksum");
+    }
+    *at += CHECKSUM_BYTES;
+    *last = header;
+    return TALLY_OK;
+}
+
+/* Goes on by all changes, which lead to the progress. */
+static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, size_t n,
+                                      struct tally_error *err)
+{
+    const uint8_t *const end = at + n;
+    struct change_header last = {0};
+    enum tally_status status = TALLY_OK;
+    while (at < end && status == TALLY_OK) {
+        status = load_change(job, &at, end, &last, err);
+    }
+    if (status == TALLY_OK && last.round > 0 &&
+        (last.round != job->progress.round || last.iterate != job->progress.iterate)) {
+        return fail_change(err, "does not lead to the progress");
+    }
+    return status;
+}
+
+static enum tally_status load_state(struct tally_job *job, const uint8_t *state, size_t n,
+                                    struct tally_error *err)
+{
+    const size_t x_bytes = job->setting.dim * sizeof *job->x;
+    const size_t body = sizeof(struct snapshot_header) + x_bytes + clients_bytes(job);
+    struct snapshot_header header = {0};
+    if (n >= body + CHECKSUM_BYTES) {
+        memcpy(&header, state, sizeof header);
+    }
+    if (header.version != SNAPSHOT_VERSION || header.dim != job->setting.dim ||
+        header.clients != job->clients.n) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "stored state of %zu bytes does not fit the job", n);
+    }
+    uint64_t checksum;
+    memcpy(&checksum, state + body, sizeof checksum);
+    if (checksum != tally_checksum64(state, body)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state has another checksum");
+    }
+    memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
+    job_clients_load(&job->clients, state + sizeof(struct snapshot_header) + x_bytes);
+    const size_t whole = body + CHECKSUM_BYTES;
+    return load_changes(job, state + whole, n - whole, err);
+}
+
+/* Takes over the estimates of a stored progress, if its opening round has closed; false if they
+ * cannot be of this job. */
+static bool adopt_estimates(struct tally_job *job, const struct tally_progress *progress)
+{
+    return !job_is_opening(job) || progress->stage == 0 ||
+           job->algorithm->opening->adopt(&progress->estimates, &job->params);
+}
+
+/* Whether a stored progress can be one of this job. */
+static bool progress_fits(const struct tally_job *job, const struct tally_progress *progress,
+                          bool has_state)
+{
+    bool open = job_is_open(job);
+    bool complete = job->status == TALLY_JOB_COMPLETED;
+    return progress->round >= 0 && progress->time_step >= 0 &&
+           progress->time_step <= job->spec.horizon &&
+           (!open || progress->has_f_star == job_has_regret(job)) &&
+           (!complete || progress->time_step == job->spec.horizon) &&
+           (has_state ? progress->iterate >= 1 : progress->round == 0);
+}
+
+static enum tally_status load(struct tally_job *job, const struct tally_progress *progress,
+                              const uint8_t *state, size_t n, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    if (!progress_fits(job, progress, n > 0) || !adopt_estimates(job, progress)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "stored progress (round %lld, time step %lld) does not fit the job",
+                          (long long)progress->round, (long long)progress->time_step);
+    }
+    if (n > 0) {
+        job->progress = *progress;
+        job_broadcasts_init(&job->broadcasts, progress->iterate);
+        status = load_state(job, state, n, err);
+    } else { /* before the first round closed: the initial point */
+        job->progress.f_star = progress->f_star;
+        job->progress.has_f_star = progress->has_f_star;
+        if (!job_has_started(job)) {
+            job->progress.x_checksum = progress->x_checksum;
+        }
+    }
+    if (status == TALLY_OK && job_has_started(job) &&
+        job->progress.x_checksum != job_sum_point(job)) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point has another checksum");
+    }
+    return status;
+}
+
+enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
+                                    const struct tally_progress *progress, const uint8_t *state,
+                                    size_t n, struct tally_job **ret_job, struct tally_error *err)
+{
+    struct tally_job *job;
+    enum tally_status result = job_make_queued(spec, &job, err);
+    if (result != TALLY_OK) {
+        return result;
+    }
+    if (status != TALLY_JOB_QUEUED || n > 0) {
+        result = job_make_vectors(job, err);
+    }
+    job->status = status;
+    if (result == TALLY_OK) {
+        result = load(job, progress, state, n, err);
+    }
+    if (result != TALLY_OK) {
+        tally_job_free(job);
+        return result;
+    }
+    if (job_is_open(job)) { /* the host sends its updates again, one by one */
+        job_clients_forget_after(&job->clients, job->progress.round);
+        job_open_round(job, NULL);
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
