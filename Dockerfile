@@ -5,12 +5,12 @@
 #
 # Nothing here needs BuildKit: Debian's docker.io builds it as well.
 
-# What the compiler needs. deploy/install-deps holds the list.
+# The packages that the compiler needs; deploy/install-deps has the list.
 FROM debian:bookworm-slim AS packages
 COPY deploy/install-deps /src/deploy/
 RUN /src/deploy/install-deps build unit
 
-# The programs, with all tests of the parts passed. The images copy from here, so there is none without.
+# The programs, after their unit tests have passed. The images copy from this stage, so each image is tested.
 FROM packages AS build
 COPY . /src
 WORKDIR /src
@@ -19,10 +19,10 @@ RUN ctest --test-dir build/release --output-on-failure --no-tests=error --timeou
         -E '^tally-(test-(contract|statistical)|simulation)'
 RUN DESTDIR=/install cmake --install build/release --component programs --strip
 
-# The system below the programs: Debian with their libraries, without what a finished image has no use
-# for: package managers, their perl and C++, LAPACK (OpenBLAS alone is called). The list of installed
-# packages stays, for scanners. One stage later it becomes a single layer, since what a layer removes
-# from an earlier one still takes room.
+# The system below the programs: Debian with their libraries, without what a finished image does not
+# use: package managers, their perl and C++, LAPACK (only OpenBLAS is called). The list of installed
+# packages stays, for scanners. The next stage makes a single layer of it, because files that a layer
+# removes from an earlier one still take up space.
 FROM debian:bookworm-slim AS system
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
@@ -39,7 +39,7 @@ FROM scratch AS runtime
 COPY --from=system / /
 ENV PATH=/usr/local/bin:/usr/bin:/bin TALLY_DATA_DIR=/data
 WORKDIR /var/lib/tally
-# A number, so that whoever starts it can see that it is not root.
+# A number, so that container engines can see that it is not root.
 USER 10001:10001
 ARG VERSION=0.11.0
 LABEL org.opencontainers.image.version=$VERSION \
@@ -51,7 +51,7 @@ LABEL org.opencontainers.image.title=tally-coordinator \
     org.opencontainers.image.description="Coordinates communication-efficient federated optimisation"
 COPY --from=build /install/usr/local/bin/tally-coordinator /install/usr/local/bin/tally /usr/local/bin/
 COPY --from=build /install/usr/local/share/tally/jobs /usr/local/share/tally/jobs
-# Reachable from outside the container; without tokens the coordinator refuses to start there.
+# Reachable from outside the container; the coordinator refuses to start there without tokens.
 ENV TALLY_LISTEN=0.0.0.0:8080
 VOLUME /var/lib/tally
 EXPOSE 8080
@@ -60,8 +60,8 @@ ENTRYPOINT ["tally-coordinator"]
 
 FROM runtime AS worker
 LABEL org.opencontainers.image.title=tally-worker \
-    org.opencontainers.image.description="Plays clients of federated optimisation jobs"
+    org.opencontainers.image.description="Runs clients of federated optimisation jobs"
 COPY --from=build /install/usr/local/bin/tally-worker /install/usr/local/bin/tally /usr/local/bin/
-# A worker serves nobody; it is well when it reaches a coordinator that is ready.
+# A worker serves no requests; it is healthy when it reaches a coordinator that is ready.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 CMD ["tally", "health"]
 ENTRYPOINT ["tally-worker"]

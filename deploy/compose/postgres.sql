@@ -1,6 +1,6 @@
--- What PostgreSQL of deploy/compose.yaml gets before its first start: a role for the coordinators that
--- owns its database and nothing else. The superuser loses its password, so that it can log in from
--- inside the container alone (docker compose exec postgres psql -U postgres tally).
+-- The PostgreSQL of deploy/compose.yaml runs this before its first start. It creates a role for the
+-- coordinators, which owns its database and nothing else. The superuser loses its password, so that it
+-- can log in only from inside the container (docker compose exec postgres psql -U postgres tally).
 \set password `cat /run/secrets/postgres-password`
 CREATE ROLE tally LOGIN PASSWORD :'password';
 CREATE DATABASE tally OWNER tally;

@@ -1,10 +1,10 @@
-"""Logistic regression on points that this process alone has, with NumPy.
+"""Logistic regression with NumPy, on points that only this process has.
 
     tally-coordinator &
     python3 numpy_logistic_regression.py [URL]
 
-Submits a job, plays its four clients, and prints how often the model is right. The gradient bound and sigma are
-measured by the clients themselves, so only a step size is left to choose.
+Submits a job, runs its four clients, and prints how often the model is right. The clients measure gradient bound and
+sigma, so only a step size is left to choose.
 """
 
 from __future__ import annotations

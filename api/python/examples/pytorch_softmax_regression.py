@@ -1,4 +1,4 @@
-"""Softmax regression with PyTorch: any model whose loss torch can differentiate is used in this way.
+"""Softmax regression with PyTorch. Any model whose loss torch can differentiate works in this way.
 
     tally-coordinator &
     python3 pytorch_softmax_regression.py [URL]

@@ -1,13 +1,13 @@
 """Tally in Python: workers with gradients of your own, jobs, and the codec.
 
-The arithmetic, the random numbers and the bits are libtally's, which is made of the same code as the
-programs: a Python worker beside C workers sends the same bytes for the same gradients.
+Arithmetic, random numbers and bits are those of libtally, which is built from the same code as the programs:
+for the same gradients a Python worker sends the same bytes as a C worker.
 
     import numpy as np, tally
 
     def gradient(x, query):                 # of f_m at x, a stochastic one
         rows = shards[query.client]
-        points = query.draws(len(rows))     # as many as the round asks for, by the job's random numbers
+        points = query.draws(len(rows))     # as many as the round needs, by the job's random numbers
         return mean_gradient(rows[points], x)
 
     tally.run_worker("http://127.0.0.1:8080", gradient=gradient, dim=30, clients=4)

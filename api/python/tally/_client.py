@@ -22,22 +22,22 @@ from numpy.typing import NDArray
 
 from ._library import Error, coordinator_url, version
 
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between tries to reach a coordinator that is away
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between attempts to reach the coordinator
 _PASSING = (429, 502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a job."""
+    """A change of a job."""
 
     kind: str
-    """"job": the status or something else has changed, data is the detail. "round": one has closed, data is
-    its record."""
+    """"job": the status or another part of the detail has changed; data is the detail. "round": a round has
+    closed; data is its record."""
     data: dict[str, Any]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token is for the host that it was given for."""
+    """A token is not sent to any other host."""
 
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
         return None
@@ -62,11 +62,11 @@ def _read_token(path: str | os.PathLike[str]) -> str:
         until = [word[6:] for word in words[1:] if word.startswith("until=")]
         if not until or datetime.fromisoformat(until[0].replace("Z", "+00:00")) > now:
             return words[0]
-    raise ValueError(f"{os.fspath(path)} holds no token that is valid")
+    raise ValueError(f"{os.fspath(path)} contains no valid token")
 
 
 def _error_of(status: int, body: bytes, reason: str) -> Error:
-    """Of a problem document (RFC 9457), or of an answer that is none."""
+    """The error in a problem document (RFC 9457), or in any other response."""
     try:
         problem = json.loads(body)
         return Error(problem.get("detail") or problem["title"], problem.get("code", "internal"),
@@ -76,12 +76,12 @@ def _error_of(status: int, body: bytes, reason: str) -> Error:
 
 
 class Client:
-    """A coordinator, as the operator of its jobs sees it.
+    """The REST interface of a coordinator.
 
-    url         TALLY_COORDINATOR, or http://127.0.0.1:8080
-    token, token_file   admin token, or the file that holds it. TALLY_TOKEN
-    tls_ca      certificates to trust for https://, PEM, and no others. The system's
-    timeout_s   longest silence that is waited through
+    url         default TALLY_COORDINATOR, or http://127.0.0.1:8080
+    token, token_file   admin token, or a file that contains it; default TALLY_TOKEN
+    tls_ca      PEM file of the only certificates to trust for https://; default those of the system
+    timeout_s   how long to wait for a coordinator that sends nothing
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Client:
         self._timeout_s = timeout_s
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
         if _is_loopback(parts.hostname):
-            handlers.append(urllib.request.ProxyHandler({}))  # no proxy can have business there
+            handlers.append(urllib.request.ProxyHandler({}))  # never through a proxy
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=os.fspath(tls_ca) if tls_ca is not None else None)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -132,23 +132,23 @@ class Client:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Error(f"{self.url}{path}: {error}", "unavailable") from error
         if not isinstance(value, dict):
-            raise Error(f"{self.url}{path}: the answer is no object", "malformed")
+            raise Error(f"{self.url}{path}: the response is not a JSON object", "malformed")
         return value
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> str:
-        """Submits a job document; returns the job's id. Raises Error; its field names what is wrong."""
+        """Submits a job document and returns the job's id. Raises Error, whose field says which member is wrong."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         return str(self._json("/v1/jobs", json.dumps(job, allow_nan=False).encode(), headers)["id"])
 
     def show(self, job_id: str) -> dict[str, Any]:
-        """The detail of a job: status, counters, where it stands. Once it has ended, `reason_code` says why
-        (services/job/REASONS.md), and `reason` says it for people."""
+        """The detail of a job: document, status, progress and bit counters. Once the job has ended,
+        `reason_code` says why (services/job/REASONS.md), and `reason` says it as text."""
         return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
 
     def model(self, job_id: str) -> NDArray[np.float64]:
-        """The point that a job has reached."""
+        """The current point of a job."""
         path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model"
         try:
             with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
@@ -158,10 +158,10 @@ class Client:
         return x
 
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
-        """What happens to a job, until it has ended; the last event is its detail then.
+        """Yields the events of a job until it has ended; the last event is its final detail.
 
-        after: the last round that is known; those after it come first. Without it, only what happens from
-        now on. A coordinator that is away is waited for.
+        after: the last round that the caller has; the rounds after it come first. Without it, only new events.
+        Waits while the coordinator is unreachable.
         """
         path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/events"
         last = after
@@ -171,7 +171,7 @@ class Client:
             headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
             try:
                 with self._open(path, None, headers) as stream:
-                    if stream.status == 204:  # it has ended, and nothing is new
+                    if stream.status == 204:  # it has ended, and there is no new event
                         if not has_ended:
                             yield Event("job", self.show(job_id))
                         return
@@ -183,7 +183,7 @@ class Client:
                             last = event.data["round"]  # "now", for connections to come
                         yield event
                         has_ended = event.kind == "job" and _has_ended(event.data)
-                    if has_ended:  # or the connection, before the last rounds: 204 tells
+                    if has_ended:  # or the connection ended before the last rounds: 204 tells
                         continue
             except Error as error:
                 if error.code != "unavailable" and error.status not in _PASSING:
@@ -214,20 +214,20 @@ def _read_events(stream: Any) -> Iterator[tuple[Event, int | None]]:
 
 
 def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **where: Any) -> str:
-    """Submits a job document; returns the job's id. Further arguments: those of Client."""
+    """Submits a job document and returns the job's id. Other arguments: those of Client."""
     return Client(**where).submit(job, idempotency_key=idempotency_key)
 
 
 def show(job_id: str, **where: Any) -> dict[str, Any]:
-    """The detail of a job. Further arguments: those of Client."""
+    """The detail of a job. Other arguments: those of Client."""
     return Client(**where).show(job_id)
 
 
 def model(job_id: str, **where: Any) -> NDArray[np.float64]:
-    """The point that a job has reached. Further arguments: those of Client."""
+    """The current point of a job. Other arguments: those of Client."""
     return Client(**where).model(job_id)
 
 
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:
-    """What happens to a job, until it has ended. Further arguments: those of Client."""
+    """Yields the events of a job until it has ended. Other arguments: those of Client."""
     return Client(**where).watch(job_id, after=after)

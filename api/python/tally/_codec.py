@@ -1,4 +1,4 @@
-"""The codec: levels and vectors to the exact bits of a message, and back."""
+"""The codec: from levels or vectors to the exact bits of a message, and back."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def _encodings() -> tuple[str, ...]:
 
 
 ENCODINGS: tuple[str, ...] = _encodings()
-"""The encodings of levels on a grid. Besides them there are "float32" and "qsgd"."""
+"""The encodings of levels on a grid. "float32" and "qsgd" exist as well."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A vector as bits, and all that its receiver has to know."""
+    """An encoded vector, with everything that is needed to decode it."""
 
     data: bytes
     """The bit string; the last byte is padded with zero bits."""
     payload_bits: int
-    """Its exact length."""
+    """Exact length of the bit string."""
     dim: int
     encoding: str
     intervals: int = 0
-    """p of the grid: levels are in [-p/2, p/2]. For "qsgd" its s; without meaning for "float32"."""
+    """p of the grid: levels are in [-p/2, p/2]. For "qsgd" its s; ignored for "float32"."""
     step: float = 1.0
-    """Of the grid."""
+    """Distance between two points of the grid."""
     formula_bits: int | None = None
-    """What the paper counts: dim + sum of |level|. Known to who encoded, like the two below."""
+    """What the paper counts: dim + sum of |level|. Set by encode(), like the two below."""
     nonzeros: int | None = None
     clipped: int | None = None
-    """Coordinates outside the grid, which were moved to its end."""
+    """Number of coordinates outside the grid, which were moved to its end."""
 
 
 def grid(radius: float, eps: float, dim: int) -> tuple[int, float]:
@@ -58,7 +58,7 @@ def _pointer(array: NDArray[Any], kind: Any) -> Any:
 def _vector(values: ArrayLike) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"an array of shape {array.shape} is no vector")
+        raise ValueError(f"an array of shape {array.shape} is not a vector")
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{array.dtype} is neither levels (integers) nor values (floats)")
     return array
@@ -84,13 +84,13 @@ def encode(
 ) -> Message:
     """Encodes a vector, as `tally encode` does.
 
-    Integers are levels, which must be in [-intervals/2, intervals/2]. Floats are first rounded to multiples of
-    step, at random so that the mean is right: seed, run, client and round say by which random numbers.
-    "qsgd" rounds floats to `intervals` levels of their norm; "float32" keeps them.
+    Integers are levels, in [-intervals/2, intervals/2]. Floats are first rounded to multiples of step, at random
+    and without bias; seed, run, client and round select the random numbers. "qsgd" rounds floats to `intervals`
+    levels of their norm; "float32" keeps them.
     """
     array = _vector(values)
     for number, limit in ((intervals, 2**32), (seed, 2**64), (run, 2**32), (client, 2**32), (round, 2**32)):
-        if not 0 <= number < limit:  # ctypes would take what is left of it
+        if not 0 <= number < limit:  # ctypes would truncate it
             raise ValueError(f"{number} outside [0, {limit - 1}]")
     rounding = ctypes.byref(Rounding(seed, run, client, round))
     payload = ctypes.POINTER(Payload)()
@@ -99,7 +99,7 @@ def encode(
         levels = _levels(array)
         call("tally_encode_levels", text(encoding), intervals, step, _pointer(levels, ctypes.c_int32), array.size, ret)
     else:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is refused by name below
+        with np.errstate(over="ignore"):  # the library refuses what float32 cannot hold
             floats = np.ascontiguousarray(array, dtype=np.float32)
         at = _pointer(floats, ctypes.c_float)
         if encoding == "float32":
@@ -118,9 +118,9 @@ def encode(
 
 
 def decode(message: Message, *, values: bool = False) -> NDArray[Any]:
-    """The levels of a message, int32, or its values, float64. "float32" has values alone.
+    """The levels of a message as int32, or its values as float64. "float32" has only values.
 
-    Raises Error, code "malformed", for bytes that are no such message: nothing is guessed.
+    Raises Error with the code "malformed" if the bytes are not a valid message.
     """
     data = np.frombuffer(message.data, dtype=np.uint8)
     at = _pointer(data, ctypes.c_uint8)

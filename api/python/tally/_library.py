@@ -1,4 +1,4 @@
-"""libtally.so.1 by ctypes: the structs of <tally/tally.h> and <tally/plugin.h>, and errors as exceptions."""
+"""libtally.so.1 through ctypes: the structs of <tally/tally.h> and <tally/plugin.h>, and errors as exceptions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ SONAME = "libtally.so.1"
 
 
 class Error(Exception):
-    """What Tally refuses, or cannot do. The text names the value and its limit."""
+    """A request that Tally refused or could not serve. The text names the value and its limit."""
 
     def __init__(self, message: str, code: str, field: str = "", status: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         """"invalid_argument", "not_found", "unauthenticated" ..."""
         self.field = field
-        """What is wrong, "objective.data.dim"; "" if it is nothing in particular."""
+        """The member that is wrong, such as "objective.data.dim"; "" if there is none."""
         self.status = status
-        """HTTP status, if a coordinator said it."""
+        """HTTP status of the response, if there was one."""
 
     def __str__(self) -> str:
         message = str(self.args[0])
@@ -58,7 +58,7 @@ class PluginQuery(ctypes.Structure):
                 ("below", BELOW), ("stream", c_void_p)]
 
 
-# char * that is written to is no c_char_p, which ctypes would copy.
+# A char * that C writes to cannot be a c_char_p, which ctypes would copy.
 WHY = c_void_p
 OPEN = ctypes.CFUNCTYPE(c_int, POINTER(PluginProblem), POINTER(c_void_p), WHY, c_size_t)
 CLOSE = ctypes.CFUNCTYPE(None, c_void_p)
@@ -121,7 +121,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _load() -> ctypes.CDLL:
-    """TALLY_LIBRARY, else the copy beside this file (a wheel has one), else what the system finds."""
+    """Loads TALLY_LIBRARY, else the copy beside this file (in a wheel), else the library of the system."""
     beside = Path(__file__).with_name(SONAME)
     path = os.environ.get("TALLY_LIBRARY") or (str(beside) if beside.exists() else SONAME)
     library = ctypes.CDLL(path)
@@ -136,7 +136,7 @@ library = _load()
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function whose last argument is a failure; raises what went wrong."""
+    """Calls a function whose last argument is a failure; raises Error if it fails."""
     failure = Failure()
     code = getattr(library, name)(*arguments, ctypes.byref(failure))
     if code != 0:
@@ -149,12 +149,12 @@ def error_of(code: int, failure: Failure) -> Error:
 
 
 def coordinator_url(url: str | None) -> str:
-    """As the programs find it: what is given, TALLY_COORDINATOR, or this machine."""
+    """The given URL, else TALLY_COORDINATOR, else this machine, as in the programs."""
     return url or os.environ.get("TALLY_COORDINATOR") or "http://127.0.0.1:8080"
 
 
 def text(value: str | os.PathLike[str] | None) -> bytes | None:
-    """As C takes it. Errors: ValueError for a NUL, at which C would cut it."""
+    """Encodes a string for C. Raises ValueError for a NUL, where C would end it."""
     if value is None:
         return None
     encoded = os.fsencode(value)
@@ -164,5 +164,5 @@ def text(value: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def version() -> str:
-    """Of libtally."""
+    """The version of libtally."""
     return str(library.tally_version().decode())

@@ -1,4 +1,4 @@
-"""Workers: a process, or a thread of one, that plays clients of a coordinator's jobs."""
+"""Workers: processes, or threads, that run clients of a coordinator's jobs."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 @dataclass(frozen=True)
 class Problem:
-    """The job that a query is of."""
+    """The job of a query."""
 
     dim: int
     clients: int
-    """M, of the whole job."""
+    """M, the number of clients of the whole job."""
     seed: int
     options: str
-    """`objective.options` of the document: yours."""
+    """`objective.options` of the document; you define its meaning."""
     data_dir: str
 
 
 class Query:
-    """What a gradient is asked for."""
+    """A request for a gradient."""
 
     def __init__(self, problem: Problem, query: Any) -> None:
         self.problem = problem
         self.client = int(query.client)
-        """Whose: 0 to M - 1."""
+        """Number of the client, 0 to M - 1."""
         self.round = int(query.round)
-        """From 1."""
+        """Number of the round, from 1."""
         self.samples = int(query.samples)
-        """The gradient is the mean over as many data points."""
+        """Number of data points that the gradient is the mean over."""
         self._below: Callable[[Any, int], int] | None = query.below
         self._stream = query.stream
 
     def below(self, n: int) -> int:
-        """The job's own random numbers, the same on every machine: uniform in [0, n).
+        """The next of the job's own random numbers, the same on every machine: uniform in [0, n).
 
-        Whoever draws points with them, and with nothing else, makes a job that repeats bit for bit.
+        A job whose gradients use no other source of randomness repeats bit for bit.
         """
         if self._below is None:
-            raise RuntimeError("the query has been answered: its random numbers are gone")
+            raise RuntimeError("the query has been answered and has no more random numbers")
         if not 1 <= n < 2**32:
             raise ValueError(f"n {n} outside [1, {2**32 - 1}]")
         return self._below(self._stream, n)
 
     def draws(self, n: int) -> NDArray[np.int64]:
-        """`samples` of them at once: which of n data points the gradient is to be taken at."""
+        """`samples` random numbers at once: the indices, of n data points, at which to take the gradient."""
         return np.array([self.below(n) for _ in range(self.samples)], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What a worker has done, by its own count."""
+    """The counters of a worker."""
 
     rounds: int
     messages: int
@@ -76,7 +76,7 @@ class Totals:
 
 
 Gradient = Callable[[NDArray[np.float64], Query], ArrayLike]
-"""f(x, query): a stochastic gradient of f_m at x, m being query.client; dim numbers."""
+"""f(x, query): a stochastic gradient of f_m at x, where m is query.client; dim numbers."""
 Loss = Callable[[NDArray[np.float64], int], float]
 """f(x, client): f_m(x)."""
 
@@ -91,7 +91,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Plugin:
-    """The table of plugin.h whose functions are Python's. What they raise is the client's reason to fail."""
+    """The table of plugin.h with Python functions. An exception becomes the reason for which the client fails."""
 
     def __init__(self, name: str, gradient: Gradient, loss: Loss | None) -> None:
         self.gradient_of = gradient
@@ -107,7 +107,7 @@ class _Plugin:
     @staticmethod
     def fail(error: BaseException, why: int, capacity: int) -> int:
         cut = _reason(error).encode("utf-8", "replace")[:capacity - 1]
-        reason = cut.decode("utf-8", "ignore").encode() + b"\0"  # no half of a character
+        reason = cut.decode("utf-8", "ignore").encode() + b"\0"  # ends at a whole character
         ctypes.memmove(why, reason, len(reason))
         log.error("%s", _reason(error), exc_info=error)
         return 1
@@ -155,7 +155,7 @@ class _Plugin:
 
 
 class Worker:
-    """A worker to be run, once, and stopped from elsewhere. Arguments: see run_worker()."""
+    """A worker that runs once, and that other threads can stop. Arguments: see run_worker()."""
 
     def __init__(
         self,
@@ -178,11 +178,11 @@ class Worker:
     ) -> None:
         self._worker = ctypes.c_void_p()
         if gradient is None and (loss is not None or override):
-            raise ValueError("loss and override say something about a gradient: give one")
+            raise ValueError("loss and override require a gradient")
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
         self._plugin = _Plugin(plugin, gradient, loss) if gradient is not None else None
-        self._log = c.LOG(self._say)  # as long as this object, like all that the configuration borrows
+        self._log = c.LOG(self._say)  # lives as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
         config.coordinator = c.text(c.coordinator_url(url))
@@ -210,16 +210,16 @@ class Worker:
         log.log(_LEVELS[min(max(level, 0), 3)], "%s", line.decode("utf-8", "replace"))
 
     def stop(self) -> None:
-        """Asks it to finish what it is posting and to leave. From any thread or signal handler."""
+        """Asks the worker to finish its updates and to leave. Safe in any thread and in signal handlers."""
         c.library.tally_worker_stop(self._worker)
 
     def run(self) -> Totals:
-        """Works until stop(), Ctrl-C in the main thread, or, with exit_when_idle, until no job is left.
+        """Runs until stop(), Ctrl-C in the main thread or, with exit_when_idle, until no job is left.
 
-        The gradient is called in a thread of its own, one call at a time.
+        The gradient is called in a separate thread, one call at a time.
         """
         if self._has_run:
-            raise RuntimeError("a worker runs once: make another one")
+            raise RuntimeError("a worker runs only once: create another one")
         self._has_run = True
         totals, failure = c.WorkerTotals(), c.Failure()
         codes: list[int] = []
@@ -238,7 +238,7 @@ class Worker:
             done.wait()
         except BaseException as interruption:
             self.stop()
-            while not done.wait(1.0):  # a second Ctrl-C ends this, too
+            while not done.wait(1.0):  # a second Ctrl-C ends this loop, too
                 if thread.ident is None:  # the first came before the thread did
                     codes.append(0)
                     break
@@ -254,26 +254,27 @@ class Worker:
 
 
 def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim: int = 0, **options: Any) -> Totals:
-    """Plays clients of a coordinator's jobs; returns what it did, in the end.
+    """Runs clients of a coordinator's jobs and returns the worker's counters.
 
-    url       "https://tally.example:8080". TALLY_COORDINATOR, or http://127.0.0.1:8080
+    url       such as "https://tally.example:8080"; default TALLY_COORDINATOR, or http://127.0.0.1:8080
     gradient  f(x, query) -> dim numbers: serves jobs whose objective is {"type": "plugin", "name": "python",
-              "dim": dim}. What it raises makes its clients fail, for that reason. Without it: the objectives
-              that tally-worker has.
-    dim       of the jobs that it serves; 0 = any
+              "dim": dim}. An exception becomes the reason for which the client fails. Without a gradient, the
+              worker serves the objectives of tally-worker.
+    dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
     plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
-    override  serve the jobs of other objectives as well, if they are of this dim
-    name      unique at the coordinator: who comes back under it gets its clients back. HOST-PID-NUMBER
-    clients   played at once. 1
-    job       serve this job only
-    token, token_file   bearer token of the workers, or the file that holds it. TALLY_TOKEN
-    tls_ca    certificates to trust for https://, PEM, and no others. The system's
-    data_dir  where the files of job documents are. "data"
-    wait_ms   how long a poll for work may wait. 10000
+    override  serve the jobs of other objectives as well, if they have this dim
+    name      unique at the coordinator; a worker that returns under its name gets its clients back. Default
+              HOST-PID-NUMBER
+    clients   number of clients to run at once; default 1
+    job       serve only this job
+    token, token_file   bearer token of the workers, or a file that contains it; default TALLY_TOKEN
+    tls_ca    PEM file of the only certificates to trust for https://; default those of the system
+    data_dir  folder of the files that job documents name; default "data"
+    wait_ms   how long a poll may wait for a task; default 10000
     exit_when_idle      return when the coordinator has no job left
 
-    Ctrl-C ends it, as it ends tally-worker: the coordinator is told, and the clients go to others. Lines of the
-    log go to logging.getLogger("tally").
+    Ctrl-C ends it in the same way as tally-worker: the worker leaves, and its clients go to other workers. Log
+    lines go to logging.getLogger("tally").
     """
     return Worker(url, gradient, dim, **options).run()
