@@ -7,6 +7,11 @@ static bool may_begin(const struct http_uploads *uploads, size_t n_bytes, int64_
            now_ms >= uploads->next_ms;
 }
 
+static struct http_upload *first_waiting(const struct http_uploads *uploads)
+{
+    return TALLY_LIST_FIRST(struct http_upload, node, &uploads->waiting);
+}
+
 static void set_under_way(struct http_uploads *uploads, struct http_upload *upload, int64_t now_ms)
 {
     upload->state = HTTP_UPLOAD_UNDER_WAY;
@@ -15,24 +20,22 @@ static void set_under_way(struct http_uploads *uploads, struct http_upload *uplo
     uploads->moved_bytes = 0;
 }
 
-static void take_out(struct http_uploads *uploads, struct http_upload *upload)
+void http_uploads_init(struct http_uploads *uploads)
 {
-    *(upload->previous != NULL ? &upload->previous->next : &uploads->first) = upload->next;
-    *(upload->next != NULL ? &upload->next->previous : &uploads->last) = upload->previous;
+    *uploads = (struct http_uploads){.under_way_bytes = 0};
+    tally_list_init(&uploads->waiting);
 }
 
 bool http_uploads_begin(struct http_uploads *uploads, struct http_upload *upload, size_t n_bytes,
                         int64_t now_ms)
 {
     *upload = (struct http_upload){.n_bytes = n_bytes};
-    if (uploads->first == NULL && may_begin(uploads, n_bytes, now_ms)) {
+    if (tally_list_is_empty(&uploads->waiting) && may_begin(uploads, n_bytes, now_ms)) {
         set_under_way(uploads, upload, now_ms);
         return true;
     }
     upload->state = HTTP_UPLOAD_WAITS;
-    upload->previous = uploads->last;
-    *(uploads->last != NULL ? &uploads->last->next : &uploads->first) = upload;
-    uploads->last = upload;
+    tally_list_append(&uploads->waiting, &upload->node);
     return false;
 }
 
@@ -53,7 +56,7 @@ void http_uploads_receive(struct http_uploads *uploads, const struct http_upload
 void http_uploads_end(struct http_uploads *uploads, struct http_upload *upload)
 {
     if (upload->state == HTTP_UPLOAD_WAITS) {
-        take_out(uploads, upload);
+        tally_list_remove(&upload->node);
     } else if (upload->state == HTTP_UPLOAD_UNDER_WAY) {
         uploads->under_way_bytes -= upload->n_bytes;
     }
@@ -62,19 +65,20 @@ void http_uploads_end(struct http_uploads *uploads, struct http_upload *upload)
 
 struct http_upload *http_uploads_next(struct http_uploads *uploads, int64_t now_ms)
 {
-    struct http_upload *upload = uploads->first;
+    struct http_upload *upload = first_waiting(uploads);
     if (upload == NULL || !may_begin(uploads, upload->n_bytes, now_ms)) {
         return NULL;
     }
-    take_out(uploads, upload);
+    tally_list_remove(&upload->node);
     set_under_way(uploads, upload, now_ms);
     return upload;
 }
 
 int64_t http_uploads_wait_ms(const struct http_uploads *uploads, int64_t now_ms)
 {
-    if (uploads->first == NULL) {
+    const struct http_upload *upload = first_waiting(uploads);
+    if (upload == NULL) {
         return -1;
     }
-    return may_begin(uploads, uploads->first->n_bytes, now_ms) ? 0 : uploads->next_ms - now_ms;
+    return may_begin(uploads, upload->n_bytes, now_ms) ? 0 : uploads->next_ms - now_ms;
 }

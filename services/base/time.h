@@ -5,9 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Since some fixed point; never goes back. For intervals. */
-int64_t tally_monotonic_ms(void);
-int64_t tally_monotonic_ns(void);
+#include "codec/base/monotonic.h"
+
 /* Since 1970-01-01T00:00:00Z. For people. */
 int64_t tally_realtime_ms(void);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/server/http_connections.h"
+#include "api/connections/http_connections.h"
 #include "tests/harness.h"
 
 static struct sockaddr_storage address_of(const char *text)
@@ -157,7 +157,7 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
         http_connections_remove(&table, &c[i]);
     }
     CU_ASSERT_EQUAL(table.held_bytes, 0);
-    CU_ASSERT_PTR_NULL(table.holders.first);
+    CU_ASSERT_TRUE(tally_list_is_empty(&table.holders));
     http_connections_fini(&table);
 }
 

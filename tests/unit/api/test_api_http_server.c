@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "api/server/http_server_internal.h"
+#include "codec/base/monotonic.h"
 #include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
 
@@ -1538,7 +1539,8 @@ static void test_api_http_server__a_large_body_that_is_over_makes_room(void)
     char *body = calloc(1, BODY);
     const int n = snprintf(head, sizeof head,
                            "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", BODY);
-    f.server->looks_at_first = true; /* the connection gets a large buffer, and so will stay */
+    f.server->peers.looks_at_first =
+        true; /* the connection gets a large buffer, and so will stay */
     const int fd = connected(&f);
     const long end = now_ms() + PATIENCE_MS;
     for (size_t i = 0; i < N && now_ms() < end; i++) {
@@ -1606,7 +1608,8 @@ static void test_api_http_server__a_large_body_fits_its_window(void)
     struct fixture f;
     struct tally_buffer in = {.size = 0};
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LARGE_BODY});
-    f.server->looks_at_first = true; /* the connection gets a large buffer, and so will stay */
+    f.server->peers.looks_at_first =
+        true; /* the connection gets a large buffer, and so will stay */
     const int fd = connected(&f);
     send_large(&f, fd);
     const int peer_fd = last_peer(&f)->base.fd;
@@ -1618,14 +1621,14 @@ static void test_api_http_server__a_large_body_fits_its_window(void)
     CU_ASSERT_TRUE(send_all(&f, fd, brief, sizeof brief - 1));
     (void)await_response(&f, fd, &in, true);
     CU_ASSERT_EQUAL(status_of(&in), 200);
-    CU_ASSERT_EQUAL(f.server->windows_bytes, 2 * LARGE_BODY);
+    CU_ASSERT_EQUAL(f.server->peers.windows_bytes, 2 * LARGE_BODY);
     close(fd);
-    for (long end = now_ms() + PATIENCE_MS; f.server->windows_bytes > 0 && now_ms() < end;) {
+    for (long end = now_ms() + PATIENCE_MS; f.server->peers.windows_bytes > 0 && now_ms() < end;) {
         step(&f, 5);
     }
-    CU_ASSERT_EQUAL(f.server->windows_bytes, 0);
+    CU_ASSERT_EQUAL(f.server->peers.windows_bytes, 0);
     /* All that there may be is given away. */
-    f.server->windows_bytes = (size_t)64 << 20;
+    f.server->peers.windows_bytes = (size_t)64 << 20;
     const int late_fd = connected(&f);
     send_large(&f, late_fd);
     CU_ASSERT_EQUAL(last_peer(&f)->window_bytes, 0);
@@ -1639,10 +1642,10 @@ static const char BRIEF_WAIT[] = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
 
 static void await_connections(struct fixture *f, unsigned n)
 {
-    for (long end = now_ms() + PATIENCE_MS; f->server->connections.n != n && now_ms() < end;) {
+    for (long end = now_ms() + PATIENCE_MS; f->server->peers.table.n != n && now_ms() < end;) {
         step(f, 5);
     }
-    CU_ASSERT_EQUAL(f->server->connections.n, n);
+    CU_ASSERT_EQUAL(f->server->peers.table.n, n);
 }
 
 /* Whoever sends large bodies is told to connect again, and has a larger buffer then. */
@@ -1670,7 +1673,7 @@ static void test_api_http_server__large_bodies_come_over_connections_of_their_ow
         answer_last(&f, fd, &in);
         CU_ASSERT_FALSE(holds(&in, "Connection:"));
     }
-    CU_ASSERT_EQUAL(f.server->n_wide, 1);
+    CU_ASSERT_EQUAL(f.server->peers.n_wide, 1);
     /* It sleeps as any other while its answer is not there. */
     CU_ASSERT_TRUE(send_all(&f, fd, BRIEF_WAIT, sizeof BRIEF_WAIT - 1));
     await_requests(&f, 6);
@@ -1682,7 +1685,7 @@ static void test_api_http_server__large_bodies_come_over_connections_of_their_ow
     close(other_fd);
     close(fd);
     await_connections(&f, 0);
-    CU_ASSERT_EQUAL(f.server->n_wide, 0);
+    CU_ASSERT_EQUAL(f.server->peers.n_wide, 0);
     tally_buffer_fini(&in);
     fixture_close(&f);
 }
@@ -1692,7 +1695,7 @@ static void test_api_http_server__connection_without_large_bodies_goes_back(void
     struct fixture f;
     struct tally_buffer in = {.size = 0};
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LARGE_BODY});
-    f.server->looks_at_first = true;
+    f.server->peers.looks_at_first = true;
     const int fd = connected(&f);
     for (int i = 0; i < 2 * 64; i++) {
         if (i % 64 == 0) {
@@ -1738,25 +1741,25 @@ static void test_api_http_server__nobody_is_sent_away_in_vain(void)
     (void)await_response(&f, fd, &in, true);
     CU_ASSERT_EQUAL(status_of(&in), 404);
     CU_ASSERT_FALSE(holds(&in, "Connection:"));
-    CU_ASSERT_FALSE(f.server->looks_at_first);
+    CU_ASSERT_FALSE(f.server->peers.looks_at_first);
     /* There are no more large buffers. */
-    f.server->n_wide = N_WIDE;
+    f.server->peers.n_wide = N_WIDE;
     expect_no_move(&f, fd, &in);
-    f.server->looks_at_first = true;
+    f.server->peers.looks_at_first = true;
     const int late_fd = connected(&f);
     expect_no_move(&f, late_fd, &in);
-    f.server->n_wide = 0;
+    f.server->peers.n_wide = 0;
     /* Another might take its place, of the address or of all. */
     expect_no_move(&f, fd, &in);
-    f.server->connections.max_per_address = 3;
-    f.server->connections.max = 2;
+    f.server->peers.table.max_per_address = 3;
+    f.server->peers.table.max = 2;
     expect_no_move(&f, fd, &in);
     close(late_fd);
     await_connections(&f, 1);
     /* No descriptor is left for now. */
-    f.server->accept_again_ms = http_now_ms() + 1000000;
+    f.server->peers.accept_again_ms = tally_monotonic_ms() + 1000000;
     expect_no_move(&f, fd, &in);
-    f.server->accept_again_ms = 0;
+    f.server->peers.accept_again_ms = 0;
     /* It is about to stop. */
     tally_http_server_quiesce(f.server);
     expect_no_move(&f, fd, &in);
@@ -1773,7 +1776,7 @@ static void test_api_http_server__first_bytes_are_awaited(void)
     struct tally_buffer in = {.size = 0};
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LARGE_BODY,
                                                               .request_timeout_s = 1});
-    f.server->looks_at_first = true;
+    f.server->peers.looks_at_first = true;
     const int slow_fd = connected(&f), silent_fd = connected(&f), ending_fd = connected(&f);
     await_connections(&f, 3);
     CU_ASSERT_TRUE(send_all(&f, slow_fd, "POST /echo HTTP/1.1\r", 20));
@@ -1834,7 +1837,7 @@ static void test_api_http_server__large_body_may_end_its_connection(void)
     send_large_to(&f, fd, "/echo", "Connection: close\r\n");
     await_end(&f, fd, &in);
     CU_ASSERT_EQUAL(f.out_bytes, in.size);
-    CU_ASSERT_FALSE(f.server->looks_at_first);
+    CU_ASSERT_FALSE(f.server->peers.looks_at_first);
     close(fd);
     tally_buffer_fini(&in);
     fixture_close(&f);

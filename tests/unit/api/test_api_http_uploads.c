@@ -6,8 +6,9 @@ enum { HALF = HTTP_UPLOADS_MAX_BYTES / 2 };
 
 static void test_api_http_uploads__few_bytes_are_under_way(void)
 {
-    struct http_uploads uploads = {0};
-    struct http_upload u[4] = {{0}};
+    struct http_uploads uploads;
+    struct http_upload u[4] = {{.n_bytes = 0}};
+    http_uploads_init(&uploads);
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], HALF, 0));
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[1], HALF, 0));
     CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[2], HALF, 0));
@@ -26,22 +27,23 @@ static void test_api_http_uploads__few_bytes_are_under_way(void)
 /* Also past one that would fit. */
 static void test_api_http_uploads__nobody_is_overtaken(void)
 {
-    struct http_uploads uploads = {0};
-    struct http_upload u[3] = {{0}};
+    struct http_uploads uploads;
+    struct http_upload u[3] = {{.n_bytes = 0}};
+    http_uploads_init(&uploads);
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], HALF, 0));
     CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], HALF + 1, 0));
     CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[2], 1, 0));
     CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
     http_uploads_end(&uploads, &u[1]); /* its peer has left */
     CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[2]);
-    CU_ASSERT_PTR_NULL(uploads.first);
-    CU_ASSERT_PTR_NULL(uploads.last);
+    CU_ASSERT_TRUE(tally_list_is_empty(&uploads.waiting));
 }
 
 static void test_api_http_uploads__any_may_come_alone(void)
 {
-    struct http_uploads uploads = {0};
-    struct http_upload u[2] = {{0}};
+    struct http_uploads uploads;
+    struct http_upload u[2] = {{.n_bytes = 0}};
+    http_uploads_init(&uploads);
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], 4 * (size_t)HTTP_UPLOADS_MAX_BYTES, 0));
     CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], 4 * (size_t)HTTP_UPLOADS_MAX_BYTES, 0));
     http_uploads_end(&uploads, &u[0]);
@@ -51,8 +53,9 @@ static void test_api_http_uploads__any_may_come_alone(void)
 /* Peers that send nothing more stop nobody, whatever they have announced. */
 static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
 {
-    struct http_uploads uploads = {0};
-    struct http_upload u[4] = {{0}};
+    struct http_uploads uploads;
+    struct http_upload u[4] = {{.n_bytes = 0}};
+    http_uploads_init(&uploads);
     const size_t n = 100 * (size_t)HTTP_UPLOADS_MAX_BYTES;
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], n, 100));
     for (int i = 1; i < 4; i++) {
@@ -75,8 +78,9 @@ static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
 /* As long as much comes, nothing more is begun; and little in many pieces is little. */
 static void test_api_http_uploads__fast_ones_go_first(void)
 {
-    struct http_uploads uploads = {0};
-    struct http_upload u[2] = {{0}};
+    struct http_uploads uploads;
+    struct http_upload u[2] = {{.n_bytes = 0}};
+    http_uploads_init(&uploads);
     const size_t n = HTTP_UPLOADS_MAX_BYTES, piece = HTTP_UPLOAD_BYTES_PER_MS / 4;
     CU_ASSERT_TRUE(http_uploads_begin(&uploads, &u[0], n, 0));
     CU_ASSERT_FALSE(http_uploads_begin(&uploads, &u[1], n, 0));

@@ -1,4 +1,4 @@
-#include "api/server/http_connections.h"
+#include "api/connections/http_connections.h"
 
 #include <assert.h>
 #include <netinet/in.h>
@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* For the two counters that the C library's struct tcp_info lacks. It cannot be included together
- * with netinet/tcp.h. */
+/* For two counters that struct tcp_info of netinet/tcp.h lacks; the two headers exclude each other.
+ */
 #include <linux/tcp.h>
 
 enum {
-    N_BUCKETS = 4096, /* of addresses: 20,000 fill each with five */
+    N_BUCKETS = 4096, /* of addresses; with 20,000 of them about five in each */
     MARKED = 3        /* n_marks of a connection whose mark_bytes holds */
 };
 
@@ -38,7 +38,7 @@ static uint64_t key_of(const struct sockaddr *peer, bool *ret_is_ipv6)
     return key;
 }
 
-/* The seed keeps an attacker from choosing addresses of one bucket. */
+/* The seed is secret, so an attacker cannot choose addresses of one bucket. */
 static size_t bucket_of(const struct http_connections *table, uint64_t key)
 {
     uint64_t x = key ^ table->seed;
@@ -79,40 +79,6 @@ static void release_address(struct http_connections *table, struct http_address 
     free(address);
 }
 
-/* ---- Lists ---- */
-
-static struct http_link *link_of(struct http_connection *connection, bool of_holders)
-{
-    return of_holders ? &connection->in_holders : &connection->in_phase;
-}
-
-static void append(struct http_list *list, struct http_connection *connection, bool of_holders)
-{
-    struct http_link *link = link_of(connection, of_holders);
-    *link = (struct http_link){.previous = list->last};
-    if (list->last != NULL) {
-        link_of(list->last, of_holders)->next = connection;
-    } else {
-        list->first = connection;
-    }
-    list->last = connection;
-}
-
-static void take_out(struct http_list *list, struct http_connection *connection, bool of_holders)
-{
-    struct http_link *link = link_of(connection, of_holders);
-    if (link->previous != NULL) {
-        link_of(link->previous, of_holders)->next = link->next;
-    } else {
-        list->first = link->next;
-    }
-    if (link->next != NULL) {
-        link_of(link->next, of_holders)->previous = link->previous;
-    } else {
-        list->last = link->previous;
-    }
-}
-
 /* ---- The table ---- */
 
 bool http_connections_init(struct http_connections *table, unsigned max, unsigned max_per_address,
@@ -120,6 +86,10 @@ bool http_connections_init(struct http_connections *table, unsigned max, unsigne
 {
     *table = (struct http_connections){
         .max = max, .max_per_address = max_per_address, .max_held_bytes = max_held_bytes};
+    for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
+        tally_list_init(&table->phases[phase]);
+    }
+    tally_list_init(&table->holders);
     table->period_ms[HTTP_RECEIVING] = request_timeout_ms;
     table->period_ms[HTTP_IDLE] = request_timeout_ms / 4;
     table->period_ms[HTTP_SENDING] = request_timeout_ms;
@@ -158,7 +128,7 @@ enum http_admission http_connections_add(struct http_connections *table,
     connection->address = address;
     connection->phase = phase;
     connection->due_ms = now_ms + table->period_ms[phase];
-    append(&table->phases[phase], connection, false);
+    tally_list_append(&table->phases[phase], &connection->in_phase);
     return HTTP_ADMITTED;
 }
 
@@ -171,7 +141,7 @@ bool http_connections_has_room(const struct http_connections *table,
 void http_connections_remove(struct http_connections *table, struct http_connection *connection)
 {
     http_connections_hold(table, connection, 0);
-    take_out(&table->phases[connection->phase], connection, false);
+    tally_list_remove(&connection->in_phase);
     release_address(table, connection->address);
     table->n--;
 }
@@ -200,16 +170,16 @@ static uint64_t progress_of(const struct http_connection *connection)
     return 0;
 }
 
-/* To the end of the list, where the clocks that were set last stand. */
+/* Moves the connection to the end of its list: the clock that was set last expires last. */
 static void set_clock(struct http_connections *table, struct http_connection *connection,
                       enum http_phase phase, uint64_t mark_bytes, int64_t now_ms)
 {
-    take_out(&table->phases[connection->phase], connection, false);
+    tally_list_remove(&connection->in_phase);
     connection->phase = phase;
     connection->mark_bytes = mark_bytes;
     connection->n_marks = MARKED;
     connection->due_ms = now_ms + table->period_ms[phase];
-    append(&table->phases[phase], connection, false);
+    tally_list_append(&table->phases[phase], &connection->in_phase);
 }
 
 void http_connections_enter(struct http_connections *table, struct http_connection *connection,
@@ -226,8 +196,12 @@ void http_connections_enter(struct http_connections *table, struct http_connecti
 
 void http_connections_mark(struct http_connections *table)
 {
-    struct http_connection *at = table->phases[HTTP_SENDING].last;
-    for (; at != NULL && at->n_marks < MARKED; at = at->in_phase.previous) {
+    const struct tally_list_node *head = &table->phases[HTTP_SENDING].head;
+    for (struct tally_list_node *node = head->previous; node != head; node = node->previous) {
+        struct http_connection *at = TALLY_LIST_MEMBER(struct http_connection, in_phase, node);
+        if (at->n_marks == MARKED) {
+            return; /* and so are those before it */
+        }
         if (++at->n_marks == MARKED) {
             at->mark_bytes = progress_of(at);
         }
@@ -242,15 +216,21 @@ void http_connections_hold(struct http_connections *table, struct http_connectio
     table->held_bytes += bytes - connection->held_bytes;
     connection->held_bytes = bytes;
     if (is && !was) {
-        append(&table->holders, connection, true);
+        tally_list_append(&table->holders, &connection->in_holders);
     } else if (was && !is) {
-        take_out(&table->holders, connection, true);
+        tally_list_remove(&connection->in_holders);
     }
 }
 
 /* ---- The clocks ---- */
 
-/* The clock has run out: whether the peer did too little in that time. If not, it is set again. */
+static struct http_connection *first_in(const struct tally_list *phase)
+{
+    return TALLY_LIST_FIRST(struct http_connection, in_phase, phase);
+}
+
+/* The clock has expired. Whether the peer made too little progress; if not, starts the clock again.
+ */
 static bool is_late(struct http_connections *table, struct http_connection *connection,
                     int64_t now_ms)
 {
@@ -275,11 +255,12 @@ static bool is_late(struct http_connections *table, struct http_connection *conn
 struct http_connection *http_connections_late(struct http_connections *table, int64_t now_ms)
 {
     for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
-        while (table->period_ms[phase] > 0 && table->phases[phase].first != NULL &&
-               table->phases[phase].first->due_ms <= now_ms) {
-            struct http_connection *connection = table->phases[phase].first;
-            if (is_late(table, connection, now_ms)) {
-                return connection;
+        const struct tally_list *list = &table->phases[phase];
+        struct http_connection *first;
+        while (table->period_ms[phase] > 0 && (first = first_in(list)) != NULL &&
+               first->due_ms <= now_ms) {
+            if (is_late(table, first, now_ms)) {
+                return first;
             }
         }
     }
@@ -292,18 +273,22 @@ struct http_connection *http_connections_greedy(struct http_connections *table,
     if (table->held_bytes <= table->max_held_bytes) {
         return NULL;
     }
-    struct http_connection *connection = table->holders.first;
-    while (connection != NULL && (connection == spared || connection->phase == HTTP_WAITING)) {
-        connection = connection->in_holders.next;
+    TALLY_LIST_EACH(node, &table->holders)
+    {
+        struct http_connection *connection =
+            TALLY_LIST_MEMBER(struct http_connection, in_holders, node);
+        if (connection != spared && connection->phase != HTTP_WAITING) {
+            return connection;
+        }
     }
-    return connection;
+    return NULL;
 }
 
 int64_t http_connections_wait_ms(const struct http_connections *table, int64_t now_ms)
 {
     int64_t wait_ms = -1;
     for (int phase = 0; phase < N_HTTP_PHASES; phase++) {
-        const struct http_connection *first = table->phases[phase].first;
+        const struct http_connection *first = first_in(&table->phases[phase]);
         if (table->period_ms[phase] == 0 || first == NULL) {
             continue;
         }

@@ -1,72 +1,33 @@
-/* Header sections: the end of a request must be unambiguous (RFC 9112, section 6). If a proxy and
- * this server disagree about it, an attacker can hide one request inside another.
- *
- *   request line complete   http_heads_begin() refuses too many query parameters.
- *   header lines arrive     None of our code runs. If MHD runs out of memory, or cannot parse
- *                           Content-Length, it answers by itself: with an HTML page, and in some
- *                           cases with two header sections. It logs this first, but does not name
- *                           the connection. http_heads_refused() finds the connection, sends our
- *                           answer past MHD and shuts down the sending side, so that MHD's own
- *                           answer is lost.
- *   section complete        http_heads_note() has seen each line; http_heads_fault() judges.
- *
- * MHD joins folded lines and takes NUL for the end of a value. Positions reveal both: MHD parses in
- * place, so each line must begin where the previous one ended. */
+#include "api/connections/http_heads.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
-
-#include "api/server/http_server_internal.h"
 
 enum {
     MAX_ARGUMENTS = 100,
     /* MHD's record of a header field, an argument or a cookie, in the memory of the connection. */
     RECORD_BYTES = 64,
     RESPONSE_HEAD_BYTES = 640, /* the longest, the dashboard's, has less than 560 */
-    MAX_LINE_END_BYTES = 2     /* CRLF; LF alone will do */
+    MAX_LINE_END_BYTES = 2     /* CRLF, or LF alone */
 };
 
-static const char TOO_LARGE[] = "too_large";
-
-/* ---- While it comes ---- */
+/* ---- While it arrives ---- */
 
 void http_heads_end(struct http_peer *peer)
 {
-    struct tally_http_server *server = peer->server;
-    if (!peer->is_in_head) {
-        return;
-    }
-    peer->is_in_head = false;
-    *(peer->previous_head != NULL ? &peer->previous_head->next_head : &server->heads) =
-        peer->next_head;
-    if (peer->next_head != NULL) {
-        peer->next_head->previous_head = peer->previous_head;
-    }
-    if (server->parsing == peer) {
-        server->parsing = NULL;
-    }
+    struct http_peers *peers = peer->peers;
+    tally_list_remove(&peer->in_heads);
+    peers->parsing = peers->parsing == peer ? NULL : peers->parsing;
 }
 
-static void add_head(struct http_peer *peer)
-{
-    struct tally_http_server *server = peer->server;
-    peer->is_in_head = true;
-    peer->previous_head = NULL;
-    peer->next_head = server->heads;
-    if (peer->next_head != NULL) {
-        peer->next_head->previous_head = peer;
-    }
-    server->heads = peer;
-}
-
-/* Answers the connection for the last time. MHD closes it when its own answer cannot be sent, or
- * when handle() refuses to begin. */
+/* Responds to the connection for the last time. MHD closes it when its own response cannot be sent,
+ * or when the server refuses to begin the request. */
 static void refuse_head(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
-                        const char *title, const char *code, const char *detail)
+                        const char *detail)
 {
     http_heads_end(peer);
-    http_peer_answer(peer, reason, status, title, code, detail);
+    http_peer_refuse(peer, reason, status, detail);
     http_peer_end_sending(peer);
     peer->is_refused = true;
 }
@@ -83,26 +44,30 @@ static size_t count_arguments(const char *uri)
 
 void *http_heads_begin(void *context, const char *uri, struct MHD_Connection *connection)
 {
-    struct tally_http_server *server = context;
-    struct http_peer *peer =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    add_head(peer);
-    server->parsing = peer;
-    server->parsed_path = uri;
+    struct http_peers *peers = context;
+    struct http_peer *peer = http_peer_of(connection);
+    tally_list_prepend(&peers->heads, &peer->in_heads);
+    peers->parsing = peer;
+    peers->parsed_path = uri;
     if (uri != NULL && count_arguments(uri) > MAX_ARGUMENTS) {
         char detail[64];
         snprintf(detail, sizeof detail, "more than %d query parameters", MAX_ARGUMENTS);
-        refuse_head(peer, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_URI_TOO_LONG, "uri too long",
-                    TOO_LARGE, detail);
+        refuse_head(peer, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_URI_TOO_LONG, detail);
     }
     return NULL;
 }
 
-void http_heads_unescaped(struct tally_http_server *server, const char *text)
+size_t http_heads_unescape(void *context, struct MHD_Connection *connection, char *text)
 {
-    if (text == server->parsed_path) {
-        server->parsing = NULL;
+    struct http_peers *peers = context;
+    const size_t n = MHD_http_unescape(text);
+    if (text == peers->parsed_path) {
+        peers->parsing = NULL;
     }
+    if (memchr(text, '\0', n) != NULL) {
+        http_peer_of(connection)->has_nul = true;
+    }
+    return n;
 }
 
 static bool has_many_headers(const struct http_peer *peer)
@@ -110,16 +75,18 @@ static bool has_many_headers(const struct http_peer *peer)
     return MHD_get_connection_values(peer->mhd, MHD_HEADER_KIND, NULL, NULL) >= HTTP_MAX_HEADERS;
 }
 
-/* The connection that MHD is about to answer; NULL = unknown. While MHD parses a query, it is
- * server->parsing. After the last header line MHD knows the section's length and calls handle()
- * next. So a connection in server->heads with a length and without a status is the one. Before its
+/* The connection that MHD is about to respond to; NULL = unknown. While MHD parses a query, it is
+ * peers->parsing. After the last header line MHD knows the section's length and makes the request
+ * next. So a connection in peers->heads with a length and without a status is the one. Before its
  * last header line, a connection with too many header fields is taken: it would be refused too. */
-static struct http_peer *find_refused(const struct tally_http_server *server, int status)
+static struct http_peer *find_refused(const struct http_peers *peers, int status)
 {
-    if (server->parsing != NULL) {
-        return server->parsing;
+    if (peers->parsing != NULL) {
+        return peers->parsing;
     }
-    for (struct http_peer *peer = server->heads; peer != NULL; peer = peer->next_head) {
+    TALLY_LIST_EACH(node, &peers->heads)
+    {
+        struct http_peer *peer = TALLY_LIST_MEMBER(struct http_peer, in_heads, node);
         if (MHD_get_connection_info(peer->mhd, MHD_CONNECTION_INFO_HTTP_STATUS) == NULL &&
             (MHD_get_connection_info(peer->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE) != NULL ||
              (status == MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE && has_many_headers(peer)))) {
@@ -133,31 +100,42 @@ static struct http_peer *find_refused(const struct tally_http_server *server, in
 static void refuse_cramped(struct http_peer *peer)
 {
     refuse_head(peer, TALLY_HTTP_REFUSED_HEADERS, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header fields too large", TOO_LARGE,
                 "too many header fields, cookies or query parameters");
 }
 
-bool http_heads_refused(struct tally_http_server *server, int status)
+static void refuse_instead_of_mhd(struct http_peer *peer, int status)
 {
-    char detail[64];
-    struct http_peer *peer = find_refused(server, status);
-    if (peer == NULL) {
-        return false;
-    }
     if (status == MHD_HTTP_CONTENT_TOO_LARGE) {
-        snprintf(detail, sizeof detail, "body longer than %zu bytes",
-                 server->config.max_body_bytes);
-        refuse_head(peer, TALLY_HTTP_REFUSED_BODY, status, "content too large", TOO_LARGE, detail);
+        char detail[64];
+        snprintf(detail, sizeof detail, "body longer than %zu bytes", peer->peers->max_body_bytes);
+        refuse_head(peer, TALLY_HTTP_REFUSED_BODY, status, detail);
     } else if (status == MHD_HTTP_BAD_REQUEST) {
-        refuse_head(peer, TALLY_HTTP_REFUSED_MALFORMED, status, "malformed input", "malformed",
-                    "Content-Length is not a number");
+        refuse_head(peer, TALLY_HTTP_REFUSED_MALFORMED, status, "Content-Length is not a number");
     } else {
         refuse_cramped(peer);
     }
-    return true;
 }
 
-/* ---- When it is in ---- */
+void http_heads_on_log(void *context, const char *format, va_list arguments)
+{
+    struct http_peers *peers = context;
+    char id[TALLY_HTTP_REQUEST_ID_CAPACITY];
+    if (strstr(format, "HTTP response code is %u") == NULL) {
+        return;
+    }
+    va_list copy;
+    va_copy(copy, arguments);
+    const int status = (int)va_arg(copy, unsigned);
+    va_end(copy);
+    struct http_peer *peer = find_refused(peers, status);
+    if (peer != NULL) {
+        refuse_instead_of_mhd(peer, status);
+    } else {
+        http_refusal_report(&peers->refuser, TALLY_HTTP_REFUSED_LIBRARY, status, NULL, id);
+    }
+}
+
+/* ---- When it is complete ---- */
 
 static bool is_token_character(char c)
 {
@@ -179,7 +157,7 @@ static bool is_named(const char *name, size_t n_name, const char *wanted, size_t
     return n_name == n_wanted && strncasecmp(name, wanted, n_name) == 0;
 }
 
-/* Whether what begins at `next` follows a line that ended at `end`. */
+/* Whether the text at `next` directly follows a line that ended at `end`. */
 static bool follows(const char *end, const char *next)
 {
     return end == NULL || (next > end && next - end <= MAX_LINE_END_BYTES);
@@ -210,7 +188,7 @@ bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head,
         MHD_get_connection_values(peer->mhd, MHD_GET_ARGUMENT_KIND | MHD_COOKIE_KIND, NULL, NULL);
     const size_t n_records = n_headers + (size_t)n_others;
     if (n_bytes + head->n_cookie_bytes + n_records * RECORD_BYTES + RESPONSE_HEAD_BYTES <=
-        peer->server->memory_bytes) {
+        peer->peers->memory_bytes) {
         return true;
     }
     refuse_cramped(peer);
@@ -235,7 +213,7 @@ const char *http_heads_fault(const struct http_head *head, const char *section_e
     if (head->n_lengths > 1) {
         return "more than one Content-Length";
     }
-    if (head->n_origins > 1 || head->n_sites > 1) { /* only the first would be looked at */
+    if (head->n_origins > 1 || head->n_sites > 1) { /* only the first would be checked */
         return "more than one Origin or Sec-Fetch-Site";
     }
     if (head->n_encodings > 1) {

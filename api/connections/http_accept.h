@@ -1,0 +1,18 @@
+/* http_accept: new connections.
+ *
+ * They are accepted here and not by MHD, so that a connection over a limit gets a response, instead
+ * of being closed (limit of an address) or left in the kernel's queue (limit of all). With TLS, and
+ * once there are large bodies, a connection waits here for its first bytes. */
+#ifndef TALLY_API_CONNECTIONS_HTTP_ACCEPT_H
+#define TALLY_API_CONNECTIONS_HTTP_ACCEPT_H
+
+#include "api/connections/http_peer.h"
+
+/* Accepts connections from the listening socket. */
+void http_accept_all(struct http_peers *peers);
+/* Listens again if the pause after a lack of descriptors is over. */
+void http_accept_again(struct http_peers *peers);
+/* The first bytes of a connection have arrived, or its peer has left. */
+void http_accept_first_bytes(struct http_peer *peer, uint32_t events);
+
+#endif

@@ -1,0 +1,106 @@
+/* http_peer: one connection, from accept() until its descriptor is closed, and all of a server's.
+ *
+ *     accept        http_accept.c    limits; a TLS or large-body connection waits for first bytes
+ *     handshake     http_handshake.c
+ *     header        http_heads.c     until libmicrohttpd (MHD) has the whole section
+ *     request       the server's; `request` and on_hang_up are all that is known here
+ *     end           http_peer.c      by MHD, by a clock, or after lingering
+ *
+ * The phases and clocks of a connection are those of http_connections.h. */
+#ifndef TALLY_API_CONNECTIONS_HTTP_PEER_H
+#define TALLY_API_CONNECTIONS_HTTP_PEER_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+
+#include "api/connections/http_connections.h"
+#include "api/connections/http_refusal.h"
+#include "api/tls/tls_identity.h"
+
+struct http_peer {
+    struct http_connection base;
+    struct http_peers *peers;
+    struct MHD_Connection *mhd; /* NULL before MHD has it (first bytes), and while it lingers */
+    struct tally_http_request *request; /* in progress; NULL = none */
+    struct tls_identity *identity;      /* that its handshake used */
+    struct tally_list_node in_awake;    /* in peers->awake */
+    struct tally_list_node in_heads;    /* in peers->heads: its header section is not complete */
+    size_t n_lingered_bytes;
+    int window_bytes; /* asked for; 0 = never */
+    int n_wakes;
+    unsigned n_small_bodies; /* since the last large one */
+    bool is_shaking;         /* its TLS handshake is in progress */
+    bool is_parked;          /* suspended until more bytes of the handshake arrive */
+    bool is_wide;            /* it belongs to the daemon with the large buffers */
+    bool finished_in, finished_out;
+    bool has_nul;    /* path or query of the request contain %00 */
+    bool is_refused; /* it was answered before the request began */
+    bool lingers;    /* it was answered before the request was read to its end */
+    bool is_dropped;
+};
+
+/* All connections of a server. Zeroed before the server fills in the first part. */
+struct http_peers {
+    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *wide_daemon; /* for large bodies; NULL = none, as with TLS */
+    int listen_fd;                  /* -1 = closed */
+    int watch_fd; /* epoll: MHD's own sets, the listening socket, sockets that MHD does not watch */
+    unsigned request_timeout_s;
+    size_t max_body_bytes;         /* for the text of refusals */
+    size_t memory_bytes;           /* that MHD has for the headers of a request and its response */
+    struct tls_identity *identity; /* for new handshakes; NULL = plain HTTP */
+    struct http_refuser refuser;
+    void (*on_hang_up)(
+        struct tally_http_request *request); /* the peer of a suspended one is gone */
+    int64_t now_ms;                          /* of this step; monotonic */
+    bool is_ending;                          /* nothing may be suspended any more */
+
+    struct http_connections table;
+    struct http_peer *accepting; /* MHD is about to take this one; NULL = none */
+    struct tally_list awake;     /* handshakes for which MHD has new bytes */
+    struct tally_list heads;     /* header sections that are not complete, newest first */
+    struct http_peer *parsing;   /* of them, the one whose query MHD parses; NULL = none */
+    const char *parsed_path;     /* its path, which MHD unescapes after the query */
+    size_t windows_bytes;        /* that all connections have asked the kernel for */
+    unsigned n_wide;             /* connections of wide_daemon */
+    unsigned most_connections;   /* since memory was last returned to the system */
+    int64_t accept_again_ms;     /* descriptors ran out: not before then; 0 = any time */
+    bool has_resumed;    /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool looks_at_first; /* there are large bodies: new connections wait for their first bytes */
+};
+
+/* The connection that MHD passes to a callback. */
+struct http_peer *http_peer_of(struct MHD_Connection *connection);
+/* Adds an event to peers->watch_fd; `which` comes back with it. */
+bool http_peers_watch(const struct http_peers *peers, int fd, void *which);
+void http_peer_watch(struct http_peer *peer, uint32_t events);
+void http_peer_unwatch(struct http_peer *peer);
+
+/* MHD announces the beginning and the end of a connection; `context` is the struct http_peers. */
+void http_peer_notify(void *context, struct MHD_Connection *connection, void **socket_context,
+                      enum MHD_ConnectionNotificationCode code);
+/* A socket that MHD does not watch has events. */
+void http_peer_on_event(struct http_peer *peer, uint32_t events);
+void http_peer_enter(struct http_peer *peer, enum http_phase phase);
+/* The peer holds so much now. If that is too much in all, drops other connections, or itself unless
+ * `is_spared`. False if it has dropped itself. */
+bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
+/* Drops all connections whose clock has expired. */
+void http_peers_drop_late(struct http_peers *peers);
+/* Drops one connection: MHD finds it broken and cleans up, whatever its state. */
+void http_peer_drop(struct http_peer *peer, enum tally_http_refusal_reason reason);
+/* Sends a refusal directly, where MHD accepts no response. Nothing else may be sent after it. */
+void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
+                      const char *detail);
+/* Ends sending, also for MHD. Bytes that still arrive are discarded. */
+void http_peer_end_sending(struct http_peer *peer);
+/* Keeps a descriptor that MHD does not have open until the peer has seen the response. */
+void http_peer_begin_lingering(struct http_peer *peer, int fd);
+/* Frees a connection whose descriptor is closed. */
+void http_peer_free(struct http_peer *peer);
+/* Closes a connection that MHD does not have. */
+void http_peer_close(struct http_peer *peer);
+/* Before the daemons stop: closes what MHD does not have, and resumes the handshakes. */
+void http_peers_end(struct http_peers *peers);
+
+#endif

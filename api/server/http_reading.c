@@ -1,0 +1,228 @@
+#include "api/server/http_reading.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/connections/http_wide.h"
+#include "api/server/http_response.h"
+#include "api/server/http_wait.h"
+
+/* ---- The headers ---- */
+
+static void print_body_limit(const struct tally_http_request *request, char ret_text[64])
+{
+    snprintf(ret_text, 64, "body longer than %zu bytes", request->server->config.max_body_bytes);
+}
+
+/* Refuses too long a header section. */
+static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_is_refused)
+{
+    const size_t n_bytes = http_request_header_bytes(request);
+    const size_t max_bytes = request->server->config.max_header_bytes;
+    char detail[64];
+    *ret_is_refused = true;
+    if (!http_heads_leave_room(request->peer, &request->head, request->n_headers, n_bytes)) {
+        return MHD_NO;
+    }
+    if (n_bytes > max_bytes) {
+        snprintf(detail, sizeof detail, "request line and headers longer than %zu bytes",
+                 max_bytes);
+    } else if (request->n_headers > HTTP_MAX_HEADERS) {
+        snprintf(detail, sizeof detail, "more than %d header fields", HTTP_MAX_HEADERS);
+    } else {
+        *ret_is_refused = false;
+        return MHD_YES;
+    }
+    return http_response_refuse(request, TALLY_HTTP_REFUSED_HEADERS,
+                                MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
+}
+
+/* The header section is complete. MHD has checked that Content-Length is a number. */
+static enum MHD_Result start_request(struct tally_http_request *request)
+{
+    bool is_refused;
+    const enum MHD_Result result = check_size(request, &is_refused);
+    if (is_refused) {
+        return result;
+    }
+    const bool is_1_0 = strcmp(request->version, MHD_HTTP_VERSION_1_0) == 0;
+    const char *section_end = request->method + http_request_header_bytes(request);
+    const char *fault = request->peer->has_nul
+                            ? "%00 in the path or the query"
+                            : http_heads_fault(&request->head, section_end, is_1_0);
+    if (fault != NULL) {
+        return http_response_refuse(request, TALLY_HTTP_REFUSED_MALFORMED, MHD_HTTP_BAD_REQUEST,
+                                    fault);
+    }
+    const char *encoding = tally_http_header(request, "Transfer-Encoding");
+    if (encoding != NULL) {
+        request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
+        /* MHD would read a body of another encoding without an end. */
+        return strcasecmp(encoding, "chunked") == 0
+                   ? MHD_YES
+                   : http_response_refuse(request, TALLY_HTTP_REFUSED_UNIMPLEMENTED,
+                                          MHD_HTTP_NOT_IMPLEMENTED,
+                                          "Transfer-Encoding other than chunked");
+    }
+    const char *length = tally_http_header(request, "Content-Length");
+    request->n_announced = length != NULL ? strtoull(length, NULL, 10) : 0;
+    if (request->n_announced > request->server->config.max_body_bytes) {
+        char detail[64];
+        print_body_limit(request, detail);
+        return http_response_refuse(request, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE,
+                                    detail);
+    }
+    return MHD_YES;
+}
+
+/* ---- The body ---- */
+
+/* A chunked body may turn out to be too long in its middle, where MHD accepts no response. */
+static enum MHD_Result collect_body(struct tally_http_request *request, const char *data, size_t n)
+{
+    enum tally_status status =
+        request->body.limit == 0 ? TALLY_TOO_LARGE : tally_buffer_append(&request->body, data, n);
+    if (status == TALLY_TOO_LARGE) {
+        char detail[64];
+        print_body_limit(request, detail);
+        http_peer_refuse(request->peer, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE,
+                         detail);
+    }
+    if (status != TALLY_OK) {
+        return MHD_NO;
+    }
+    request->n_body_bytes += n;
+    http_uploads_receive(&request->server->uploads, &request->upload, n,
+                         request->server->peers.now_ms);
+    return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
+}
+
+/* Pages for which nothing arrives are not touched. Without memory the body grows as far as it can.
+ */
+static void expect_upload(struct tally_http_request *request)
+{
+    (void)tally_buffer_reserve(&request->body, request->upload.n_bytes);
+    http_wide_expect(request->peer, request->upload.n_bytes);
+}
+
+/* Whether the body may be read now; else the connection is suspended until it may. */
+static bool begin_upload(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (request->n_announced < HTTP_UPLOAD_MIN_BYTES ||
+        request->upload.state == HTTP_UPLOAD_UNDER_WAY) {
+        return true;
+    }
+    if (http_uploads_begin(&server->uploads, &request->upload, request->n_announced,
+                           server->peers.now_ms)) {
+        expect_upload(request);
+        return true;
+    }
+    http_wait_suspend(request);
+    return false;
+}
+
+void http_reading_resume(struct tally_http_server *server, int64_t now_ms)
+{
+    struct http_upload *upload;
+    while ((upload = http_uploads_next(&server->uploads, now_ms)) != NULL) {
+        struct tally_http_request *request = (struct tally_http_request *)upload;
+        expect_upload(request);
+        http_wait_resume(request);
+        http_peer_enter(request->peer, HTTP_RECEIVING);
+    }
+}
+
+/* ---- The end ---- */
+
+/* The request is complete. The first call passes it to the handler; in later ones there may be a
+ * response. */
+static enum MHD_Result finish_request(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (!request->was_handed) {
+        request->was_handed = true;
+        if (request->peer->base.read_bytes != HTTP_READ_UNKNOWN) {
+            request->peer->base.read_bytes += tally_http_wire_in_bytes(request);
+        }
+        http_peer_enter(request->peer, HTTP_WAITING);
+        server->config.on_request(server->config.context, request);
+    }
+    if (request->is_answered) {
+        http_wait_end(request);
+        server->has_moved = true;
+        return http_response_queue(request);
+    }
+    if (request->is_gone) {
+        return MHD_NO;
+    }
+    if (!request->is_waiting) {
+        http_wait_begin(request);
+    }
+    return MHD_YES;
+}
+
+enum MHD_Result http_reading_on_data(void *context, struct MHD_Connection *connection,
+                                     const char *url, const char *method, const char *version,
+                                     const char *data, size_t *n_data, void **request_context)
+{
+    (void)context;
+    struct tally_http_request *request = *request_context;
+    if (request == NULL) {
+        struct http_peer *peer = http_peer_of(connection);
+        http_heads_end(peer);
+        request =
+            peer->is_refused ? NULL : http_request_new(peer, connection, method, url, version);
+        *request_context = request;
+        if (request == NULL) {
+            return MHD_NO;
+        }
+        if (request->peer->base.phase == HTTP_IDLE) {
+            http_peer_enter(request->peer, HTTP_RECEIVING);
+        }
+        request->server->has_moved = true;
+        return start_request(request);
+    }
+    if (*n_data > 0) {
+        if (request->is_gone) {
+            return MHD_NO;
+        }
+        if (request->n_body_bytes == 0 && !begin_upload(request)) {
+            return MHD_YES;
+        }
+        size_t n = *n_data;
+        *n_data = 0;
+        request->server->has_moved = true;
+        return collect_body(request, data, n);
+    }
+    return finish_request(request);
+}
+
+void http_reading_on_completed(void *context, struct MHD_Connection *connection,
+                               void **request_context, enum MHD_RequestTerminationCode code)
+{
+    (void)connection;
+    struct tally_http_server *server = context;
+    struct tally_http_request *request = *request_context;
+    *request_context = NULL;
+    if (request == NULL) {
+        return;
+    }
+    assert(!request->is_suspended);
+    server->has_completed = true;
+    http_wait_end(request);
+    if (request->stream != NULL) {
+        http_stream_closed(request->stream);
+    } else if (request->was_handed && !request->is_answered) {
+        server->config.on_abandoned(server->config.context, request);
+    }
+    struct http_peer *peer = request->peer;
+    peer->request = NULL;
+    peer->has_nul = false;
+    (void)http_peer_hold(peer, 0, true);
+    http_peer_enter(peer, code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? HTTP_IDLE : HTTP_WAITING);
+    http_request_free(request);
+}
