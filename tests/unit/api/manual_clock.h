@@ -1,0 +1,15 @@
+/* manual_clock: stands in for codec/base/monotonic.h in this program. The clock of the server and
+ * the clients runs like the real one, and tests may move it forward, so that a timeout of a second
+ * need not take one. (libmicrohttpd and libcurl read their own clocks.) */
+#ifndef TALLY_TESTS_UNIT_API_MANUAL_CLOCK_H
+#define TALLY_TESTS_UNIT_API_MANUAL_CLOCK_H
+
+#include <stdint.h>
+
+#include "codec/base/monotonic.h"
+
+void manual_clock_advance(int64_t ms);
+/* The real clock, for the patience of tests. */
+int64_t manual_clock_real_ms(void);
+
+#endif
