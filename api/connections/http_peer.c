@@ -65,7 +65,7 @@ void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason rea
 {
     struct tally_buffer out = {.size = 0};
     http_refusal_write(&peer->peers->refuser, reason, status, peer->request, detail, &out);
-    const gnutls_session_t session = session_of(peer);
+    gnutls_session_t session = session_of(peer);
     if (session != NULL) {
         (void)gnutls_record_send(session, out.data, out.size);
     } else {
@@ -77,7 +77,7 @@ void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason rea
 
 void http_peer_end_sending(struct http_peer *peer)
 {
-    const gnutls_session_t session = session_of(peer);
+    gnutls_session_t session = session_of(peer);
     if (session != NULL) {
         (void)gnutls_bye(session, GNUTLS_SHUT_WR);
     }

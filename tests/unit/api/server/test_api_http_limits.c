@@ -194,7 +194,8 @@ static void test_api_http_limits__refusal_reaches_a_client_that_sends_on(void)
     while (f.refused[TALLY_HTTP_REFUSED_BODY] == 0) {
         step(&f, 5);
     }
-    while (f.server->peers.table.phases[HTTP_LINGERING].first == NULL) { /* MHD has closed it */
+    while (tally_list_is_empty(
+        &f.server->peers.table.phases[HTTP_LINGERING])) { /* MHD has closed it */
         step(&f, 5);
     }
     CU_ASSERT_TRUE(send_all(&f, fd, body, N));
