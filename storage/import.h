@@ -27,18 +27,18 @@ enum tally_import_start {
 };
 
 struct tally_store_import {
-    /* `source` is a checksum of all that is to be copied. In a bracket of its own.
+    /* `source` is a checksum of all that is to be copied. In a transaction of its own.
      * Errors: FAILED_PRECONDITION (it is marked for another source, a coordinator uses it, or
      * another process fills it). */
     enum tally_status (*begin)(struct tally_store *store, uint64_t source,
                                enum tally_import_start *ret_start, struct tally_error *err);
-    /* As job_insert, but job->key becomes the key. Needs an open bracket. */
+    /* As job_insert, but job->key becomes the key. Needs an open transaction. */
     enum tally_status (*job_insert)(struct tally_store *store, const struct tally_store_job *job,
                                     const char *document, size_t n_document,
                                     const char *idempotency_key, uint64_t request_digest,
                                     struct tally_error *err);
     /* Takes the mark away: the store is a whole one, and the next job gets the key after the
-     * largest. In a bracket of its own. */
+     * largest. In a transaction of its own. */
     enum tally_status (*end)(struct tally_store *store, struct tally_error *err);
 };
 

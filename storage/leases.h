@@ -6,12 +6,12 @@
  * has died as far as the others are concerned, and take() gives them its jobs.
  *
  * Fencing. With each change of leader a job's token grows. A store object remembers the tokens of
- * the jobs that it was given, and every bracket that writes to a job proves its token under a lock
- * that a take() must wait for, in the transaction of the write itself. So a leader that was paused,
- * cut off or declared dead can write nothing once another has taken its job, whatever it believes:
- * the write, or the commit, fails with FAILED_PRECONDITION, and the whole bracket with it. A job
- * that is inserted is led by whoever inserts it. A store object that has reconnected holds new
- * tokens: what the old connection had under way has ended before, one way or the other.
+ * the jobs that it was given, and every transaction that writes to a job proves its token under a
+ * lock that a take() must wait for, in the transaction of the write itself. So a leader that was
+ * paused, cut off or declared dead can write nothing once another has taken its job, whatever it
+ * believes: the write, or the commit, fails with FAILED_PRECONDITION, and the whole transaction
+ * with it. A job that is inserted is led by whoever inserts it. A store object that has reconnected
+ * holds new tokens: what the old connection had under way has ended before, one way or the other.
  *
  * Slots fail with STORE if the store cannot be reached; then nothing is known to have changed. */
 #ifndef TALLY_STORAGE_LEASES_H
@@ -67,14 +67,14 @@ struct tally_store_leases {
     /* Takes every live job that nobody leads, whose leader is dead, or that another replica has
      * given to this one; walks their rows, oldest first. All jobs of a dead replica go to one
      * taker. A store that was itself away for a while first gives its replicas lease_ms to come
-     * back. Not within a bracket. */
+     * back. Not within a transaction. */
     enum tally_status (*take)(struct tally_store *store,
                               enum tally_status (*each)(void *context,
                                                         const struct tally_store_job *job,
                                                         struct tally_error *err),
                               void *context, struct tally_error *err);
-    /* Hands a job that this replica leads to another, for whose next take() it waits. In a bracket
-     * of its own. Errors: FAILED_PRECONDITION (it does not lead it any more). */
+    /* Hands a job that this replica leads to another, for whose next take() it waits. In a
+     * transaction of its own. Errors: FAILED_PRECONDITION (it does not lead it any more). */
     enum tally_status (*give)(struct tally_store *store, int64_t job_key, int64_t replica_number,
                               struct tally_error *err);
     /* Whether this process leads the job, as far as it knows without asking. */

@@ -6,21 +6,21 @@
  *     what was written in a transaction whose commit() returned TALLY_OK survives kill -9 of the
  *     process at any later instant; what was not committed leaves no trace.
  *
- * Writers bracket their calls with begin() and commit(); many updates in one bracket are one group
- * commit. Reads are allowed inside and outside a bracket and see the bracket's own writes. A store
- * object belongs to one thread at a time; it has no locks of its own.
+ * Writers put their calls between begin() and commit(); many updates in one transaction are one
+ * group commit. Reads are allowed inside and outside a transaction and see the transaction's own
+ * writes. A store object belongs to one thread at a time; it has no locks of its own.
  *
  * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
  * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
- * or NOT_FOUND has changed nothing, and its bracket may go on; NOT_FOUND is also what any write but
- * updates_delete gives for a job that is not there. After any other failed write the caller must
- * call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION is a write to a
- * job that this process does not lead (any more), from stores with leases (leases.h), and stays the
- * answer of its bracket to the end. `err` may be NULL everywhere. `ret_*` are written only on
- * success.
+ * or NOT_FOUND has changed nothing, and its transaction may go on; NOT_FOUND is also what any write
+ * but updates_delete gives for a job that is not there. After any other failed write the caller
+ * must call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION is a write
+ * to a job that this process does not lead (any more), from stores with leases (leases.h), and
+ * stays the answer of its transaction to the end. `err` may be NULL everywhere. `ret_*` are written
+ * only on success.
  *
  * The callback of a walk may read from the store, but not start the same walk again, write, or
- * close a bracket. */
+ * close a transaction. */
 #ifndef TALLY_STORAGE_STORE_H
 #define TALLY_STORAGE_STORE_H
 
@@ -81,22 +81,23 @@ struct tally_store;
 struct tally_store_ops {
     const char *name; /* "sqlite", "memory", ... */
 
-    /* Frees everything; an open bracket is rolled back. NULL is allowed. */
+    /* Frees everything; an open transaction is rolled back. NULL is allowed. */
     void (*close)(struct tally_store *store);
 
-    /* Opens a bracket. Precondition: none is open. */
+    /* Opens a transaction. Precondition: none is open. */
     enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
-    /* Has the bracket's writes so far examined: a store on another machine sends them together, and
-     * tells only here, in a read or in commit() what has become of them, with the status that the
-     * write would have had. Stores that know at once do nothing. */
+    /* Has the transaction's writes so far examined: a store on another machine sends them together,
+     * and tells only here, in a read or in commit() what has become of them, with the status that
+     * the write would have had. Stores that know at once do nothing. */
     enum tally_status (*flush)(struct tally_store *store, struct tally_error *err);
-    /* Makes the bracket durable and closes it. On failure the bracket is rolled back and closed;
-     * but if the connection to a store was lost meanwhile, it may be there, whole: read it back. */
+    /* Makes the transaction durable and closes it. On failure the transaction is rolled back and
+     * closed; but if the connection to a store was lost meanwhile, it may be there, whole: read it
+     * back. */
     enum tally_status (*commit)(struct tally_store *store, struct tally_error *err);
-    /* Forgets the bracket's writes and closes it; harmless if none is open. */
+    /* Forgets the transaction's writes and closes it; harmless if none is open. */
     void (*rollback)(struct tally_store *store);
 
-    /* Writes (each needs an open bracket). */
+    /* Writes (each needs an open transaction). */
 
     /* Adds a job and its document (JSON text, n bytes). job->key is ignored, the new one returned.
      * `idempotency_key` may be NULL; `request_digest` is kept beside it.
@@ -184,7 +185,7 @@ struct tally_store {
 
 /* Numbers of a store since it was opened, for /metrics. */
 struct tally_store_counters {
-    uint64_t retried_conflicts; /* brackets that met another's and were run again */
+    uint64_t retried_conflicts; /* transactions that met another's and were run again */
     uint64_t reconnects;
     uint64_t fenced_writes; /* refused, as another replica leads the job by now */
 };

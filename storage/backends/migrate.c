@@ -3,9 +3,10 @@
 #include "storage/backends/backends.h"
 #include "storage/walk.h"
 
-/* Rows per bracket of the target, rounds per page of the source, and bytes of updates after which
- * the target is made to take them: what is lost by a kill, and what memory holds at a time. */
-enum { ROWS_PER_BRACKET = 4096, ROUNDS_PER_PAGE = 1000, BYTES_PER_FLUSH = 4 << 20 };
+/* Rows per transaction of the target, rounds per page of the source, and bytes of updates after
+ * which the target is made to take them: what is lost by a kill, and what memory holds at a time.
+ */
+enum { ROWS_PER_TRANSACTION = 4096, ROUNDS_PER_PAGE = 1000, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
     struct tally_store *from;
@@ -14,42 +15,42 @@ struct copying {
     struct tally_migrate_report *report;
     int64_t n_rows;    /* of the source */
     int64_t n_passed;  /* copied, or there already */
-    int64_t n_pending; /* written in the open bracket */
-    bool in_bracket;
+    int64_t n_pending; /* written in the open transaction */
+    bool in_transaction;
     int64_t job_key; /* of the present job */
     int64_t last_round;
     size_t n_unflushed_bytes;
     struct tally_buffer document, state, idempotency_key;
 };
 
-static enum tally_status open_bracket(struct copying *copying, struct tally_error *err)
+static enum tally_status open_transaction(struct copying *copying, struct tally_error *err)
 {
     enum tally_status status =
-        copying->in_bracket ? TALLY_OK : copying->to->ops->begin(copying->to, err);
-    copying->in_bracket = status == TALLY_OK;
+        copying->in_transaction ? TALLY_OK : copying->to->ops->begin(copying->to, err);
+    copying->in_transaction = status == TALLY_OK;
     return status;
 }
 
-static enum tally_status close_bracket(struct copying *copying, struct tally_error *err)
+static enum tally_status close_transaction(struct copying *copying, struct tally_error *err)
 {
-    if (!copying->in_bracket) {
+    if (!copying->in_transaction) {
         return TALLY_OK;
     }
-    copying->in_bracket = false;
+    copying->in_transaction = false;
     enum tally_status status = copying->to->ops->commit(copying->to, err);
     copying->report->n_copied_rows += status == TALLY_OK ? copying->n_pending : 0;
     copying->n_pending = 0;
     return status;
 }
 
-/* After writes that may stand alone: ends the bracket if it is large enough. */
+/* After writes that may stand alone: ends the transaction if it is large enough. */
 static enum tally_status settle(struct copying *copying, struct tally_error *err)
 {
     if (copying->progress != NULL && !copying->progress->tell(copying->progress->context, "copying",
                                                               copying->n_passed, copying->n_rows)) {
         return tally_fail(err, TALLY_CANCELLED, NULL, "stopped before the end");
     }
-    return copying->n_pending >= ROWS_PER_BRACKET ? close_bracket(copying, err) : TALLY_OK;
+    return copying->n_pending >= ROWS_PER_TRANSACTION ? close_transaction(copying, err) : TALLY_OK;
 }
 
 static enum tally_status count_row(struct copying *copying, enum tally_status status)
@@ -166,7 +167,7 @@ static enum tally_status copy_rounds(struct copying *copying, struct tally_error
     int64_t before = 0;
     do {
         before = copying->last_round;
-        status = open_bracket(copying, err);
+        status = open_transaction(copying, err);
         if (status == TALLY_OK) {
             status = from->ops->round_list(from, copying->job_key, before, ROUNDS_PER_PAGE,
                                            copy_round, copying, err);
@@ -205,7 +206,7 @@ static enum tally_status copy_job(void *context, const struct tally_store_job *j
     bool is_there = false;
     copying->job_key = job->key;
     copying->last_round = 0;
-    enum tally_status status = open_bracket(copying, err);
+    enum tally_status status = open_transaction(copying, err);
     if (status == TALLY_OK) {
         status = find_job(copying, job, &is_there, err);
     }
@@ -238,7 +239,7 @@ static enum tally_status copy_all(struct tally_store *from, struct tally_store *
         .from = from, .to = to, .progress = progress, .report = report, .n_rows = n_rows};
     enum tally_status status = tally_store_walk_jobs(from, copy_job, &copying, err);
     if (status == TALLY_OK) {
-        status = close_bracket(&copying, err);
+        status = close_transaction(&copying, err);
     }
     to->ops->rollback(to);
     tally_buffer_fini(&copying.document);

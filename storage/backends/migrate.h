@@ -3,12 +3,12 @@
  *     read      source: lock, structure, row checksums; digest of all rows
  *     begin     target: empty, or marked for this very source; mark it (import.h)
  *     copy      newest job first: row, request, document, state, open round's updates in one
- *               bracket, then its round records; what is there already is passed over
+ *               transaction, then its round records; what is there already is passed over
  *     verify    digest of all rows of the target, compared with the source's job by job
  *     end       take the mark away
  *
- * Killed anywhere, it goes on when it is run again: a bracket is there whole or not at all, and the
- * target itself tells how far it came. The source is only read. */
+ * Killed anywhere, it goes on when it is run again: a transaction is there whole or not at all, and
+ * the target itself tells how far it came. The source is only read. */
 #ifndef TALLY_STORAGE_BACKENDS_MIGRATE_H
 #define TALLY_STORAGE_BACKENDS_MIGRATE_H
 

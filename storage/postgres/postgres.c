@@ -9,7 +9,7 @@ static void postgres_close(struct tally_store *store)
 {
     if (store != NULL) {
         struct tally_postgres *pg = postgres_of(store);
-        tally_pg_bracket_end(pg);
+        tally_pg_transaction_end(pg);
         tally_pg_fini(pg);
         tally_lease_set_fini(&pg->held);
         free(pg);
@@ -18,22 +18,22 @@ static void postgres_close(struct tally_store *store)
 
 static enum tally_status postgres_begin(struct tally_store *store, struct tally_error *err)
 {
-    return tally_pg_bracket_begin(postgres_of(store), err);
+    return tally_pg_transaction_begin(postgres_of(store), err);
 }
 
 static enum tally_status postgres_flush(struct tally_store *store, struct tally_error *err)
 {
-    return tally_pg_bracket_flush(postgres_of(store), err);
+    return tally_pg_transaction_flush(postgres_of(store), err);
 }
 
 static enum tally_status postgres_commit(struct tally_store *store, struct tally_error *err)
 {
-    return tally_pg_bracket_commit(postgres_of(store), err);
+    return tally_pg_transaction_commit(postgres_of(store), err);
 }
 
 static void postgres_rollback(struct tally_store *store)
 {
-    tally_pg_bracket_end(postgres_of(store));
+    tally_pg_transaction_end(postgres_of(store));
 }
 
 static enum tally_status postgres_job_insert(struct tally_store *store,
@@ -54,7 +54,7 @@ static enum tally_status postgres_job_insert(struct tally_store *store,
         tally_pg_bind_null(&call);
     }
     tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, false);
-    return tally_pg_bracket_insert_job(pg, &call, ret_key, err);
+    return tally_pg_transaction_insert_job(pg, &call, ret_key, err);
 }
 
 static enum tally_status postgres_job_update(struct tally_store *store,
@@ -64,7 +64,7 @@ static enum tally_status postgres_job_update(struct tally_store *store,
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_UPDATE);
     tally_pg_bind_int64(&call, job->key);
     tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, true);
-    return tally_pg_bracket_add(postgres_of(store), &call, job->key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job->key, err);
 }
 
 static enum tally_status postgres_state_put(struct tally_store *store, int64_t job_key,
@@ -73,7 +73,7 @@ static enum tally_status postgres_state_put(struct tally_store *store, int64_t j
     struct tally_pg_call call = tally_pg_call(TALLY_PG_STATE_PUT);
     tally_pg_bind_int64(&call, job_key);
     tally_pg_bind_bytes(&call, bytes, n);
-    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
 static enum tally_status postgres_state_append(struct tally_store *store, int64_t job_key,
@@ -84,7 +84,7 @@ static enum tally_status postgres_state_append(struct tally_store *store, int64_
     tally_pg_bind_int64(&call, job_key);
     tally_pg_bind_int64(&call, round);
     tally_pg_bind_bytes(&call, bytes, n);
-    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
 static enum tally_status postgres_update_insert(struct tally_store *store, int64_t job_key,
@@ -96,7 +96,7 @@ static enum tally_status postgres_update_insert(struct tally_store *store, int64
     tally_pg_bind_int64(&call, update->round);
     tally_pg_bind_int64(&call, update->client);
     tally_pg_bind_bytes(&call, update->body, update->n_body);
-    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
 static enum tally_status postgres_updates_delete(struct tally_store *store, int64_t job_key,
@@ -105,7 +105,7 @@ static enum tally_status postgres_updates_delete(struct tally_store *store, int6
     struct tally_pg_call call = tally_pg_call(TALLY_PG_UPDATES_DELETE);
     tally_pg_bind_int64(&call, job_key);
     tally_pg_bind_int64(&call, through_round);
-    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
 static enum tally_status postgres_round_insert(struct tally_store *store, int64_t job_key,
@@ -115,14 +115,14 @@ static enum tally_status postgres_round_insert(struct tally_store *store, int64_
     struct tally_pg_call call = tally_pg_call(TALLY_PG_ROUND_INSERT);
     tally_pg_bind_int64(&call, job_key);
     tally_pg_bind_row(&call, &TALLY_ROUND_COLUMNS, record, false);
-    return tally_pg_bracket_add(postgres_of(store), &call, job_key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
 /* A write that goes through to the medium. */
 static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    if (pg->bracket.is_open) { /* its commit is the check */
+    if (pg->transaction.is_open) { /* its commit is the check */
         return TALLY_OK;
     }
     enum tally_status status = tally_pg_require_connection(pg, err);

@@ -125,8 +125,8 @@ void tally_pg_drop(struct tally_postgres *pg)
     PQfinish(pg->connection);
     pg->connection = NULL;
     pg->is_queue_broken = false;
-    pg->bracket.is_broken = true;
-    pg->bracket.is_begun = false;
+    pg->transaction.is_broken = true;
+    pg->transaction.is_begun = false;
 }
 
 static bool starts_with(const char *text, const char *start)

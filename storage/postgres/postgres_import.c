@@ -148,7 +148,7 @@ static enum tally_status import_job_insert(struct tally_store *store,
     tally_pg_bind_bytes(&call, document, n_document);
     tally_pg_bind_null(&call); /* nobody leads it */
     tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, false);
-    return tally_pg_bracket_add(postgres_of(store), &call, job->key, err);
+    return tally_pg_transaction_add(postgres_of(store), &call, job->key, err);
 }
 
 const struct tally_store_import TALLY_PG_IMPORT = {

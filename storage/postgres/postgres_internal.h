@@ -71,7 +71,8 @@ struct tally_pg_call {
 enum tally_pg_write_state {
     TALLY_PG_WRITE_PENDING, /* to be sent */
     TALLY_PG_WRITE_DONE,    /* in the server's transaction */
-    TALLY_PG_WRITE_REFUSED, /* NOT_FOUND or ALREADY_EXISTS: left out if the bracket is run again */
+    TALLY_PG_WRITE_REFUSED, /* NOT_FOUND or ALREADY_EXISTS: left out if the transaction is run again
+                             */
 };
 
 struct tally_pg_write {
@@ -83,7 +84,7 @@ struct tally_pg_write {
     bool is_told; /* the caller knows that it succeeded */
 };
 
-struct tally_pg_bracket {
+struct tally_pg_transaction {
     bool is_open;   /* between begin() and its end */
     bool is_begun;  /* the server has a transaction for it */
     bool is_broken; /* a write failed; it can only be rolled back */
@@ -91,7 +92,7 @@ struct tally_pg_bracket {
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
     struct tally_lease_set fenced;   /* proven in the server's transaction */
-    struct tally_lease_set inserted; /* jobs of this bracket; leases once it is committed */
+    struct tally_lease_set inserted; /* jobs of this transaction; leases once it is committed */
 };
 
 /* Lists that a conninfo may have: names, addresses and ports of hosts. */
@@ -117,7 +118,7 @@ struct tally_postgres {
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
     int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
     int64_t backoff_ms;
-    struct tally_pg_bracket bracket;
+    struct tally_pg_transaction transaction;
     struct tally_lease_set held;
     int64_t number;      /* of this replica; 0 = has not joined */
     int64_t incarnation; /* tells apart the processes that join with one id, one after the other */
@@ -137,7 +138,7 @@ enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
 void tally_pg_fini(struct tally_postgres *pg);
 /* Slot of backend.h. */
 enum tally_status tally_pg_label(const char *conninfo, struct tally_buffer *out);
-/* Closes the connection; the bracket that is open is broken. */
+/* Closes the connection; the transaction that is open is broken. */
 void tally_pg_drop(struct tally_postgres *pg);
 
 /* Milliseconds of the monotonic clock. */
@@ -245,20 +246,21 @@ enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *tex
 /* Turns the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
 bool tally_pg_text_decode(const char *stored, size_t n, char *ret_text, size_t capacity);
 
-/* Brackets (postgres_bracket.c). */
+/* Transactions (postgres_transaction.c). */
 
-enum tally_status tally_pg_bracket_begin(struct tally_postgres *pg, struct tally_error *err);
-enum tally_status tally_pg_bracket_commit(struct tally_postgres *pg, struct tally_error *err);
-void tally_pg_bracket_end(struct tally_postgres *pg);
+enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct tally_error *err);
+enum tally_status tally_pg_transaction_commit(struct tally_postgres *pg, struct tally_error *err);
+void tally_pg_transaction_end(struct tally_postgres *pg);
 /* Collects a write to a job; takes the call over. */
-enum tally_status tally_pg_bracket_add(struct tally_postgres *pg, struct tally_pg_call *call,
-                                       int64_t job_key, struct tally_error *err);
+enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
+                                           int64_t job_key, struct tally_error *err);
 /* Runs JOB_INSERT at once, as its key is wanted; takes the call over, whose first parameter is
  * NULL. */
-enum tally_status tally_pg_bracket_insert_job(struct tally_postgres *pg, struct tally_pg_call *call,
-                                              int64_t *ret_key, struct tally_error *err);
+enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
+                                                  struct tally_pg_call *call, int64_t *ret_key,
+                                                  struct tally_error *err);
 /* Sends what was collected, so that a read sees it. */
-enum tally_status tally_pg_bracket_flush(struct tally_postgres *pg, struct tally_error *err);
+enum tally_status tally_pg_transaction_flush(struct tally_postgres *pg, struct tally_error *err);
 
 /* Reads (postgres_read.c): slots of store.h. */
 enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,

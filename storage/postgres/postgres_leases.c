@@ -10,57 +10,58 @@
 
 #include "storage/postgres/postgres_internal.h"
 
-/* A transaction of one round trip: calls[1] and so on between BEGIN and COMMIT. */
+/* A transaction of one round trip that writes to leases: calls[1] and so on between BEGIN and
+ * COMMIT. */
 enum { MAX_CALLS = 8 };
 
-struct transaction {
+struct batch {
     struct tally_pg_call calls[MAX_CALLS];
     int n_calls;
     PGresult *results[MAX_CALLS];
 };
 
-static struct tally_pg_call *add_call(struct transaction *transaction, enum tally_pg_sql which)
+static struct tally_pg_call *add_call(struct batch *batch, enum tally_pg_sql which)
 {
-    assert(transaction->n_calls < MAX_CALLS);
-    struct tally_pg_call *call = &transaction->calls[transaction->n_calls++];
+    assert(batch->n_calls < MAX_CALLS);
+    struct tally_pg_call *call = &batch->calls[batch->n_calls++];
     *call = tally_pg_call(which);
     return call;
 }
 
 static void keep_results(void *context, int i, PGresult **result)
 {
-    struct transaction *transaction = context;
-    if (i > 0 && i <= transaction->n_calls) {
-        PQclear(transaction->results[i - 1]);
-        transaction->results[i - 1] = *result;
+    struct batch *batch = context;
+    if (i > 0 && i <= batch->n_calls) {
+        PQclear(batch->results[i - 1]);
+        batch->results[i - 1] = *result;
         *result = NULL;
     }
 }
 
-static void transaction_fini(struct transaction *transaction)
+static void batch_fini(struct batch *batch)
 {
     for (int i = 0; i < MAX_CALLS; i++) {
-        tally_pg_call_fini(&transaction->calls[i]);
-        PQclear(transaction->results[i]);
+        tally_pg_call_fini(&batch->calls[i]);
+        PQclear(batch->results[i]);
     }
 }
 
-static enum tally_status send_transaction(struct tally_postgres *pg,
-                                          struct transaction *transaction, struct tally_error *err)
+static enum tally_status send_batch(struct tally_postgres *pg, struct batch *batch,
+                                    struct tally_error *err)
 {
-    for (int i = 0; i < transaction->n_calls; i++) {
-        if (transaction->calls[i].status != TALLY_OK) {
-            return tally_fail(err, transaction->calls[i].status, NULL, "no memory for a lease");
+    for (int i = 0; i < batch->n_calls; i++) {
+        if (batch->calls[i].status != TALLY_OK) {
+            return tally_fail(err, batch->calls[i].status, NULL, "no memory for a lease");
         }
     }
     struct tally_pg_call begin = tally_pg_call(TALLY_PG_BEGIN);
     struct tally_pg_call commit = tally_pg_call(TALLY_PG_COMMIT);
     tally_pg_queue(pg, &begin);
-    for (int i = 0; i < transaction->n_calls; i++) {
-        tally_pg_queue(pg, &transaction->calls[i]);
+    for (int i = 0; i < batch->n_calls; i++) {
+        tally_pg_queue(pg, &batch->calls[i]);
     }
     tally_pg_queue(pg, &commit);
-    enum tally_status status = tally_pg_exchange(pg, keep_results, transaction, err);
+    enum tally_status status = tally_pg_exchange(pg, keep_results, batch, err);
     if (status != TALLY_OK && pg->connection != NULL) {
         struct tally_pg_call rollback = tally_pg_call(TALLY_PG_ROLLBACK);
         if (tally_pg_run(pg, &rollback, NULL, NULL) != TALLY_OK) {
@@ -71,14 +72,14 @@ static enum tally_status send_transaction(struct tally_postgres *pg,
 }
 
 /* Sends it, again while it meets a conflict. */
-static enum tally_status run_transaction(struct tally_postgres *pg, struct transaction *transaction,
-                                         struct tally_error *err)
+static enum tally_status run_batch(struct tally_postgres *pg, struct batch *batch,
+                                   struct tally_error *err)
 {
     enum { MAX_RUNS = 5 };
     for (int n_runs = 1;; n_runs++) {
         struct tally_error cause = TALLY_ERROR_INIT;
         pg->sqlstate[0] = '\0';
-        enum tally_status status = send_transaction(pg, transaction, &cause);
+        enum tally_status status = send_batch(pg, batch, &cause);
         if (status == TALLY_OK || n_runs == MAX_RUNS || pg->connection == NULL ||
             !tally_pg_met_conflict(pg)) {
             return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
@@ -89,7 +90,7 @@ static enum tally_status run_transaction(struct tally_postgres *pg, struct trans
 
 static enum tally_status require_ready(struct tally_postgres *pg, struct tally_error *err)
 {
-    assert(!pg->bracket.is_open);
+    assert(!pg->transaction.is_open);
     return tally_pg_require_connection(pg, err);
 }
 
@@ -152,7 +153,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     tally_pg_bind_text(&namesake, self->id);
     (void)tally_pg_run(pg, &namesake, NULL, NULL);
 
-    struct transaction join = {.n_calls = 0};
+    struct batch join = {.n_calls = 0};
     add_call(&join, TALLY_PG_TURN);
     add_call(&join, TALLY_PG_RETURN_TIME);
     add_call(&join, TALLY_PG_TICK);
@@ -166,7 +167,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     tally_pg_bind_int64(call, TALLY_MAX_REPLICA_NUMBER);
     status = tally_pg_require_connection(pg, err);
     if (status == TALLY_OK) {
-        status = run_transaction(pg, &join, err);
+        status = run_batch(pg, &join, err);
     }
     if (status == TALLY_OK && PQntuples(join.results[join.n_calls - 1]) == 0) {
         status = tally_pg_require_no_import(pg, err);
@@ -174,7 +175,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     if (status == TALLY_OK) {
         status = tell_join(pg, join.results[join.n_calls - 1], lease_ms, ret_number, err);
     }
-    transaction_fini(&join);
+    batch_fini(&join);
     return status;
 }
 
@@ -256,7 +257,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     if (status != TALLY_OK) {
         return status;
     }
-    struct transaction renewal = {.n_calls = 0};
+    struct batch renewal = {.n_calls = 0};
     add_call(&renewal, TALLY_PG_BEGIN_RENEWAL);
     add_call(&renewal, TALLY_PG_RETURN_TIME);
     add_call(&renewal, TALLY_PG_TICK);
@@ -268,7 +269,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
     add_call(&renewal, TALLY_PG_REPLICAS);
-    status = run_transaction(pg, &renewal, err);
+    status = run_batch(pg, &renewal, err);
     if (status == TALLY_OK && changed_nothing(renewal.results[RENEW])) {
         pg->held.n = 0;
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
@@ -285,7 +286,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
             status = each(context, &replica, err);
         }
     }
-    transaction_fini(&renewal);
+    batch_fini(&renewal);
     return status;
 }
 
@@ -375,13 +376,13 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     if (status != TALLY_OK || !is_any) {
         return status;
     }
-    struct transaction take = {.n_calls = 0};
+    struct batch take = {.n_calls = 0};
     struct tally_lease_set taken = {0};
     struct tally_pg_call *call = add_call(&take, TALLY_PG_TAKE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_keys(call, &pg->held);
     tally_pg_bind_int64(call, pg->incarnation);
-    status = run_transaction(pg, &take, err);
+    status = run_batch(pg, &take, err);
     if (status == TALLY_OK) {
         status = hold(pg, take.results[TAKE], &taken, err);
         if (status != TALLY_OK) { /* the next take() gives them */
@@ -392,7 +393,7 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
         status = walk_taken(pg, &taken, each, context, err);
     }
     tally_lease_set_fini(&taken);
-    transaction_fini(&take);
+    batch_fini(&take);
     return status;
 }
 
@@ -465,7 +466,7 @@ static enum tally_status postgres_leader_of(struct tally_store *store, const cha
 {
     struct tally_postgres *pg = postgres_of(store);
     enum tally_status status =
-        pg->bracket.is_begun ? TALLY_OK : tally_pg_require_connection(pg, err);
+        pg->transaction.is_begun ? TALLY_OK : tally_pg_require_connection(pg, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -490,19 +491,19 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
     if (status != TALLY_OK) {
         return status;
     }
-    struct transaction leaving = {.n_calls = 0};
+    struct batch leaving = {.n_calls = 0};
     static const enum tally_pg_sql STEPS[] = {TALLY_PG_LEAVE_JOBS, TALLY_PG_LEAVE};
     for (int i = 0; i < 2; i++) {
         struct tally_pg_call *call = add_call(&leaving, STEPS[i]);
         tally_pg_bind_int64(call, pg->number);
         tally_pg_bind_int64(call, pg->incarnation);
     }
-    status = run_transaction(pg, &leaving, err);
+    status = run_batch(pg, &leaving, err);
     if (status == TALLY_OK) {
         pg->number = pg->incarnation = 0;
         pg->held.n = 0;
     }
-    transaction_fini(&leaving);
+    batch_fini(&leaving);
     return status;
 }
 
@@ -520,7 +521,7 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
     tally_pg_bind_int64(&former, pg->incarnation);
     (void)tally_pg_run(pg, &former, NULL, NULL);
 
-    struct transaction renewal = {.n_calls = 0};
+    struct batch renewal = {.n_calls = 0};
     struct tally_pg_call *call = add_call(&renewal, TALLY_PG_REANNOUNCE);
     tally_pg_bind_int64(call, pg->number);
     tally_pg_bind_int64(call, pg->incarnation);
@@ -529,12 +530,12 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
     tally_pg_bind_keys(call, &pg->held);
     tally_pg_bind_tokens(call, &pg->held);
     enum tally_status status =
-        pg->connection != NULL ? run_transaction(pg, &renewal, err) : tally_pg_fail(pg, NULL, err);
+        pg->connection != NULL ? run_batch(pg, &renewal, err) : tally_pg_fail(pg, NULL, err);
     if (status == TALLY_OK) {
         pg->held.n = 0;
         status = hold(pg, renewal.results[RENEW_TOKENS], NULL, err);
     }
-    transaction_fini(&renewal);
+    batch_fini(&renewal);
     return status;
 }
 

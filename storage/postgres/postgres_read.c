@@ -1,8 +1,8 @@
 /* postgres_read: the slots that read.
  *
  * A walk takes a page of rows at a time and lets go of the connection before it calls anybody, so
- * that a callback may read, and so that no result is larger than a page. Outside of a bracket the
- * pages of a walk are not of one instant. */
+ * that a callback may read, and so that no result is larger than a page. Outside of a transaction
+ * the pages of a walk are not of one instant. */
 #include <string.h>
 
 #include "storage/postgres/postgres_internal.h"
@@ -18,10 +18,10 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
                                    PGresult **ret_result, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    if (pg->bracket.is_open) {
-        status = tally_pg_bracket_flush(pg, err);
+    if (pg->transaction.is_open) {
+        status = tally_pg_transaction_flush(pg, err);
     }
-    if (status == TALLY_OK && !pg->bracket.is_begun) {
+    if (status == TALLY_OK && !pg->transaction.is_begun) {
         status = tally_pg_require_connection(pg, err);
     }
     if (status != TALLY_OK) {
@@ -30,7 +30,8 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
     }
     status = tally_pg_run(pg, call, ret_result, err);
     if (status != TALLY_OK) {
-        pg->bracket.is_broken = true; /* the server has aborted its transaction, if there is one */
+        pg->transaction.is_broken =
+            true; /* the server has aborted its transaction, if there is one */
     }
     return status;
 }

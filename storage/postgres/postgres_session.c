@@ -26,7 +26,7 @@ enum { PATIENCE_MS = 20 };
 #define LIMIT_LOCKS "SET lock_timeout = 2500"
 /* How long it works on a statement, which includes sending a large value over a slow network. */
 #define LIMIT_STATEMENTS "SET statement_timeout = 30000"
-/* How long a process that was stopped between two exchanges of a bracket keeps its locks. */
+/* How long a process that was stopped between two exchanges of a transaction keeps its locks. */
 #define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
 /* Waits between attempts to connect; the first attempt is made at once. */
 enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
@@ -317,7 +317,7 @@ static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error
 
 enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err)
 {
-    assert(!pg->bracket.is_begun);
+    assert(!pg->transaction.is_begun);
     if (!is_lost(pg)) {
         return TALLY_OK;
     }

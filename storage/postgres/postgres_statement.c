@@ -24,8 +24,9 @@ struct statement_text {
 #define TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TERMINAL_NAME)
 #define IS_LIVE                               "j.status NOT IN (" TERMINAL_NAMES ")"
 
-/* A write to a job that is not there adds nothing, instead of failing and taking the bracket with
- * it. That it is there cannot change before the end of the bracket, which holds the fence. */
+/* A write to a job that is not there adds nothing, instead of failing and taking the transaction
+ * with it. That it is there cannot change before the end of the transaction, which holds the fence.
+ */
 #define IF_THERE " WHERE EXISTS (SELECT FROM job_leases WHERE job_key = $1::int8)"
 
 /* Time that counts for leases: it stands still while nobody can renew one because the store itself
@@ -54,8 +55,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_FENCE] = {"SELECT job_key, token, leader IS NULL FROM job_leases"
                         " WHERE job_key = ANY($1::int8[]) ORDER BY job_key FOR NO KEY UPDATE",
                         NULL, 0},
-    /* $1: NULL, or the key that the job got before the bracket had to be run again. Brackets that
-     * insert follow each other, so that keys become visible in ascending order. */
+    /* $1: NULL, or the key that the job got before the transaction had to be run again.
+     * Transactions that insert follow each other, so that keys become visible in ascending order.
+     */
     [TALLY_PG_JOB_INSERT] =
         {"WITH key AS (UPDATE job_keys SET last_key ="
          " CASE WHEN $1::int8 IS NULL THEN last_key + 1 ELSE greatest(last_key, $1::int8) END"

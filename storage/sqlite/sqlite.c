@@ -44,14 +44,14 @@ static enum tally_status require_file(const struct tally_sqlite *sqlite, struct 
 static enum tally_status sqlite_begin(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
-    assert(!sqlite->in_bracket);
+    assert(!sqlite->in_transaction);
     enum tally_status found = require_file(sqlite, err);
     if (found != TALLY_OK) {
         return found;
     }
     struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_BEGIN);
     enum tally_status status = tally_sql_run(&call, err);
-    sqlite->in_bracket = status == TALLY_OK;
+    sqlite->in_transaction = status == TALLY_OK;
     sqlite->is_broken = false;
     return status;
 }
@@ -60,22 +60,24 @@ static void sqlite_rollback(struct tally_store *store)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
     /* After a full disk or an I/O error SQLite may have rolled back by itself. */
-    if (sqlite->in_bracket && sqlite3_get_autocommit(sqlite->db) == 0) {
+    if (sqlite->in_transaction && sqlite3_get_autocommit(sqlite->db) == 0) {
         struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_ROLLBACK);
         tally_sql_run(&call, NULL);
     }
-    sqlite->in_bracket = false;
+    sqlite->in_transaction = false;
 }
 
 /* Every write and commit passes here. Without it, a write after SQLite rolled back by itself would
  * be a transaction of its own. */
-static enum tally_status require_bracket(const struct tally_sqlite *sqlite, struct tally_error *err)
+static enum tally_status require_transaction(const struct tally_sqlite *sqlite,
+                                             struct tally_error *err)
 {
-    assert(sqlite->in_bracket);
+    assert(sqlite->in_transaction);
     return sqlite->is_broken
-               ? tally_fail(err, TALLY_STORE, NULL,
-                            "database \"%s\": an earlier write of this bracket failed; roll back",
-                            sqlite->path)
+               ? tally_fail(
+                     err, TALLY_STORE, NULL,
+                     "database \"%s\": an earlier write of this transaction failed; roll back",
+                     sqlite->path)
                : TALLY_OK;
 }
 
@@ -90,7 +92,7 @@ static void bury_failed_commit(struct tally_sqlite *sqlite)
 static enum tally_status sqlite_commit(struct tally_store *store, struct tally_error *err)
 {
     struct tally_sqlite *sqlite = sqlite_of(store);
-    enum tally_status status = require_bracket(sqlite, err);
+    enum tally_status status = require_transaction(sqlite, err);
     if (status != TALLY_OK) {
         sqlite_rollback(store);
         return status;
@@ -101,7 +103,7 @@ static enum tally_status sqlite_commit(struct tally_store *store, struct tally_e
         sqlite_rollback(store);
         bury_failed_commit(sqlite);
     }
-    sqlite->in_bracket = false;
+    sqlite->in_transaction = false;
     return status;
 }
 
@@ -118,13 +120,13 @@ enum tally_status tally_sqlite_fail_no_job(int64_t job_key, struct tally_error *
     return tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
 }
 
-/* Runs a write to a job. The two expected errors undo the statement and leave the bracket usable;
- * NOT_FOUND is the foreign key on job_key. */
+/* Runs a write to a job. The two expected errors undo the statement and leave the transaction
+ * usable; NOT_FOUND is the foreign key on job_key. */
 static enum tally_status run_write(struct tally_sql_call *call, int64_t job_key,
                                    struct tally_error *err)
 {
     struct tally_sqlite *sqlite = call->sqlite;
-    enum tally_status status = require_bracket(sqlite, err);
+    enum tally_status status = require_transaction(sqlite, err);
     if (status != TALLY_OK) {
         tally_sql_end(call);
         return status;
@@ -144,7 +146,7 @@ static enum tally_status run_write(struct tally_sql_call *call, int64_t job_key,
 static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
                                   struct tally_error *err)
 {
-    enum tally_status status = require_bracket(sqlite, err);
+    enum tally_status status = require_transaction(sqlite, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -287,8 +289,9 @@ static enum tally_status sqlite_check(struct tally_store *store, struct tally_er
     if (status != TALLY_OK) {
         return status;
     }
-    /* Inside a bracket a write of its own is impossible, and the bracket's commit is the check. */
-    return sqlite->in_bracket ? TALLY_OK : tally_sqlite_touch(sqlite, err);
+    /* Inside a transaction a write of its own is impossible, and the transaction's commit is the
+     * check. */
+    return sqlite->in_transaction ? TALLY_OK : tally_sqlite_touch(sqlite, err);
 }
 
 static const struct tally_store_ops SQLITE_OPS = {

@@ -56,8 +56,8 @@ struct tally_sqlite {
     } log;
     int n_log_pages; /* after the last commit */
     sqlite3_stmt *statements[TALLY_N_SQL];
-    bool in_bracket;
-    bool is_broken; /* a write failed; the bracket can only be rolled back */
+    bool in_transaction;
+    bool is_broken; /* a write failed; the transaction can only be rolled back */
 };
 
 static inline struct tally_sqlite *sqlite_of(struct tally_store *store)

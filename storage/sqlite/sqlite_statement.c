@@ -50,7 +50,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 #define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
 
 static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
-    /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the bracket. */
+    /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the transaction.
+     */
     [TALLY_SQL_BEGIN] = {NULL, "BEGIN IMMEDIATE"},
     [TALLY_SQL_COMMIT] = {NULL, "COMMIT"},
     [TALLY_SQL_ROLLBACK] = {NULL, "ROLLBACK"},

@@ -54,7 +54,7 @@ void expect_begin(struct store_fixture *fixture);
 void expect_commit(struct store_fixture *fixture);
 /* Adds a job with the document "{}" and no idempotency key; returns its key. */
 int64_t expect_job_insert(struct store_fixture *fixture, const struct tally_store_job *job);
-/* The same in a bracket of its own: sample_job(id) with a status. */
+/* The same in a transaction of its own: sample_job(id) with a status. */
 int64_t expect_job(struct store_fixture *fixture, const char *id, enum tally_job_status status);
 void expect_update(struct store_fixture *fixture, int64_t job_key, int64_t round, uint32_t client,
                    const char *body);

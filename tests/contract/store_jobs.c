@@ -10,7 +10,7 @@
 
 static const size_t LARGE_BYTES = 5 * 1024 * 1024;
 
-/* Inserts `job` in a bracket of its own and reads it back. */
+/* Inserts `job` in a transaction of its own and reads it back. */
 static void expect_round_trip(struct store_fixture *f, const struct tally_store_job *job)
 {
     struct tally_store_job expected = *job;

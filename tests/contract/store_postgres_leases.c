@@ -36,7 +36,7 @@ void test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit
     close_two(&a, &b);
 }
 
-void test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket(void)
+void test_store_postgres_leases__fence_is_held_until_the_end_of_the_transaction(void)
 {
     struct store_fixture a;
     store_fixture_open(&a);
@@ -60,15 +60,15 @@ void test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket(void
     store_fixture_close(&a);
 }
 
-/* Context of stay_in_bracket. */
+/* Context of stay_in_transaction. */
 struct stay {
     const char *uri;
-    bool is_stopped; /* else it goes on reading in its bracket, for as long as it can */
+    bool is_stopped; /* else it goes on reading in its transaction, for as long as it can */
 };
 
-/* In a child: joins as "a", inserts job "x", and stays in the middle of a bracket on it. Reports
- * the key, then what commit() said. */
-static void stay_in_bracket(void *context, int reports)
+/* In a child: joins as "a", inserts job "x", and stays in the middle of a transaction on it.
+ * Reports the key, then what commit() said. */
+static void stay_in_transaction(void *context, int reports)
 {
     const struct stay *stay = context;
     struct tally_store *store = NULL;
@@ -96,14 +96,14 @@ static void stay_in_bracket(void *context, int reports)
     child_report(reports, (int)store->ops->commit(store, NULL));
 }
 
-/* Declares a leader dead in the middle of a bracket, and takes. */
+/* Declares a leader dead in the middle of a transaction, and takes. */
 static void expect_take_from(bool is_stopped)
 {
     struct store_fixture b;
     store_fixture_open(&b);
     expect_join(&b, "b", LEASE_MS);
     struct stay stay = {b.uri, is_stopped};
-    struct child child = child_start(stay_in_bracket, &stay);
+    struct child child = child_start(stay_in_transaction, &stay);
     int64_t key = child_next(&child);
     CU_ASSERT_FATAL(key > 0);
     int64_t backend = raw_ask(b.schema, "SELECT backend_pid FROM replicas WHERE number = 2");
@@ -122,7 +122,7 @@ static void expect_take_from(bool is_stopped)
     store_fixture_close(&b);
 }
 
-/* The server ends the half bracket before take() is out of patience. */
+/* The server ends the half transaction before take() is out of patience. */
 void test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly(void)
 {
     expect_take_from(true);

@@ -156,8 +156,8 @@ void test_store_postgres_server__lost_connection_is_made_again(void)
     store_fixture_close(&f);
 }
 
-/* After begin(), after a flush, and in a bracket with a read of its own. */
-void test_store_postgres_server__lost_in_a_bracket_leaves_nothing(void)
+/* After begin(), after a flush, and in a transaction with a read of its own. */
+void test_store_postgres_server__lost_in_a_transaction_leaves_nothing(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -206,8 +206,8 @@ static void add_trigger(const struct store_fixture *f, const char *when, int n, 
             at_commit ? "DEFERRABLE INITIALLY DEFERRED" : "");
 }
 
-/* Three updates, a state and a change of it in one bracket. */
-static enum tally_status write_bracket(struct store_fixture *f, int64_t key, int64_t round)
+/* Three updates, a state and a change of it in one transaction. */
+static enum tally_status write_transaction(struct store_fixture *f, int64_t key, int64_t round)
 {
     struct tally_store_update update = {round, 0, (const uint8_t *)"body", 4};
     tally_error_clear(&f->err);
@@ -234,12 +234,12 @@ static void expect_loss(const char *when)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     add_trigger(&f, when, 1, "PERFORM pg_terminate_backend(pg_backend_pid())");
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_STORE, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_STORE, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 0);
     CU_ASSERT_EQUAL(n_rows(&f, "job_states"), 0);
     CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 0);
     expect_connection(&f);
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 3);
     CU_ASSERT_EQUAL(f.ops->counters(f.store).reconnects, 1);
     store_fixture_close(&f);
@@ -255,7 +255,7 @@ void test_store_postgres_server__lost_in_commit_leaves_nothing(void)
     expect_loss("CONSTRAINT");
 }
 
-/* Connections are ended at random moments by somebody who knows nothing of brackets. */
+/* Connections are ended at random moments by somebody who knows nothing of transactions. */
 void test_store_postgres_server__random_losses_lose_nothing_acknowledged(void)
 {
     enum { N_LOSSES = 40 };
@@ -274,7 +274,7 @@ void test_store_postgres_server__random_losses_lose_nothing_acknowledged(void)
     int64_t round = 1;
     int64_t n_failed = 0;
     while (raw_is_busy(raw)) {
-        enum tally_status status = write_bracket(&f, key, round);
+        enum tally_status status = write_transaction(&f, key, round);
         if (status == TALLY_OK || status == TALLY_ALREADY_EXISTS) {
             round++;
         } else {
@@ -303,7 +303,7 @@ static void expect_retries(const char *when, const char *state)
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     snprintf(what, sizeof what, "RAISE EXCEPTION 'conflict' USING ERRCODE = '%s'", state);
     add_trigger(&f, when, 3, what);
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 3);
     CU_ASSERT_EQUAL(n_rows(&f, "job_states"), 1);
     CU_ASSERT_EQUAL(n_rows(&f, "job_state_changes"), 1);
@@ -324,7 +324,7 @@ void test_store_postgres_server__conflict_in_commit_is_retried(void)
 }
 
 /* The key of a new job and what was refused are as before, though all was run again. */
-void test_store_postgres_server__retried_bracket_keeps_what_was_told(void)
+void test_store_postgres_server__retried_transaction_keeps_what_was_told(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -383,10 +383,10 @@ void test_store_postgres_server__endless_conflict_is_given_up(void)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     add_trigger(&f, "BEFORE", 1000, "RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'");
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_STORE, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_STORE, &f.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "40001"));
     raw_ask(f.schema, "DROP TRIGGER disturb ON updates");
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 3);
     store_fixture_close(&f);
 }
@@ -425,9 +425,9 @@ void test_store_postgres_server__deadlock_is_retried(void)
     store_fixture_close(&f);
 }
 
-/* Whoever locks in ascending order meets no deadlock with a bracket, in whatever order its writes
- * are: while the bracket waits for the first job, it must not have locked the second. */
-void test_store_postgres_server__brackets_lock_in_one_order(void)
+/* Whoever locks in ascending order meets no deadlock with a transaction, in whatever order its
+ * writes are: while the transaction waits for the first job, it must not have locked the second. */
+void test_store_postgres_server__transactions_lock_in_one_order(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -457,9 +457,9 @@ void test_store_postgres_server__deferred_failure_fails_the_commit(void)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     add_trigger(&f, "CONSTRAINT", 1, "RAISE EXCEPTION 'no' USING ERRCODE = '53100'");
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_STORE, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_STORE, &f.err);
     CU_ASSERT_EQUAL(n_rows(&f, "updates"), 0);
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
     store_fixture_close(&f);
 }
 
@@ -628,7 +628,7 @@ void test_store_postgres_server__deleted_job_leaves_nothing(void)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     struct tally_round_record record = sample_record(1, 1);
-    TALLY_ASSERT_STATUS(write_bracket(&f, key, 1), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
     expect_begin(&f);
     f.ops->round_insert(f.store, key, &record, NULL);
     expect_commit(&f);

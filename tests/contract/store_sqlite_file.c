@@ -23,8 +23,8 @@ static int n_updates(struct store_fixture *f, int64_t job_key, int64_t round)
 struct crash {
     const char *uri;
     struct tally_store_options options;
-    bool commits_last; /* the bracket of update 1 */
-    int n_brackets;    /* of commit_brackets; 0 = for ever */
+    bool commits_last;  /* the transaction of update 1 */
+    int n_transactions; /* of commit_transactions; 0 = for ever */
 };
 
 static struct tally_store *open_in_child(const struct crash *crash)
@@ -36,7 +36,7 @@ static struct tally_store *open_in_child(const struct crash *crash)
     return store;
 }
 
-/* In a child: adds job "a" in a bracket of its own. */
+/* In a child: adds job "a" in a transaction of its own. */
 static int64_t add_job(struct tally_store *store)
 {
     struct tally_store_job job = sample_job("a", 1);
@@ -90,14 +90,14 @@ void test_store_sqlite_file__kill_before_commit_leaves_nothing(void)
     expect_after_kill(false, true);
 }
 
-/* Commits two updates per bracket and reports each bracket. */
-static void commit_brackets(void *context, int reports)
+/* Commits two updates per transaction and reports each transaction. */
+static void commit_transactions(void *context, int reports)
 {
     const struct crash *crash = context;
     struct tally_store *store = open_in_child(context);
     int64_t key = add_job(store);
     static const uint8_t BODY[3000];
-    for (int n = 1; crash->n_brackets == 0 || n <= crash->n_brackets; n++) {
+    for (int n = 1; crash->n_transactions == 0 || n <= crash->n_transactions; n++) {
         store->ops->begin(store, NULL);
         for (uint32_t client = 0; client < 2; client++) {
             struct tally_store_update update = {n, client, BODY, sizeof BODY};
@@ -112,8 +112,8 @@ static void commit_brackets(void *context, int reports)
     }
 }
 
-/* The n for which brackets 1 to n are there, whole, and nothing after. */
-static int count_whole_brackets(struct store_fixture *f)
+/* The n for which transactions 1 to n are there, whole, and nothing after. */
+static int count_whole_transactions(struct store_fixture *f)
 {
     struct tally_store_job job;
     TALLY_ASSERT_STATUS(f->ops->job_get(f->store, "a", &job, &f->err), TALLY_OK, &f->err);
@@ -136,7 +136,7 @@ void test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged(void
         struct store_fixture f;
         store_fixture_init(&f);
         struct crash crash = {f.uri, {.power_loss_safe = false}, true, 0};
-        struct child child = child_start(commit_brackets, &crash);
+        struct child child = child_start(commit_transactions, &crash);
         int last = 0;
         while (last >= 0 && last < 1 + 31 * trial) { /* past several checkpoints of the log */
             last = child_next(&child);
@@ -145,7 +145,7 @@ void test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged(void
         last = child_kill(&child, last);
         CU_ASSERT(last > 0);
         store_fixture_reopen(&f);
-        int n = count_whole_brackets(&f);
+        int n = count_whole_transactions(&f);
         CU_ASSERT(n == last || n == last + 1); /* committed, killed before it could report */
         store_fixture_close(&f);
     }
@@ -157,7 +157,7 @@ void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
     store_fixture_init(&f);
     struct crash crash = {
         f.uri, {.power_loss_safe = false}, true, 20}; /* few enough that nothing left the log */
-    struct child child = child_start(commit_brackets, &crash);
+    struct child child = child_start(commit_transactions, &crash);
     int n_committed = 0;
     while (n_committed >= 0 && n_committed < 20) {
         n_committed = child_next(&child);
@@ -175,7 +175,7 @@ void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
         file_write(f.path, file, n_file);
         file_write(log_path, log, n_log - cut);
         store_fixture_reopen(&f);
-        int n = count_whole_brackets(&f);
+        int n = count_whole_transactions(&f);
         CU_ASSERT(cut == 0 ? n == 20 : n <= before);
         before = n;
         f.ops->close(f.store);

@@ -110,7 +110,8 @@ static int fill_in_a_write(void *context)
     n_wrong += child_require(insert(store, 2, 10, NULL) == TALLY_OK, "a small write fits");
     n_wrong += child_require(insert(store, 3, 24 << 20, &err) == TALLY_STORE, "24 MB are too much");
     n_wrong += child_require(strstr(err.message, "tally.db") != NULL, err.message);
-    n_wrong += child_require(insert(store, 4, 10, NULL) == TALLY_STORE, "the bracket is broken");
+    n_wrong +=
+        child_require(insert(store, 4, 10, NULL) == TALLY_STORE, "the transaction is broken");
     store->ops->rollback(store);
     n_wrong += child_require(n_updates(store) == 1, "rollback undid all");
     store->ops->begin(store, NULL);

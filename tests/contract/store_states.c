@@ -20,7 +20,7 @@ static void expect_append(struct store_fixture *f, int64_t key, int64_t round, c
                         TALLY_OK, &f->err);
 }
 
-/* What an append says that is refused; the bracket goes on. */
+/* What an append says that is refused; the transaction goes on. */
 static void expect_refusal(struct store_fixture *f, int64_t key, int64_t round,
                            enum tally_status expected)
 {

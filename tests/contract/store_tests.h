@@ -8,14 +8,14 @@
 /* The contract, run on every backend. */
 #define TALLY_STORE_TESTS(X)                                                                       \
     X(test_store__committed_update_is_read_back)                                                   \
-    X(test_store__bracket_sees_its_own_writes)                                                     \
+    X(test_store__transaction_sees_its_own_writes)                                                 \
     X(test_store__rollback_restores_everything)                                                    \
-    X(test_store__rollback_forgets_only_its_own_bracket)                                           \
+    X(test_store__rollback_forgets_only_its_own_transaction)                                       \
     X(test_store__rollback_frees_the_id_and_the_idempotency_key)                                   \
-    X(test_store__rollback_without_a_bracket_is_harmless)                                          \
-    X(test_store__expected_errors_leave_the_bracket_usable)                                        \
-    X(test_store__many_updates_are_one_bracket)                                                    \
-    X(test_store__close_allows_null_and_an_open_bracket)                                           \
+    X(test_store__rollback_without_a_transaction_is_harmless)                                      \
+    X(test_store__expected_errors_leave_the_transaction_usable)                                    \
+    X(test_store__many_updates_are_one_transaction)                                                \
+    X(test_store__close_allows_null_and_an_open_transaction)                                       \
     X(test_store__check_passes_on_a_sound_store)                                                   \
     X(test_store__backend_tells_its_name)                                                          \
     X(test_store__only_a_shared_store_has_leases)                                                  \
@@ -128,16 +128,16 @@
     X(test_store_postgres_server__older_schema_is_brought_up_to_date)                              \
     X(test_store_postgres_server__huge_lists_are_whole)                                            \
     X(test_store_postgres_server__lost_connection_is_made_again)                                   \
-    X(test_store_postgres_server__lost_in_a_bracket_leaves_nothing)                                \
+    X(test_store_postgres_server__lost_in_a_transaction_leaves_nothing)                            \
     X(test_store_postgres_server__lost_in_a_write_leaves_nothing)                                  \
     X(test_store_postgres_server__lost_in_commit_leaves_nothing)                                   \
     X(test_store_postgres_server__random_losses_lose_nothing_acknowledged)                         \
     X(test_store_postgres_server__conflict_in_a_write_is_retried)                                  \
     X(test_store_postgres_server__conflict_in_commit_is_retried)                                   \
-    X(test_store_postgres_server__retried_bracket_keeps_what_was_told)                             \
+    X(test_store_postgres_server__retried_transaction_keeps_what_was_told)                         \
     X(test_store_postgres_server__endless_conflict_is_given_up)                                    \
     X(test_store_postgres_server__deadlock_is_retried)                                             \
-    X(test_store_postgres_server__brackets_lock_in_one_order)                                      \
+    X(test_store_postgres_server__transactions_lock_in_one_order)                                  \
     X(test_store_postgres_server__deferred_failure_fails_the_commit)                               \
     X(test_store_postgres_server__concurrent_inserts_have_ascending_keys)                          \
     X(test_store_postgres_server__two_may_make_the_schema_at_once)                                 \
@@ -193,7 +193,7 @@
 /* The same as only a server shows it. */
 #define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
     X(test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit)                 \
-    X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_bracket)                      \
+    X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_transaction)                  \
     X(test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly)                        \
     X(test_store_postgres_leases__taker_ends_the_connection_of_the_dead)                           \
     X(test_store_postgres_leases__reconnecting_changes_the_tokens)                                 \

@@ -1,14 +1,14 @@
-/* postgres_bracket: writes are collected, and sent together with their fence.
+/* postgres_transaction: writes are collected, and sent together with their fence.
  *
  *     begin     nothing goes to the server
  *     write     is kept, with the token that its job has now
- *     flush     BEGIN; FENCE of the jobs that are new to the bracket; the writes    one round trip
- *     commit    the same, then, if all tokens were right, COMMIT                    another
+ *     flush     BEGIN; FENCE of the jobs that are new to the transaction; the writes    one round
+ * trip commit    the same, then, if all tokens were right, COMMIT                    another
  *
- * So a transaction is open for two round trips, whatever the caller does in its bracket, and for no
- * longer than that if it does not read. All writes are kept until the end: a bracket that meets
- * another's (deadlock, serialisation) is run again from the start. A write that was found to be
- * NOT_FOUND or ALREADY_EXISTS has changed nothing, and is left out then. */
+ * So a transaction is open for two round trips, whatever the caller does in its transaction, and
+ * for no longer than that if it does not read. All writes are kept until the end: a transaction
+ * that meets another's (deadlock, serialisation) is run again from the start. A write that was
+ * found to be NOT_FOUND or ALREADY_EXISTS has changed nothing, and is left out then. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #include "storage/postgres/postgres_internal.h"
 
-/* A conflict with the same bracket a tenth time is no coincidence any more. */
+/* A conflict with the same transaction a tenth time is no coincidence any more. */
 enum { MAX_RUNS = 10, FIRST_PAUSE_MS = 1, MAX_PAUSE_MS = 64 };
 
 static void pause_before(int run)
@@ -29,75 +29,76 @@ static void pause_before(int run)
 }
 
 /* Forgets what was collected. */
-static void empty(struct tally_pg_bracket *bracket)
+static void empty(struct tally_pg_transaction *transaction)
 {
-    for (size_t i = 0; i < bracket->n_writes; i++) {
-        tally_pg_call_fini(&bracket->writes[i].call);
+    for (size_t i = 0; i < transaction->n_writes; i++) {
+        tally_pg_call_fini(&transaction->writes[i].call);
     }
-    free(bracket->writes);
-    tally_lease_set_fini(&bracket->fenced);
-    tally_lease_set_fini(&bracket->inserted);
-    *bracket = (struct tally_pg_bracket){0};
+    free(transaction->writes);
+    tally_lease_set_fini(&transaction->fenced);
+    tally_lease_set_fini(&transaction->inserted);
+    *transaction = (struct tally_pg_transaction){0};
 }
 
 /* Ends the server's transaction, if there is one. */
 static void undo(struct tally_postgres *pg)
 {
-    struct tally_pg_bracket *bracket = &pg->bracket;
-    if (bracket->is_begun) {
+    struct tally_pg_transaction *transaction = &pg->transaction;
+    if (transaction->is_begun) {
         struct tally_pg_call call = tally_pg_call(TALLY_PG_ROLLBACK);
         if (tally_pg_run(pg, &call, NULL, NULL) != TALLY_OK) {
-            tally_pg_drop(pg); /* it must not be there when the next bracket begins */
+            tally_pg_drop(pg); /* it must not be there when the next transaction begins */
         }
     }
-    bracket->is_begun = false;
-    bracket->fenced.n = 0;
+    transaction->is_begun = false;
+    transaction->fenced.n = 0;
 }
 
-enum tally_status tally_pg_bracket_begin(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct tally_error *err)
 {
-    assert(!pg->bracket.is_open);
+    assert(!pg->transaction.is_open);
     enum tally_status status = tally_pg_require_connection(pg, err);
     if (status == TALLY_OK) {
-        empty(&pg->bracket);
-        pg->bracket.is_open = true;
+        empty(&pg->transaction);
+        pg->transaction.is_open = true;
     }
     return status;
 }
 
-void tally_pg_bracket_end(struct tally_postgres *pg)
+void tally_pg_transaction_end(struct tally_postgres *pg)
 {
-    if (pg->bracket.is_open) {
+    if (pg->transaction.is_open) {
         undo(pg);
     }
-    empty(&pg->bracket);
+    empty(&pg->transaction);
 }
 
 /* Every write, flush and commit passes here. */
-static enum tally_status require_bracket(struct tally_postgres *pg, struct tally_error *err)
+static enum tally_status require_transaction(struct tally_postgres *pg, struct tally_error *err)
 {
-    assert(pg->bracket.is_open);
+    assert(pg->transaction.is_open);
     if (pg->read_only) {
         return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is open for reading only",
                           pg->label);
     }
     /* That of the fence to the end: it may have been a read that met it, which nobody takes for a
      * write that has failed. */
-    if (pg->bracket.is_fenced) {
+    if (pg->transaction.is_fenced) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                          "a job of this bracket is led by another replica; roll back");
+                          "a job of this transaction is led by another replica; roll back");
     }
-    return pg->bracket.is_broken
-               ? tally_fail(err, TALLY_STORE, NULL,
-                            "database \"%s\": an earlier write of this bracket failed; roll back",
-                            pg->label)
+    return pg->transaction.is_broken
+               ? tally_fail(
+                     err, TALLY_STORE, NULL,
+                     "database \"%s\": an earlier write of this transaction failed; roll back",
+                     pg->label)
                : TALLY_OK;
 }
 
 /* What the fence must find for a write that is collected now. */
 static int64_t token_now(const struct tally_postgres *pg, int64_t job_key)
 {
-    const struct tally_lease *lease = tally_lease_find(&pg->bracket.inserted, job_key);
+    const struct tally_lease *lease = tally_lease_find(&pg->transaction.inserted, job_key);
     if (lease == NULL) {
         lease = tally_lease_find(&pg->held, job_key);
     }
@@ -109,35 +110,35 @@ static enum tally_status append(struct tally_postgres *pg, struct tally_pg_call 
                                 int64_t job_key, struct tally_pg_write **ret_write,
                                 struct tally_error *err)
 {
-    struct tally_pg_bracket *bracket = &pg->bracket;
-    enum tally_status status = require_bracket(pg, err);
+    struct tally_pg_transaction *transaction = &pg->transaction;
+    enum tally_status status = require_transaction(pg, err);
     if (status == TALLY_OK && call->status != TALLY_OK) {
-        status = tally_fail(err, call->status, NULL, "cannot keep a write of a bracket");
-        bracket->is_broken = true;
+        status = tally_fail(err, call->status, NULL, "cannot keep a write of a transaction");
+        transaction->is_broken = true;
     }
-    if (status == TALLY_OK && bracket->n_writes == bracket->capacity) {
-        size_t capacity = bracket->capacity > 0 ? 2 * bracket->capacity : 16;
-        struct tally_pg_write *writes = realloc(bracket->writes, capacity * sizeof *writes);
+    if (status == TALLY_OK && transaction->n_writes == transaction->capacity) {
+        size_t capacity = transaction->capacity > 0 ? 2 * transaction->capacity : 16;
+        struct tally_pg_write *writes = realloc(transaction->writes, capacity * sizeof *writes);
         if (writes == NULL) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a bracket");
-            bracket->is_broken = true;
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a transaction");
+            transaction->is_broken = true;
         } else {
-            bracket->writes = writes;
-            bracket->capacity = capacity;
+            transaction->writes = writes;
+            transaction->capacity = capacity;
         }
     }
     if (status != TALLY_OK) {
         tally_pg_call_fini(call);
         return status;
     }
-    *ret_write = &bracket->writes[bracket->n_writes++];
+    *ret_write = &transaction->writes[transaction->n_writes++];
     **ret_write =
         (struct tally_pg_write){.call = *call, .job_key = job_key, .token = token_now(pg, job_key)};
     return TALLY_OK;
 }
 
-enum tally_status tally_pg_bracket_add(struct tally_postgres *pg, struct tally_pg_call *call,
-                                       int64_t job_key, struct tally_error *err)
+enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
+                                           int64_t job_key, struct tally_error *err)
 {
     struct tally_pg_write *write = NULL;
     return append(pg, call, job_key, &write, err);
@@ -200,7 +201,7 @@ static void take_fence(struct run *run, const PGresult *result)
         }
         if (run->status == TALLY_OK) {
             run->status =
-                tally_lease_put(&pg->bracket.fenced, key,
+                tally_lease_put(&pg->transaction.fenced, key,
                                 has_no_leader && pg->number == 0 ? TALLY_NO_TOKEN : token);
         }
     }
@@ -241,10 +242,12 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
     return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
 }
 
-/* A write to a job of another is no write, whatever came of it: the bracket is not committed. */
+/* A write to a job of another is no write, whatever came of it: the transaction is not committed.
+ */
 static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
 {
-    const struct tally_lease *lease = tally_lease_find(&run->pg->bracket.fenced, write->job_key);
+    const struct tally_lease *lease =
+        tally_lease_find(&run->pg->transaction.fenced, write->job_key);
     bool is_insert = write->call.which == TALLY_PG_JOB_INSERT;
     write->state = TALLY_PG_WRITE_DONE;
     write->was_sent = true;
@@ -267,24 +270,24 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
     }
 }
 
-/* Whether a write belongs to the run: from `first` on, and, when a bracket is run again, what had
- * been sent before. */
+/* Whether a write belongs to the run: from `first` on, and, when a transaction is run again, what
+ * had been sent before. */
 static bool is_to_run(const struct run *run, size_t i)
 {
-    const struct tally_pg_write *write = &run->pg->bracket.writes[i];
+    const struct tally_pg_write *write = &run->pg->transaction.writes[i];
     return write->state == TALLY_PG_WRITE_PENDING && (i >= run->first || write->was_sent);
 }
 
 static void take_result(void *context, int i, PGresult **result)
 {
     struct run *run = context;
-    struct tally_pg_bracket *bracket = &run->pg->bracket;
+    struct tally_pg_transaction *transaction = &run->pg->transaction;
     int n_before = (run->has_begun ? 1 : 0) + (run->has_fence ? 1 : 0);
     if (i >= n_before) {
         while (!is_to_run(run, run->next_write)) {
             run->next_write++;
         }
-        judge_write(run, &bracket->writes[run->next_write++], *result);
+        judge_write(run, &transaction->writes[run->next_write++], *result);
     } else if (i == n_before - 1 && run->has_fence) {
         take_fence(run, *result);
     }
@@ -292,7 +295,7 @@ static void take_result(void *context, int i, PGresult **result)
 
 static bool has_work(const struct run *run)
 {
-    for (size_t i = 0; i < run->pg->bracket.n_writes; i++) {
+    for (size_t i = 0; i < run->pg->transaction.n_writes; i++) {
         if (is_to_run(run, i)) {
             return true;
         }
@@ -306,10 +309,10 @@ static enum tally_status queue_fence(struct run *run)
     struct tally_postgres *pg = run->pg;
     struct tally_lease_set wanted = {0};
     enum tally_status status = TALLY_OK;
-    for (size_t i = 0; i < pg->bracket.n_writes && status == TALLY_OK; i++) {
-        const struct tally_pg_write *write = &pg->bracket.writes[i];
+    for (size_t i = 0; i < pg->transaction.n_writes && status == TALLY_OK; i++) {
+        const struct tally_pg_write *write = &pg->transaction.writes[i];
         if (is_to_run(run, i) && write->call.which != TALLY_PG_JOB_INSERT &&
-            tally_lease_find(&pg->bracket.fenced, write->job_key) == NULL) {
+            tally_lease_find(&pg->transaction.fenced, write->job_key) == NULL) {
             status = tally_lease_put(&wanted, write->job_key, 0);
         }
     }
@@ -331,22 +334,22 @@ static enum tally_status queue_fence(struct run *run)
 static enum tally_status run_once(struct run *run, struct tally_error *err)
 {
     struct tally_postgres *pg = run->pg;
-    struct tally_pg_bracket *bracket = &pg->bracket;
+    struct tally_pg_transaction *transaction = &pg->transaction;
     pg->sqlstate[0] = '\0';
-    if (!bracket->is_begun) {
+    if (!transaction->is_begun) {
         struct tally_pg_call begin = tally_pg_call(TALLY_PG_BEGIN);
         tally_pg_queue(pg, &begin);
-        bracket->is_begun = run->has_begun = true;
+        transaction->is_begun = run->has_begun = true;
     }
     enum tally_status status = queue_fence(run);
-    for (size_t i = 0; i < bracket->n_writes && status == TALLY_OK; i++) {
+    for (size_t i = 0; i < transaction->n_writes && status == TALLY_OK; i++) {
         if (is_to_run(run, i)) {
-            tally_pg_queue(pg, &bracket->writes[i].call);
+            tally_pg_queue(pg, &transaction->writes[i].call);
         }
     }
     if (status != TALLY_OK) {
         tally_pg_drop(pg); /* with what is queued */
-        return tally_fail(err, status, NULL, "no memory for a bracket");
+        return tally_fail(err, status, NULL, "no memory for a transaction");
     }
     status = tally_pg_exchange(pg, take_result, run, err);
     if (status == TALLY_OK && run->status != TALLY_OK) {
@@ -357,55 +360,56 @@ static enum tally_status run_once(struct run *run, struct tally_error *err)
 }
 
 /* Puts everything that was done back to pending: the server has forgotten it. */
-static void start_again(struct tally_pg_bracket *bracket)
+static void start_again(struct tally_pg_transaction *transaction)
 {
-    for (size_t i = 0; i < bracket->n_writes; i++) {
-        if (bracket->writes[i].state == TALLY_PG_WRITE_DONE) {
-            bracket->writes[i].state = TALLY_PG_WRITE_PENDING;
+    for (size_t i = 0; i < transaction->n_writes; i++) {
+        if (transaction->writes[i].state == TALLY_PG_WRITE_DONE) {
+            transaction->writes[i].state = TALLY_PG_WRITE_PENDING;
         }
     }
 }
 
 /* What was told to have succeeded must have succeeded again. */
-static bool broke_a_promise(const struct tally_pg_bracket *bracket)
+static bool broke_a_promise(const struct tally_pg_transaction *transaction)
 {
-    for (size_t i = 0; i < bracket->n_writes; i++) {
-        if (bracket->writes[i].is_told && bracket->writes[i].state == TALLY_PG_WRITE_REFUSED) {
+    for (size_t i = 0; i < transaction->n_writes; i++) {
+        if (transaction->writes[i].is_told &&
+            transaction->writes[i].state == TALLY_PG_WRITE_REFUSED) {
             return true;
         }
     }
     return false;
 }
 
-static void tell(struct tally_pg_bracket *bracket)
+static void tell(struct tally_pg_transaction *transaction)
 {
-    for (size_t i = 0; i < bracket->n_writes; i++) {
-        if (bracket->writes[i].state == TALLY_PG_WRITE_DONE) {
-            bracket->writes[i].is_told = true;
+    for (size_t i = 0; i < transaction->n_writes; i++) {
+        if (transaction->writes[i].state == TALLY_PG_WRITE_DONE) {
+            transaction->writes[i].is_told = true;
         }
     }
 }
 
-/* The status of what was run, and what it means for the bracket. */
+/* The status of what was run, and what it means for the transaction. */
 static enum tally_status conclude(const struct run *run, enum tally_status status,
                                   struct tally_error *err)
 {
-    struct tally_pg_bracket *bracket = &run->pg->bracket;
+    struct tally_pg_transaction *transaction = &run->pg->transaction;
     if (status != TALLY_OK) {
-        bracket->is_broken = true;
+        transaction->is_broken = true;
         return status;
     }
-    if (broke_a_promise(bracket)) {
-        bracket->is_broken = true;
+    if (broke_a_promise(transaction)) {
+        transaction->is_broken = true;
         return tally_fail(err, TALLY_STORE, NULL,
                           "database \"%s\": another process wrote the same meanwhile",
                           run->pg->label);
     }
-    tell(bracket);
+    tell(transaction);
     if (run->failed == NULL) {
         return TALLY_OK;
     }
-    bracket->is_broken = bracket->is_fenced = run->failure == TALLY_FAILED_PRECONDITION;
+    transaction->is_broken = transaction->is_fenced = run->failure == TALLY_FAILED_PRECONDITION;
     return fail_write(run->pg, run->failed, run->failure, err);
 }
 
@@ -427,23 +431,23 @@ static enum tally_status run_pending(struct tally_postgres *pg, size_t first,
         undo(pg);
         pg->counters.retried_conflicts++;
         pause_before(n_runs + 1);
-        start_again(&pg->bracket);
+        start_again(&pg->transaction);
         if (pg->connection == NULL) {
             return conclude(&run, tally_fail(err, status, NULL, "%s", cause.message), err);
         }
     }
 }
 
-enum tally_status tally_pg_bracket_flush(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_transaction_flush(struct tally_postgres *pg, struct tally_error *err)
 {
     if (pg->read_only) {
         return TALLY_OK; /* nothing can have been collected */
     }
-    enum tally_status status = require_bracket(pg, err);
+    enum tally_status status = require_transaction(pg, err);
     return status == TALLY_OK ? run_pending(pg, 0, err) : status;
 }
 
-/* Makes the key that the server gave a parameter, in case that the bracket is run again. */
+/* Makes the key that the server gave a parameter, in case that the transaction is run again. */
 static enum tally_status fix_key(struct tally_pg_write *write)
 {
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
@@ -463,26 +467,27 @@ static enum tally_status fix_key(struct tally_pg_write *write)
     return TALLY_OK;
 }
 
-enum tally_status tally_pg_bracket_insert_job(struct tally_postgres *pg, struct tally_pg_call *call,
-                                              int64_t *ret_key, struct tally_error *err)
+enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
+                                                  struct tally_pg_call *call, int64_t *ret_key,
+                                                  struct tally_error *err)
 {
-    struct tally_pg_bracket *bracket = &pg->bracket;
+    struct tally_pg_transaction *transaction = &pg->transaction;
     struct tally_pg_write *write = NULL;
     enum tally_status status = append(pg, call, 0, &write, err);
     if (status == TALLY_OK) {
-        status = run_pending(pg, bracket->n_writes - 1, err);
+        status = run_pending(pg, transaction->n_writes - 1, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
     status = fix_key(write);
     if (status == TALLY_OK) {
-        status = tally_lease_put(&bracket->inserted, write->job_key,
+        status = tally_lease_put(&transaction->inserted, write->job_key,
                                  pg->number == 0 ? TALLY_NO_TOKEN : 1);
     }
     if (status != TALLY_OK) {
-        bracket->is_broken = true;
-        return tally_fail(err, status, NULL, "no memory for a bracket");
+        transaction->is_broken = true;
+        return tally_fail(err, status, NULL, "no memory for a transaction");
     }
     *ret_key = write->job_key;
     return TALLY_OK;
@@ -503,7 +508,7 @@ static enum tally_status send_commit(struct tally_postgres *pg, struct tally_err
     pg->sqlstate[0] = '\0';
     tally_pg_queue(pg, &call);
     enum tally_status status = tally_pg_exchange(pg, note_tag, &is_committed, err);
-    pg->bracket.is_begun = false;
+    pg->transaction.is_begun = false;
     return status == TALLY_OK && !is_committed
                ? tally_fail(err, TALLY_STORE, NULL, "database \"%s\": rolled back, not committed",
                             pg->label)
@@ -515,7 +520,7 @@ static enum tally_status commit(struct tally_postgres *pg, struct tally_error *e
 {
     for (int n_runs = 1;; n_runs++) {
         enum tally_status status = run_pending(pg, 0, err);
-        if (status != TALLY_OK || !pg->bracket.is_begun) {
+        if (status != TALLY_OK || !pg->transaction.is_begun) {
             return status;
         }
         struct tally_error cause = TALLY_ERROR_INIT;
@@ -524,23 +529,24 @@ static enum tally_status commit(struct tally_postgres *pg, struct tally_error *e
             return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
         }
         pg->counters.retried_conflicts++;
-        pg->bracket.fenced.n = 0;
+        pg->transaction.fenced.n = 0;
         pause_before(n_runs + 1);
-        start_again(&pg->bracket);
+        start_again(&pg->transaction);
     }
 }
 
-enum tally_status tally_pg_bracket_commit(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_transaction_commit(struct tally_postgres *pg, struct tally_error *err)
 {
-    enum tally_status status = require_bracket(pg, err);
+    enum tally_status status = require_transaction(pg, err);
     if (status == TALLY_OK) {
         status = commit(pg, err);
     }
-    for (size_t i = 0; status == TALLY_OK && pg->number != 0 && i < pg->bracket.inserted.n; i++) {
+    for (size_t i = 0; status == TALLY_OK && pg->number != 0 && i < pg->transaction.inserted.n;
+         i++) {
         /* Without memory for it, the next take() gives the job. */
-        (void)tally_lease_put(&pg->held, pg->bracket.inserted.leases[i].job_key,
-                              pg->bracket.inserted.leases[i].token);
+        (void)tally_lease_put(&pg->held, pg->transaction.inserted.leases[i].job_key,
+                              pg->transaction.inserted.leases[i].token);
     }
-    tally_pg_bracket_end(pg);
+    tally_pg_transaction_end(pg);
     return status;
 }

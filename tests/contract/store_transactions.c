@@ -22,7 +22,7 @@ void test_store__committed_update_is_read_back(void)
     store_fixture_close(&f);
 }
 
-void test_store__bracket_sees_its_own_writes(void)
+void test_store__transaction_sees_its_own_writes(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -122,7 +122,7 @@ void test_store__rollback_restores_everything(void)
     store_fixture_close(&f);
 }
 
-void test_store__rollback_forgets_only_its_own_bracket(void)
+void test_store__rollback_forgets_only_its_own_transaction(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -161,7 +161,7 @@ void test_store__rollback_frees_the_id_and_the_idempotency_key(void)
     store_fixture_close(&f);
 }
 
-void test_store__rollback_without_a_bracket_is_harmless(void)
+void test_store__rollback_without_a_transaction_is_harmless(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -173,7 +173,7 @@ void test_store__rollback_without_a_bracket_is_harmless(void)
     store_fixture_close(&f);
 }
 
-void test_store__expected_errors_leave_the_bracket_usable(void)
+void test_store__expected_errors_leave_the_transaction_usable(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -202,7 +202,7 @@ void test_store__expected_errors_leave_the_bracket_usable(void)
     store_fixture_close(&f);
 }
 
-void test_store__many_updates_are_one_bracket(void)
+void test_store__many_updates_are_one_transaction(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
@@ -224,7 +224,7 @@ void test_store__many_updates_are_one_bracket(void)
     store_fixture_close(&f);
 }
 
-void test_store__close_allows_null_and_an_open_bracket(void)
+void test_store__close_allows_null_and_an_open_transaction(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
