@@ -6,10 +6,9 @@
 
 #include "codec/numeric/checksum.h"
 #include "storage/columns.h"
-#include "storage/walk.h"
 
-/* Rows between two looks at the progress, and per page of rounds. */
-enum { ROWS_PER_TELL = 1024, ROUNDS_PER_PAGE = 1000 };
+/* Rows between two looks at the progress. */
+enum { ROWS_PER_TELL = 1024 };
 
 const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES] = {"jobs", "job_documents", "job_states",
                                                        "updates", "rounds"};
@@ -71,7 +70,6 @@ struct reading {
     struct tally_store_digest *digest;
     struct tally_job_digest *job; /* the present one */
     struct tally_buffer value;
-    int64_t last_round;
 };
 
 static enum tally_status count(struct reading *reading, enum tally_table table, uint64_t checksum,
@@ -146,24 +144,8 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
                                    struct tally_error *err)
 {
     struct reading *reading = context;
-    reading->last_round = record->round;
     return count(reading, TALLY_TABLE_ROUNDS,
                  add_row(sum_of(reading, TALLY_TABLE_ROUNDS), &TALLY_ROUND_COLUMNS, record), err);
-}
-
-static enum tally_status read_rounds(struct reading *reading, struct tally_error *err)
-{
-    const int64_t *n_rows = &reading->job->tables[TALLY_TABLE_ROUNDS].n_rows;
-    enum tally_status status = TALLY_OK;
-    int64_t n_before = 0;
-    reading->last_round = 0;
-    do {
-        n_before = *n_rows;
-        status =
-            reading->store->ops->round_list(reading->store, reading->job->key, reading->last_round,
-                                            ROUNDS_PER_PAGE, add_round, reading, err);
-    } while (status == TALLY_OK && *n_rows - n_before == ROUNDS_PER_PAGE);
-    return status;
 }
 
 static enum tally_status add_job(struct tally_store_digest *digest,
@@ -209,7 +191,9 @@ static enum tally_status read_job(void *context, const struct tally_store_job *j
         status = ops->update_list(reading->store, job->key, job->progress.round + 1, add_update,
                                   reading, err);
     }
-    return status == TALLY_OK ? read_rounds(reading, err) : status;
+    return status == TALLY_OK
+               ? ops->round_list(reading->store, job->key, 0, INT64_MAX, add_round, reading, err)
+               : status;
 }
 
 enum tally_status tally_store_digest_read(struct tally_store *store,
@@ -221,7 +205,8 @@ enum tally_status tally_store_digest_read(struct tally_store *store,
     struct reading reading = {
         .store = store, .progress = progress, .what = what, .n_rows = n_rows, .digest = ret_digest};
     *ret_digest = (struct tally_store_digest){0};
-    enum tally_status status = tally_store_walk_jobs(store, read_job, &reading, err);
+    enum tally_status status =
+        store->ops->job_list(store, -1, INT64_MAX, INT64_MAX, read_job, &reading, err);
     tally_buffer_fini(&reading.value);
     return status;
 }

@@ -99,7 +99,8 @@ struct tally_store_ops {
 
     /* Writes (each needs an open transaction). */
 
-    /* Adds a job and its document (JSON text, n bytes). job->key is ignored, the new one returned.
+    /* Adds a job and its document (JSON text, n bytes). job->key is ignored and a new one returned,
+     * unless the store is being filled.
      * `idempotency_key` may be NULL; `request_digest` is kept beside it.
      * Errors: ALREADY_EXISTS (id or idempotency key is taken). */
     enum tally_status (*job_insert)(struct tally_store *store, const struct tally_store_job *job,
@@ -179,8 +180,6 @@ struct tally_store_ops {
 struct tally_store {
     const struct tally_store_ops *ops;
     const struct tally_store_leases *leases; /* leases.h; NULL: one process has the store alone */
-    const struct tally_store_import
-        *import; /* import.h; NULL: it cannot take another's jobs over */
 };
 
 /* Numbers of a store since it was opened, for /metrics. */
@@ -198,9 +197,11 @@ struct tally_store_options {
     /* Nobody may have the store meanwhile, which is STORE otherwise; with read_only, not a byte of
      * its files changes. For a store whose process has it alone. */
     bool exclusive;
-    /* To fill the store through import.h; without this, one that is half filled is not opened but
-     * read_only (FAILED_PRECONDITION). */
-    bool importing;
+    /* To fill an empty store with the jobs of another one, in one transaction (migrate.h). begin()
+     * keeps all coordinators out until the transaction ends; it fails with FAILED_PRECONDITION if
+     * one uses the store or another process fills it. job_insert() keeps job->key. After flush() a
+     * transaction takes no memory. Only for backends that can_be_filled. */
+    bool filling;
 };
 
 #endif

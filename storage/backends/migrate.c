@@ -1,71 +1,48 @@
 #include "storage/backends/migrate.h"
 
 #include "storage/backends/backends.h"
-#include "storage/walk.h"
 
-/* Rows per transaction of the target, rounds per page of the source, and bytes of updates after
- * which the target is made to take them: what is lost by a kill, and what memory holds at a time.
- */
-enum { ROWS_PER_TRANSACTION = 4096, ROUNDS_PER_PAGE = 1000, BYTES_PER_FLUSH = 4 << 20 };
+/* What the target is given at a time: that much memory holds. */
+enum { ROWS_PER_FLUSH = 4096, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
     struct tally_store *from;
     struct tally_store *to;
     const struct tally_store_progress *progress;
-    struct tally_migrate_report *report;
-    int64_t n_rows;    /* of the source */
-    int64_t n_passed;  /* copied, or there already */
-    int64_t n_pending; /* written in the open transaction */
-    bool in_transaction;
-    int64_t job_key; /* of the present job */
-    int64_t last_round;
-    size_t n_unflushed_bytes;
+    int64_t n_rows;   /* of the source */
+    int64_t n_copied; /* of them */
+    int64_t job_key;  /* of the present job */
+    int64_t n_unsent;
+    size_t n_unsent_bytes;
     struct tally_buffer document, state, idempotency_key;
 };
 
-static enum tally_status open_transaction(struct copying *copying, struct tally_error *err)
+/* The target has one row more of `n` bytes. Has it take them if they are many. */
+static enum tally_status count_row(struct copying *copying, size_t n, struct tally_error *err)
 {
-    enum tally_status status =
-        copying->in_transaction ? TALLY_OK : copying->to->ops->begin(copying->to, err);
-    copying->in_transaction = status == TALLY_OK;
-    return status;
-}
-
-static enum tally_status close_transaction(struct copying *copying, struct tally_error *err)
-{
-    if (!copying->in_transaction) {
+    copying->n_copied++;
+    copying->n_unsent++;
+    copying->n_unsent_bytes += n;
+    if (copying->n_unsent < ROWS_PER_FLUSH && copying->n_unsent_bytes < BYTES_PER_FLUSH) {
         return TALLY_OK;
     }
-    copying->in_transaction = false;
-    enum tally_status status = copying->to->ops->commit(copying->to, err);
-    copying->report->n_copied_rows += status == TALLY_OK ? copying->n_pending : 0;
-    copying->n_pending = 0;
-    return status;
-}
-
-/* After writes that may stand alone: ends the transaction if it is large enough. */
-static enum tally_status settle(struct copying *copying, struct tally_error *err)
-{
+    copying->n_unsent = 0;
+    copying->n_unsent_bytes = 0;
     if (copying->progress != NULL && !copying->progress->tell(copying->progress->context, "copying",
-                                                              copying->n_passed, copying->n_rows)) {
+                                                              copying->n_copied, copying->n_rows)) {
         return tally_fail(err, TALLY_CANCELLED, NULL, "stopped before the end");
     }
-    return copying->n_pending >= ROWS_PER_TRANSACTION ? close_transaction(copying, err) : TALLY_OK;
+    return copying->to->ops->flush(copying->to, err);
 }
 
-static enum tally_status count_row(struct copying *copying, enum tally_status status)
-{
-    copying->n_pending += status == TALLY_OK;
-    copying->n_passed += status == TALLY_OK;
-    return status;
-}
-
+/* The row of a job and its document. */
 static enum tally_status copy_row(struct copying *copying, const struct tally_store_job *job,
                                   struct tally_error *err)
 {
     struct tally_store *from = copying->from;
     bool has_key = false;
     uint64_t digest = 0;
+    int64_t key = 0;
     copying->document.size = 0;
     copying->idempotency_key.size = 0;
     enum tally_status status =
@@ -76,14 +53,13 @@ static enum tally_status copy_row(struct copying *copying, const struct tally_st
     if (status == TALLY_OK && tally_buffer_append(&copying->idempotency_key, "", 1) != TALLY_OK) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an idempotency key");
     }
-    if (status != TALLY_OK) {
-        return status;
+    if (status == TALLY_OK) {
+        status = copying->to->ops->job_insert(
+            copying->to, job, (const char *)copying->document.data, copying->document.size,
+            has_key ? (const char *)copying->idempotency_key.data : NULL, digest, &key, err);
     }
-    status = copying->to->import->job_insert(
-        copying->to, job, (const char *)copying->document.data, copying->document.size,
-        has_key ? (const char *)copying->idempotency_key.data : NULL, digest, err);
-    count_row(copying, status); /* the row, and its document */
-    return count_row(copying, status);
+    copying->n_copied++; /* the document */
+    return status == TALLY_OK ? count_row(copying, copying->document.size, err) : status;
 }
 
 static enum tally_status copy_state(struct copying *copying, struct tally_error *err)
@@ -98,150 +74,55 @@ static enum tally_status copy_state(struct copying *copying, struct tally_error 
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "%s", why.message);
     }
-    return count_row(copying,
-                     copying->to->ops->state_put(copying->to, copying->job_key, copying->state.data,
-                                                 copying->state.size, err));
+    status = copying->to->ops->state_put(copying->to, copying->job_key, copying->state.data,
+                                         copying->state.size, err);
+    return status == TALLY_OK ? count_row(copying, copying->state.size, err) : status;
 }
 
 static enum tally_status copy_update(void *context, const struct tally_store_update *update,
                                      struct tally_error *err)
 {
     struct copying *copying = context;
-    struct tally_store *to = copying->to;
     enum tally_status status =
-        count_row(copying, to->ops->update_insert(to, copying->job_key, update, err));
-    copying->n_unflushed_bytes += update->n_body;
-    if (status == TALLY_OK && copying->n_unflushed_bytes > BYTES_PER_FLUSH) {
-        copying->n_unflushed_bytes = 0;
-        status = to->ops->flush(to, err);
-    }
-    return status;
+        copying->to->ops->update_insert(copying->to, copying->job_key, update, err);
+    return status == TALLY_OK ? count_row(copying, update->n_body, err) : status;
 }
 
 static enum tally_status copy_round(void *context, const struct tally_round_record *record,
                                     struct tally_error *err)
 {
     struct copying *copying = context;
-    copying->last_round = record->round;
-    return count_row(copying,
-                     copying->to->ops->round_insert(copying->to, copying->job_key, record, err));
-}
-
-static enum tally_status see_round(void *context, const struct tally_round_record *record,
-                                   struct tally_error *err)
-{
-    (void)record;
-    (void)err;
-    *(bool *)context = true;
-    return TALLY_OK;
-}
-
-/* How many rounds of the job, from the first on, the target has: they are written in order. */
-static enum tally_status find_last_round(struct copying *copying, int64_t n_rounds,
-                                         struct tally_error *err)
-{
-    struct tally_store *to = copying->to;
-    int64_t low = 0;
-    int64_t high = n_rounds;
-    enum tally_status status = TALLY_OK;
-    /* Invariant: `low` rounds are there, or low = 0; more than `high` are not. */
-    for (int64_t middle = n_rounds - 1; low < high && status == TALLY_OK;
-         middle = low + (high - low) / 2) {
-        bool has_more = false;
-        status = to->ops->round_list(to, copying->job_key, middle, 1, see_round, &has_more, err);
-        if (has_more) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    copying->last_round = low;
-    copying->n_passed += low;
-    return status;
-}
-
-static enum tally_status copy_rounds(struct copying *copying, struct tally_error *err)
-{
-    struct tally_store *from = copying->from;
-    enum tally_status status = TALLY_OK;
-    int64_t before = 0;
-    do {
-        before = copying->last_round;
-        status = open_transaction(copying, err);
-        if (status == TALLY_OK) {
-            status = from->ops->round_list(from, copying->job_key, before, ROUNDS_PER_PAGE,
-                                           copy_round, copying, err);
-        }
-        if (status == TALLY_OK) {
-            status = settle(copying, err);
-        }
-    } while (status == TALLY_OK && copying->last_round > before);
-    return status;
-}
-
-/* Whether the target has the job, under the same key. */
-static enum tally_status find_job(struct copying *copying, const struct tally_store_job *job,
-                                  bool *ret_is_there, struct tally_error *err)
-{
-    struct tally_store_job there;
-    struct tally_error why = TALLY_ERROR_INIT;
-    enum tally_status status = copying->to->ops->job_get(copying->to, job->id, &there, &why);
-    *ret_is_there = status == TALLY_OK;
-    if (status == TALLY_NOT_FOUND) {
-        return TALLY_OK;
-    }
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "%s", why.message);
-    }
-    return there.key == job->key ? TALLY_OK
-                                 : tally_fail(err, TALLY_DATA_LOSS, NULL,
-                                              "job %s has key %lld in the target, not %lld",
-                                              job->id, (long long)there.key, (long long)job->key);
+    enum tally_status status =
+        copying->to->ops->round_insert(copying->to, copying->job_key, record, err);
+    return status == TALLY_OK ? count_row(copying, sizeof *record, err) : status;
 }
 
 static enum tally_status copy_job(void *context, const struct tally_store_job *job,
                                   struct tally_error *err)
 {
     struct copying *copying = context;
-    bool is_there = false;
+    struct tally_store *from = copying->from;
     copying->job_key = job->key;
-    copying->last_round = 0;
-    enum tally_status status = open_transaction(copying, err);
-    if (status == TALLY_OK) {
-        status = find_job(copying, job, &is_there, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
-    if (is_there) {
-        status = find_last_round(copying, job->progress.round, err);
-        return status == TALLY_OK ? copy_rounds(copying, err) : status;
-    }
-    status = copy_row(copying, job, err);
+    enum tally_status status = copy_row(copying, job, err);
     if (status == TALLY_OK) {
         status = copy_state(copying, err);
     }
     if (status == TALLY_OK) {
-        status = copying->from->ops->update_list(copying->from, job->key, job->progress.round + 1,
-                                                 copy_update, copying, err);
+        status = from->ops->update_list(from, job->key, job->progress.round + 1, copy_update,
+                                        copying, err);
     }
-    if (status == TALLY_OK) { /* only now: from here on it is not copied again */
-        status = settle(copying, err);
-    }
-    return status == TALLY_OK ? copy_rounds(copying, err) : status;
+    return status == TALLY_OK
+               ? from->ops->round_list(from, job->key, 0, INT64_MAX, copy_round, copying, err)
+               : status;
 }
 
 static enum tally_status copy_all(struct tally_store *from, struct tally_store *to, int64_t n_rows,
                                   const struct tally_store_progress *progress,
-                                  struct tally_migrate_report *report, struct tally_error *err)
+                                  struct tally_error *err)
 {
-    struct copying copying = {
-        .from = from, .to = to, .progress = progress, .report = report, .n_rows = n_rows};
-    enum tally_status status = tally_store_walk_jobs(from, copy_job, &copying, err);
-    if (status == TALLY_OK) {
-        status = close_transaction(&copying, err);
-    }
-    to->ops->rollback(to);
+    struct copying copying = {.from = from, .to = to, .progress = progress, .n_rows = n_rows};
+    enum tally_status status =
+        from->ops->job_list(from, -1, INT64_MAX, INT64_MAX, copy_job, &copying, err);
     tally_buffer_fini(&copying.document);
     tally_buffer_fini(&copying.state);
     tally_buffer_fini(&copying.idempotency_key);
@@ -319,16 +200,25 @@ static enum tally_status verify(struct tally_store *to, const struct tally_store
     return status;
 }
 
-/* The target has jobs, and no migration is under way there. */
-static enum tally_status look_at_jobs(struct tally_store *to,
-                                      const struct tally_store_digest *source,
-                                      const struct tally_store_progress *progress,
-                                      struct tally_migrate_report *report, struct tally_error *err)
+static enum tally_status see_job(void *context, const struct tally_store_job *job,
+                                 struct tally_error *err)
+{
+    (void)job;
+    (void)err;
+    *(bool *)context = true;
+    return TALLY_OK;
+}
+
+/* The target has jobs: those of the source, after a migration that is done, or others. */
+static enum tally_status compare(struct tally_store *to, const struct tally_store_digest *source,
+                                 const struct tally_store_progress *progress,
+                                 struct tally_migrate_report *report, struct tally_error *err)
 {
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = verify(to, source, progress, report, &why);
     if (status == TALLY_OK) {
-        return TALLY_OK; /* a second run of a migration that is done */
+        report->was_there = true;
+        return TALLY_OK;
     }
     return tally_fail(err, status == TALLY_DATA_LOSS ? TALLY_FAILED_PRECONDITION : status, NULL,
                       status == TALLY_DATA_LOSS
@@ -337,24 +227,34 @@ static enum tally_status look_at_jobs(struct tally_store *to,
                       why.message);
 }
 
+/* One transaction, whose rows are read back and compared before it is committed. */
 static enum tally_status fill(struct tally_store *from, struct tally_store *to,
                               const struct tally_store_digest *source,
                               const struct tally_store_progress *progress,
                               struct tally_migrate_report *report, struct tally_error *err)
 {
-    enum tally_status status =
-        to->import->begin(to, tally_store_digest_checksum(source), &report->start, err);
-    if (status != TALLY_OK) {
-        return status;
+    const int64_t n_rows = tally_store_digest_rows(source);
+    bool has_jobs = false;
+    enum tally_status status = to->ops->begin(to, err);
+    if (status == TALLY_OK) {
+        status = to->ops->job_list(to, -1, INT64_MAX, 1, see_job, &has_jobs, err);
     }
-    if (report->start == TALLY_IMPORT_OCCUPIED) {
-        return look_at_jobs(to, source, progress, report, err);
+    if (has_jobs) {
+        to->ops->rollback(to);
+        return compare(to, source, progress, report, err);
     }
-    status = copy_all(from, to, tally_store_digest_rows(source), progress, report, err);
+    if (status == TALLY_OK) {
+        status = copy_all(from, to, n_rows, progress, err);
+    }
     if (status == TALLY_OK) {
         status = verify(to, source, progress, report, err);
     }
-    return status == TALLY_OK ? to->import->end(to, err) : status;
+    if (status == TALLY_OK) {
+        status = to->ops->commit(to, err);
+        report->n_copied_rows = status == TALLY_OK ? n_rows : 0;
+    }
+    to->ops->rollback(to);
+    return status;
 }
 
 /* `uri` has the wrong kind for the argument `field`. It is shown without its password. */
@@ -389,7 +289,7 @@ enum tally_status tally_store_migrate(const char *from, const char *to,
                                       struct tally_error *err)
 {
     const struct tally_store_options reading = {.read_only = true, .exclusive = true};
-    const struct tally_store_options writing = {.importing = true};
+    const struct tally_store_options writing = {.filling = true};
     struct tally_store *source = NULL;
     struct tally_store *target = NULL;
     struct tally_store_digest digest = {0};

@@ -1,24 +1,22 @@
 /* migrate: all of a SQLite store into an empty PostgreSQL database, once and for good.
  *
  *     read      source: lock, structure, row checksums; digest of all rows
- *     begin     target: empty, or marked for this very source; mark it (import.h)
- *     copy      newest job first: row, request, document, state, open round's updates in one
- *               transaction, then its round records; what is there already is passed over
+ *     begin     target: it is empty, and no coordinator uses it
+ *     copy      newest job first: row, document, state, the open round's updates, round records
  *     verify    digest of all rows of the target, compared with the source's job by job
- *     end       take the mark away
+ *     commit
  *
- * Killed anywhere, it goes on when it is run again: a transaction is there whole or not at all, and
- * the target itself tells how far it came. The source is only read. */
+ * The target sees one transaction: an interrupted migration leaves it empty. The source is only
+ * read. */
 #ifndef TALLY_STORAGE_BACKENDS_MIGRATE_H
 #define TALLY_STORAGE_BACKENDS_MIGRATE_H
 
 #include "storage/digest.h"
-#include "storage/import.h"
 
 struct tally_migrate_report {
-    enum tally_import_start start; /* OCCUPIED: all of it was there before, nothing was written */
-    int64_t n_copied_rows;         /* by this run */
-    bool has_source, has_target;   /* as far as it came */
+    bool was_there;              /* all of it was in the target before, and nothing was written */
+    int64_t n_copied_rows;       /* by this run */
+    bool has_source, has_target; /* as far as it came */
     struct tally_table_digest source[TALLY_N_TABLES];
     struct tally_table_digest target[TALLY_N_TABLES];
 };
@@ -27,7 +25,8 @@ struct tally_migrate_report {
  * is known, also on failure. Errors: INVALID_ARGUMENT (other kinds of store; field "from" or "to"),
  * NOT_FOUND (no such source), STORE (the source is in use, the target cannot be reached),
  * DATA_LOSS (the source is damaged, or what the target gives back is not what was written),
- * FAILED_PRECONDITION (the target has other jobs, or a coordinator), CANCELLED, NO_MEMORY. */
+ * FAILED_PRECONDITION (the target has other jobs, a coordinator, or another migration), CANCELLED,
+ * NO_MEMORY. */
 enum tally_status tally_store_migrate(const char *from, const char *to,
                                       const struct tally_store_progress *progress,
                                       struct tally_migrate_report *ret_report,

@@ -44,7 +44,11 @@ static enum tally_status postgres_job_insert(struct tally_store *store,
 {
     struct tally_postgres *pg = postgres_of(store);
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
-    tally_pg_bind_null(&call);
+    if (pg->filling) {
+        tally_pg_bind_int64(&call, job->key);
+    } else {
+        tally_pg_bind_null(&call);
+    }
     tally_pg_bind_text(&call, idempotency_key);
     tally_pg_bind_uint64(&call, request_digest);
     tally_pg_bind_bytes(&call, document, n_document);
@@ -54,7 +58,11 @@ static enum tally_status postgres_job_insert(struct tally_store *store,
         tally_pg_bind_null(&call);
     }
     tally_pg_bind_row(&call, &TALLY_JOB_COLUMNS, job, false);
-    return tally_pg_transaction_insert_job(pg, &call, ret_key, err);
+    if (!pg->filling) {
+        return tally_pg_transaction_insert_job(pg, &call, ret_key, err);
+    }
+    *ret_key = job->key;
+    return tally_pg_transaction_add(pg, &call, job->key, err);
 }
 
 static enum tally_status postgres_job_update(struct tally_store *store,
@@ -183,11 +191,11 @@ static enum tally_status open_snapshot(struct tally_postgres *pg, struct tally_e
     return status == TALLY_OK ? tally_pg_exec(pg, BEGIN, err) : status;
 }
 
-/* Brings the schema up to date. Who does not mean to complete it does not get a half of a store. */
+/* Brings the schema up to date. A database with a part of a store is only opened to be filled. */
 static enum tally_status open_writer(struct tally_postgres *pg, struct tally_error *err)
 {
     enum tally_status status = tally_pg_migrate(pg, err);
-    return status == TALLY_OK && !pg->importing ? tally_pg_require_no_import(pg, err) : status;
+    return status == TALLY_OK && !pg->filling ? tally_pg_require_whole(pg, err) : status;
 }
 
 static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
@@ -213,9 +221,8 @@ static enum tally_status postgres_open(const char *conninfo,
     }
     pg->base.ops = &POSTGRES_OPS;
     pg->base.leases = &TALLY_PG_LEASES;
-    pg->base.import = &TALLY_PG_IMPORT;
     pg->read_only = options != NULL && options->read_only;
-    pg->importing = options != NULL && options->importing;
+    pg->filling = options != NULL && options->filling;
     pg->is_opening = true;
     enum tally_status status = init(pg, conninfo, err);
     pg->is_opening = false;

@@ -200,7 +200,8 @@ enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *resul
 
 bool tally_pg_met_conflict(const struct tally_postgres *pg)
 {
-    return strcmp(pg->sqlstate, "40001") == 0 || strcmp(pg->sqlstate, "40P01") == 0;
+    return !pg->filling && /* which forgets what it has sent */
+           (strcmp(pg->sqlstate, "40001") == 0 || strcmp(pg->sqlstate, "40P01") == 0);
 }
 
 enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err)

@@ -6,7 +6,6 @@
 
 #include "storage/backend.h"
 #include "storage/columns.h"
-#include "storage/import.h"
 #include "storage/lease_set.h"
 #include "storage/leases.h"
 #include "storage/store.h"
@@ -112,7 +111,7 @@ struct tally_postgres {
     char *label;                             /* for messages: where, and no password */
     char *secret; /* the password, to be found in libpq's messages; NULL = none */
     bool read_only;
-    bool importing;       /* a lost connection is not made again: the right to fill ends with it */
+    bool filling;         /* by tally migrate */
     bool is_opening;      /* the store is: nobody is kept waiting */
     bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
@@ -300,10 +299,11 @@ extern const struct tally_store_leases TALLY_PG_LEASES;
 /* After a new connection: new tokens for what is held. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
 
-/* Filling by a migration (postgres_import.c). */
+/* Filling by tally migrate (postgres_fill.c). */
 
-extern const struct tally_store_import TALLY_PG_IMPORT;
-/* Errors: FAILED_PRECONDITION if one has been begun and not ended. */
-enum tally_status tally_pg_require_no_import(struct tally_postgres *pg, struct tally_error *err);
+/* Errors: FAILED_PRECONDITION if an older program has filled only a part. */
+enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err);
+/* Begins the server's transaction for the one that is open. The caller ends it, also on failure. */
+enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally_error *err);
 
 #endif

@@ -10,8 +10,7 @@
 
 #include "storage/postgres/postgres_internal.h"
 
-/* A transaction of one round trip that writes to leases: calls[1] and so on between BEGIN and
- * COMMIT. */
+/* A transaction on leases, one round trip: calls[1] and so on between BEGIN and COMMIT. */
 enum { MAX_CALLS = 8 };
 
 struct batch {
@@ -168,9 +167,6 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     status = tally_pg_require_connection(pg, err);
     if (status == TALLY_OK) {
         status = run_batch(pg, &join, err);
-    }
-    if (status == TALLY_OK && PQntuples(join.results[join.n_calls - 1]) == 0) {
-        status = tally_pg_require_no_import(pg, err);
     }
     if (status == TALLY_OK) {
         status = tell_join(pg, join.results[join.n_calls - 1], lease_ms, ret_number, err);

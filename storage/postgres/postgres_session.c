@@ -327,9 +327,5 @@ enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct 
                           "database \"%s\": the connection was lost, and with it the snapshot",
                           pg->label);
     }
-    if (pg->importing) {
-        return tally_fail(err, TALLY_STORE, NULL,
-                          "database \"%s\": the connection was lost; run it again", pg->label);
-    }
     return reconnect(pg, err);
 }

@@ -207,7 +207,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " (SELECT n FROM generate_series(1, $9::int8) n"
          " WHERE NOT EXISTS (SELECT FROM replicas WHERE number = n) ORDER BY n LIMIT 1))"
          " AS number) free"
-         " WHERE free.number IS NOT NULL AND NOT EXISTS (SELECT FROM import_mark)"
+         " WHERE free.number IS NOT NULL"
          " ON CONFLICT (id) DO UPDATE SET address = excluded.address, jobs = excluded.jobs,"
          " slots = excluded.slots, free_slots = excluded.free_slots,"
          " wants_key = excluded.wants_key, wants_slots = excluded.wants_slots,"

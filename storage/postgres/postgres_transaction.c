@@ -28,12 +28,18 @@ static void pause_before(int run)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* Forgets what was collected. */
-static void empty(struct tally_pg_transaction *transaction)
+static void forget_writes(struct tally_pg_transaction *transaction)
 {
     for (size_t i = 0; i < transaction->n_writes; i++) {
         tally_pg_call_fini(&transaction->writes[i].call);
     }
+    transaction->n_writes = 0;
+}
+
+/* Forgets what was collected. */
+static void empty(struct tally_pg_transaction *transaction)
+{
+    forget_writes(transaction);
     free(transaction->writes);
     tally_lease_set_fini(&transaction->fenced);
     tally_lease_set_fini(&transaction->inserted);
@@ -61,6 +67,12 @@ enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct t
     if (status == TALLY_OK) {
         empty(&pg->transaction);
         pg->transaction.is_open = true;
+    }
+    if (status == TALLY_OK && pg->filling) {
+        status = tally_pg_begin_filling(pg, err);
+        if (status != TALLY_OK) {
+            tally_pg_transaction_end(pg);
+        }
     }
     return status;
 }
@@ -311,7 +323,7 @@ static enum tally_status queue_fence(struct run *run)
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < pg->transaction.n_writes && status == TALLY_OK; i++) {
         const struct tally_pg_write *write = &pg->transaction.writes[i];
-        if (is_to_run(run, i) && write->call.which != TALLY_PG_JOB_INSERT &&
+        if (is_to_run(run, i) && write->call.which != TALLY_PG_JOB_INSERT && !pg->filling &&
             tally_lease_find(&pg->transaction.fenced, write->job_key) == NULL) {
             status = tally_lease_put(&wanted, write->job_key, 0);
         }
@@ -407,6 +419,9 @@ static enum tally_status conclude(const struct run *run, enum tally_status statu
     }
     tell(transaction);
     if (run->failed == NULL) {
+        if (run->pg->filling) {
+            forget_writes(transaction);
+        }
         return TALLY_OK;
     }
     transaction->is_broken = transaction->is_fenced = run->failure == TALLY_FAILED_PRECONDITION;

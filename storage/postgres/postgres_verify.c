@@ -29,7 +29,7 @@ enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store
     status =
         tally_pg_ask(pg, "SELECT pg_database_size(current_database())", &ret_report->n_bytes, err);
     if (status == TALLY_OK) {
-        status = tally_pg_require_no_import(pg, err);
+        status = tally_pg_require_whole(pg, err);
     }
     if (status == TALLY_OK) {
         status = tally_store_digest_read(store, progress, "reading", 0, &digest, err);

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -255,19 +256,40 @@ def simulate_uplink(records):
 
 
 class Interrupted(MigrateTestCase):
-    def kill_at(self, pause_s):
-        """kill -9 that long after it began; whether it had ended before."""
-        process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
-        time.sleep(pause_s)
-        had_ended = not process.is_alive()
-        process.kill()
-        return had_ended
+    """The target sees one transaction: all of it or nothing."""
 
-    def n_copied(self):
+    def start(self, name="migrate"):
+        return Process(self.folder, name, [BIN / "tally", "migrate", self.uri, self.target.uri])
+
+    def ask(self, sql):
         try:
-            return int(self.target.rows("SELECT count(*) FROM rounds")[0][0])
+            return int(self.target.rows(sql)[0][0])
         except AssertionError:  # there are no tables yet
             return 0
+
+    def n_jobs(self):
+        return self.ask("SELECT count(*) FROM jobs")
+
+    def has_begun(self):
+        """Rows have been written, which others do not see before the commit."""
+        return self.ask("SELECT pg_relation_size('rounds')") > 0
+
+    def start_midway(self):
+        """One that has copied a part and is stopped there."""
+        for _ in range(20):
+            process = self.start()
+            wait_until(lambda process=process: self.has_begun() or not process.is_alive(), "a part to be copied",
+                       pause_s=0.002)
+            process.popen.send_signal(signal.SIGSTOP)
+            if process.is_alive() and self.n_jobs() == 0:
+                return process
+            process.popen.send_signal(signal.SIGCONT)
+            process.kill()
+            self.target = CLUSTER.new_database()  # we looked too late
+        return self.fail("it copied everything before we saw a part")
+
+    def assert_empty(self):
+        self.assertEqual([self.ask(f"SELECT count(*) FROM {table}") for table in TABLES], [0] * len(TABLES))
 
     def test_kill_at_random_moments(self):
         self.make_long_store()
@@ -279,98 +301,115 @@ class Interrupted(MigrateTestCase):
         took_s = time.monotonic() - began
         self.assert_same(undisturbed, "migrated")
         before = self.source_bytes()
-        n_partial = runs = 0
-        while runs < 3 or n_partial == 0:  # a machine that was busy while it was timed copies faster now
+        n_midway = runs = 0
+        while runs < 5 or n_midway == 0:  # a machine that was busy while it was timed copies faster now
             runs += 1
-            n_partial += self.kill_until_done(moments, took_s / runs)
-            self.assertLess(runs, 20, "it is never interrupted")
-        print(f"killed {n_partial} times while it copied", flush=True)
-        answer = self.migrate()
-        self.assert_same(answer, "already there")
-        self.assertEqual(answer["copied_rows"], 0)
-        self.assertEqual(answer["tables"], undisturbed["tables"])
-        self.assertEqual(self.source_bytes(), before)
+            self.assertLess(runs, 50, "it is never interrupted")
+            self.target = CLUSTER.new_database()
+            process = self.start()
+            time.sleep(moments.uniform(0, took_s / (1 + runs // 10)))
+            process.kill()
+            if self.n_jobs() == 0:
+                n_midway += self.has_begun()
+                self.assert_empty()
+                self.assert_same(self.migrate(), "migrated")
+            answer = self.migrate()
+            self.assert_same(answer, "already there")
+            self.assertEqual(answer["copied_rows"], 0)
+            self.assertEqual(answer["tables"], undisturbed["tables"])
+            self.assertEqual(self.source_bytes(), before)
+        print(f"killed {n_midway} times while it copied", flush=True)
         self.assertEqual(len(self.start_on_target().client.rounds(LONG)), N_LONG_ROUNDS)
 
-    def kill_until_done(self, moments, took_s):
-        """Into a new database, killed and run again until it is through; how often it was in the middle."""
-        self.target = CLUSTER.new_database()
-        copied = [0]
-        n_partial = 0
-        # Later than at first after many: whatever it was timed on, it comes to copy a part each time.
-        while not self.kill_at(moments.uniform(0, took_s / 2) * (1 + len(copied) / 20)):
-            copied.append(self.n_copied())
-            self.assertGreaterEqual(copied[-1], copied[-2], "what was copied stays")
-            if 0 < copied[-1] < N_LONG_ROUNDS:
-                n_partial += 1
-                self.assert_not_served("tally migrate")
-            self.assertLess(len(copied), 200, "it never ends")
-        return n_partial
-
-    def interrupt(self):
-        """Kills it when it has copied a part."""
-        for _ in range(20):
-            process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
-            wait_until(lambda: self.n_copied() > 0 or not process.is_alive(), "a part to be copied", pause_s=0.005)
-            process.kill()
-            if 0 < self.n_copied() < N_LONG_ROUNDS:
-                return
-            self.target = CLUSTER.new_database()  # we looked too late
-        self.fail("it copied everything before we saw a part")
-
-    def test_resumed_run_writes_only_what_was_missing(self):
+    def test_killed_run_leaves_an_empty_store(self):
+        """It serves as one, and the next run takes the source as it is by then."""
         self.make_long_store()
-        self.interrupt()
-        n = self.n_copied()
+        self.start_midway().kill()
+        self.assert_empty()
+        target = self.start_on_target()
+        self.assertEqual(target.client.get_json("/v1/jobs")["jobs"], [])
+        source = self.start_coordinator()
+        new = source.client.submit(small())
+        self.assert_ends_well(target, source)
         answer = self.migrate()
-        self.assert_same(answer, "resumed")
-        self.assertLessEqual(answer["copied_rows"], sum(table["source"]["rows"] for table in answer["tables"]) - n)
+        self.assert_same(answer, "migrated")
+        self.assertEqual(answer["copied_rows"], sum(table["source"]["rows"] for table in answer["tables"]))
+        self.assertEqual(self.target.rows(f"SELECT count(*) FROM jobs WHERE id = '{new}'"), [("1",)])
 
-    def test_source_that_went_on_meanwhile_is_refused(self):
+    def test_coordinator_that_starts_meanwhile_waits(self):
         self.make_long_store()
-        self.interrupt()
-        coordinator = self.start_coordinator()
-        coordinator.client.submit(small())
+        process = self.start_midway()
+
+        def go_on():
+            wait_until(lambda: self.ask("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0,
+                       "the coordinator to wait for the lock")
+            process.popen.send_signal(signal.SIGCONT)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        coordinator = self.start_on_target()  # returns when it is ready
+        thread.join()
+        self.assertEqual(process.wait(), 0)
+        self.assertEqual(len(coordinator.client.rounds(LONG)), N_LONG_ROUNDS)
         self.assert_ends_well(coordinator)
-        n = self.n_copied()
-        self.migrate(1, "another store, or of this one at another time")
-        self.assertEqual(self.n_copied(), n)
-        self.assert_not_served("tally migrate")
 
-    def test_row_changed_by_hand_in_the_middle_is_found(self):
+    def test_lost_connection(self):
         self.make_long_store()
-        self.interrupt()
-        self.target.rows(f"UPDATE rounds SET norm = norm + 1 WHERE round = 1 AND job_key ="
-                         f" (SELECT job_key FROM jobs WHERE id = '{LONG}')")
-        done = self.run_migrate("--json", self.uri, self.target.uri)
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn(LONG, done.stderr)
-        self.assertIn("rounds", done.stderr)
+        process = self.start_midway()
+        self.target.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                         " WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        process.popen.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(), 1)
+        self.assert_empty()
+        self.assert_same(self.migrate(), "migrated")
+
+    def test_stopped_by_a_signal(self):
+        self.make_long_store()
+        process = self.start_midway()
+        process.popen.send_signal(signal.SIGCONT)
+        self.assertEqual(process.terminate(), 128 + signal.SIGTERM)
+        self.assert_empty()
+        self.assert_same(self.migrate(), "migrated")
+
+    def test_target_that_does_not_give_back_what_was_written(self):
+        self.make_short_store()
+        self.assert_ends_well(self.start_on_target())  # makes the tables
+        self.target.rows("CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql"
+                         " AS 'BEGIN NEW.norm := NEW.norm + 1; RETURN NEW; END'")
+        self.target.rows("CREATE TRIGGER spoil BEFORE INSERT ON rounds FOR EACH ROW WHEN (NEW.round = 3)"
+                         " EXECUTE FUNCTION spoil()")
+        answer = self.migrate(1, "differ in rounds")
+        self.assertEqual((answer["outcome"], answer["copied_rows"]), (None, 0))
+        self.assert_empty()
+        self.target.rows("DROP TRIGGER spoil ON rounds")
+        self.assert_same(self.migrate(), "migrated")
+
+    def test_part_that_an_older_program_has_left(self):
+        """Up to 0.11.0 a migration had many transactions, and a mark."""
+        self.make_short_store()
+        self.assert_same(self.migrate(), "migrated")
+        self.target.rows("DELETE FROM rounds WHERE round > 3")
+        self.target.rows("DELETE FROM jobs WHERE job_key = 1")
+        self.target.rows("INSERT INTO import_mark VALUES (1)")
         self.assert_not_served("tally migrate")
+        self.assert_same(self.migrate(), "migrated")
+        self.assert_same(self.migrate(), "already there")
+        self.assertEqual(len(self.start_on_target().client.get_json("/v1/jobs")["jobs"]), 3)
 
     def test_two_at_once(self):
         """One of them does it, the other is refused or finds all done; the target is right in any case."""
         self.make_long_store()
-        two = [Process(self.folder, f"migrate-{i}", [BIN / "tally", "migrate", self.uri, self.target.uri])
-               for i in range(2)]
+        two = [self.start(f"migrate-{i}") for i in range(2)]
         self.assertIn(0, [process.wait() for process in two])
         self.assert_same(self.migrate(), "already there")
 
     def test_another_one_holds_the_target(self):
         self.make_short_store()
         self.assert_ends_well(self.start_on_target())  # makes the tables
-        lock = "SELECT pg_advisory_lock(hashtextextended('tally_import ' || current_schema(), 0))"
-        with self.target.session_after(lock):
+        with self.target.session_after("BEGIN; SELECT true FROM lease_turn FOR UPDATE"):
             self.migrate(1, "another migration into it is under way")
-            self.assertEqual(self.n_copied(), 0)
+            self.assert_empty()
         self.assert_same(self.migrate(), "migrated")
-
-    def test_stopped_by_a_signal(self):
-        self.make_long_store()
-        process = Process(self.folder, "migrate", [BIN / "tally", "migrate", self.uri, self.target.uri])
-        wait_until(lambda: self.n_copied() > 0, "a part to be copied", pause_s=0.005)
-        self.assertEqual(process.terminate(), 128 + signal.SIGTERM)
-        self.assert_same(self.migrate(), "resumed")
 
 
 class Found(MigrateTestCase):
@@ -523,7 +562,7 @@ class OtherPrograms(MigrateTestCase):
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
         self.assertIn("is sound: schema version 3, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
-        self.target.rows("INSERT INTO import_mark VALUES (1)")  # as if a migration were under way
+        self.target.rows("INSERT INTO import_mark VALUES (1)")  # of a program up to 0.11.0
         self.check(1, "only a part of another store", "tally migrate")
 
     def test_every_program_takes_a_url(self):

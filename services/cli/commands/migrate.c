@@ -16,15 +16,7 @@ enum { COUNT_CAPACITY = 24, CHECKSUM_CAPACITY = 17 };
 
 static const char *outcome_of(const struct tally_migrate_report *report)
 {
-    switch (report->start) {
-    case TALLY_IMPORT_OCCUPIED:
-        return "already there";
-    case TALLY_IMPORT_RESUMED:
-        return "resumed";
-    case TALLY_IMPORT_BEGUN:
-        break;
-    }
-    return "migrated";
+    return report->was_there ? "already there" : "migrated";
 }
 
 static void format(const struct tally_table_digest *digest, bool is_known,
