@@ -26,7 +26,8 @@ struct tally_field {
     bool auto_allowed;          /* of REAL: the text "auto" is taken too, as NaN */
     size_t capacity;            /* of TEXT, with its NUL */
     const char *const *choices; /* of CHOICE; NULL-terminated */
-    const char *doc;            /* one clause with the unit */
+    const char *unit;           /* for people; NULL = none */
+    const char *doc;            /* one clause: its meaning */
 };
 
 #endif

@@ -13,6 +13,7 @@
 const struct tally_field TALLY_BASELINE_FIELDS[4] = {
     {.name = "step_size",
      .kind = TALLY_FIELD_REAL,
+     .unit = "x per gradient",
      .offset = PARAM(step_size),
      .required = true,
      .min = 0,
@@ -21,13 +22,15 @@ const struct tally_field TALLY_BASELINE_FIELDS[4] = {
      .doc = "step size eta"},
     {.name = "local_steps",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "gradient queries",
      .offset = PARAM(local_steps),
      .required = true,
      .min = 1,
      .max = INT32_MAX,
-     .doc = "gradient queries K between two rounds"},
+     .doc = "gradient queries K of a client between two rounds"},
     {.name = "levels",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "levels",
      .offset = PARAM(levels),
      .required = true,
      .min = 1,
@@ -39,7 +42,7 @@ const struct tally_field TALLY_BASELINE_FIELDS[4] = {
      .min = 0,
      .min_exclusive = true,
      .max = 1e9,
-     .doc = "step size of the server, times step_size"},
+     .doc = "factor of `step_size` with which the server moves"},
 };
 
 union tally_algorithm_params tally_baseline_defaults(void)

@@ -19,8 +19,8 @@ const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
 #define OBJECTIVE(member) offsetof(struct tally_objective_spec, member)
 #define L2_FIELD                                                                                   \
     {                                                                                              \
-        .name = "l2", .kind = TALLY_FIELD_REAL, .offset = OBJECTIVE(l2), .min = 0, .max = 1e9,     \
-        .doc = "ridge mu: the objective has the term mu |x|^2"                                     \
+        .name = "l2", .kind = TALLY_FIELD_REAL, .unit = "f per norm^2", .offset = OBJECTIVE(l2),   \
+        .min = 0, .max = 1e9, .doc = "ridge mu: the objective has the term mu |x|^2"               \
     }
 #define BIAS_FIELD                                                                                 \
     {                                                                                              \
@@ -33,19 +33,21 @@ static const struct tally_field HUBER_FIELDS[] = {
     BIAS_FIELD,
     {.name = "threshold",
      .kind = TALLY_FIELD_REAL,
+     .unit = "residual",
      .offset = OBJECTIVE(threshold),
      .min = 0,
      .min_exclusive = true,
      .max = 1e9,
-     .doc = "residual from which on the loss is linear"},
+     .doc = "residual above which the loss is linear"},
 };
 static const struct tally_field QUADRATIC_FIELDS[] = {
     {.name = "noise_std",
      .kind = TALLY_FIELD_REAL,
+     .unit = "gradient",
      .offset = OBJECTIVE(noise_std),
      .min = 0,
      .max = 1e9,
-     .doc = "standard deviation of every coordinate of a gradient at one point"},
+     .doc = "standard deviation of every coordinate of a gradient query"},
 };
 
 #define PLUGIN(member) offsetof(struct tally_objective_spec, plugin.member)
@@ -55,9 +57,10 @@ static const struct tally_field PLUGIN_FIELDS[] = {
      .offset = PLUGIN(name),
      .required = true,
      .capacity = sizeof((struct tally_plugin_spec *)0)->name,
-     .doc = "of the plug-in that the workers have loaded: 1 to 64 of a-z 0-9 - _"},
+     .doc = "name of the plug-in that the workers have loaded: 1 to 64 of a-z 0-9 - _"},
     {.name = "dim",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "coordinates",
      .offset = PLUGIN(dim),
      .required = true,
      .min = 1,
@@ -67,7 +70,7 @@ static const struct tally_field PLUGIN_FIELDS[] = {
      .kind = TALLY_FIELD_TEXT,
      .offset = PLUGIN(options),
      .capacity = sizeof((struct tally_plugin_spec *)0)->options,
-     .doc = "for the plug-in, which alone knows what it means"},
+     .doc = "text that is passed to the plug-in"},
 };
 
 #define ROWS(table) table, sizeof table / sizeof table[0]

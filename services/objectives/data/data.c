@@ -14,13 +14,15 @@ const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "lo
     {                                                                                              \
         .name = "sharding", .kind = TALLY_FIELD_CHOICE,                                            \
         .offset = offsetof(struct tally_data_spec, sharding), .choices = TALLY_SHARDING_NAMES,     \
-        .doc = "how points are split over clients"                                                 \
+        .doc = "how points are split over clients: at random; sorted by label; in the order of "   \
+               "the file; or `local`, every worker its own files"                                  \
     }
 
 #define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
 static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
     {.name = "dim",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "coordinates",
      .offset = SYNTHETIC(dim),
      .required = true,
      .min = 1,
@@ -28,13 +30,15 @@ static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
      .doc = "number of coordinates d"},
     {.name = "points",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "data points",
      .offset = SYNTHETIC(points),
      .required = true,
      .min = 1,
      .max = MAX_DRAWN_POINTS,
-     .doc = "number of data points N, over all clients"},
+     .doc = "number of data points N of all clients together"},
     {.name = "frobenius_norm",
      .kind = TALLY_FIELD_REAL,
+     .unit = "feature",
      .offset = SYNTHETIC(frobenius_norm),
      .min = 0,
      .min_exclusive = true,
@@ -42,6 +46,7 @@ static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
      .doc = "Frobenius norm of the covariate matrix"},
     {.name = "noise_std",
      .kind = TALLY_FIELD_REAL,
+     .unit = "response",
      .offset = SYNTHETIC(noise_std),
      .min = 0,
      .max = 1e9,
@@ -64,6 +69,7 @@ static const struct tally_field IDX_FIELDS[] = {
      .doc = "IDX file of labels, below the data folder"},
     {.name = "features",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "features",
      .offset = IDX(features),
      .required = true,
      .min = 1,
@@ -71,6 +77,7 @@ static const struct tally_field IDX_FIELDS[] = {
      .doc = "pixels of an image"},
     {.name = "classes",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "classes",
      .offset = IDX(classes),
      .required = true,
      .min = 2,
@@ -78,10 +85,11 @@ static const struct tally_field IDX_FIELDS[] = {
      .doc = "number of classes; labels are 0 to classes - 1"},
     {.name = "points_per_class",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "images",
      .offset = IDX(points_per_class),
      .min = 0,
      .max = 10000000,
-     .doc = "images of every class, over all clients; 0 = all there are"},
+     .doc = "images of every class, of all clients together; 0 = all that the files have"},
     SHARDING_FIELD,
 };
 
@@ -89,13 +97,14 @@ static const struct tally_field IDX_FIELDS[] = {
 #define FEATURES_FIELD                                                                             \
     {                                                                                              \
         .name = "features", .kind = TALLY_FIELD_INTEGER, .offset = TABLE(features),                \
-        .required = true, .min = 1, .max = TALLY_DATA_MAX_FEATURES, .doc = "numbers in a point"    \
+        .required = true, .min = 1, .max = TALLY_DATA_MAX_FEATURES, .unit = "features",            \
+        .doc = "number of features of a point"                                                     \
     }
 #define CLASSES_FIELD                                                                              \
     {                                                                                              \
-        .name = "classes", .kind = TALLY_FIELD_INTEGER, .offset = TABLE(classes), .min = 0,        \
-        .max = TALLY_DATA_MAX_CLASSES,                                                             \
-        .doc = "number of classes; labels are 0 to classes - 1; 0 = labels are no classes"         \
+        .name = "classes", .kind = TALLY_FIELD_INTEGER, .unit = "classes",                         \
+        .offset = TABLE(classes), .min = 0, .max = TALLY_DATA_MAX_CLASSES,                         \
+        .doc = "number of classes; labels are 0 to classes - 1; 0 = the labels are not classes"    \
     }
 #define NAME_FIELD(key, member, text)                                                              \
     {                                                                                              \
@@ -116,7 +125,7 @@ static const struct tally_field CSV_FIELDS[] = {
      .offset = TABLE(label),
      .required = true,
      .capacity = sizeof((struct tally_table_data *)0)->label,
-     .doc = "the label's column, by its name in the header; the others are the features"},
+     .doc = "column of the label, by its name in the header; the other columns are the features"},
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
@@ -143,6 +152,7 @@ static const struct tally_field MATRIX_FIELDS[] = {
     NAME_FIELD("vector", MATRIX(vector), ".npy file of shape (dim,): b"),
     {.name = "dim",
      .kind = TALLY_FIELD_INTEGER,
+     .unit = "coordinates",
      .offset = MATRIX(dim),
      .required = true,
      .min = 1,

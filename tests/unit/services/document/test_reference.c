@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/document/document.h"
 #include "services/job/reasons.h"
+#include "services/job/spec.h"
 #include "tests/harness.h"
 #include "tests/unit/services/document/reference.h"
 
@@ -55,6 +57,49 @@ static void test_document_reference__reasons_are_current(void)
     expect_current("services/job/REASONS.md", reference_write_reasons);
 }
 
+static void test_document_reference__the_job_document_is_current(void)
+{
+    expect_current("services/job/DOCUMENT.md", reference_write_document);
+}
+
+static void test_document_reference__the_example_is_a_job_document(void)
+{
+    struct tally_job_spec spec;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(
+        tally_document_parse(REFERENCE_EXAMPLE, strlen(REFERENCE_EXAMPLE), &spec, &err), TALLY_OK,
+        &err);
+}
+
+static void expect_documented(const struct tally_field *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fields[i].doc == NULL || strlen(fields[i].doc) < 8) {
+            printf("\n%s has no doc", fields[i].name);
+            CU_FAIL();
+        }
+    }
+}
+
+static void test_document_reference__every_member_has_a_meaning(void)
+{
+    expect_documented(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS);
+    expect_documented(TALLY_INITIAL_POINT_FIELDS, TALLY_N_INITIAL_POINT_FIELDS);
+    expect_documented(TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);
+    for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
+        expect_documented(TALLY_ALGORITHMS[i]->fields, TALLY_ALGORITHMS[i]->n_fields);
+    }
+    for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
+        expect_documented(TALLY_OBJECTIVE_KINDS[i].fields, TALLY_OBJECTIVE_KINDS[i].n_fields);
+    }
+    for (int i = 0; i < TALLY_N_DATA_TYPES; i++) {
+        expect_documented(TALLY_DATA_KINDS[i].fields, TALLY_DATA_KINDS[i].n_fields);
+    }
+    for (int i = 0; TALLY_DOMAIN_NAMES[i] != NULL; i++) {
+        expect_documented(TALLY_DOMAIN_KINDS[i].fields, TALLY_DOMAIN_KINDS[i].n_fields);
+    }
+}
+
 /* Whether `text` has the word with no letter or underscore beside it. */
 static bool has_word(const char *text, const char *word)
 {
@@ -75,11 +120,11 @@ static void test_document_reference__the_schema_has_every_reason_code(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     const char *schema = strstr(text, "\n        reason_code:\n");
     CU_ASSERT_PTR_NOT_NULL_FATAL(schema);
-    char *end = strstr(schema, "]\n        created_ms:");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(end);
-    *end = '\0';
+    const char *list = strstr(schema, "enum: [");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(list);
+    text[(size_t)(list - text) + strcspn(list, "]")] = '\0';
     for (int i = 0; i < TALLY_N_REASONS; i++) {
-        CU_ASSERT_TRUE(has_word(strstr(schema, "enum:"), TALLY_REASON_INFO[i].code));
+        CU_ASSERT_TRUE(has_word(list, TALLY_REASON_INFO[i].code));
     }
     free(text);
 }
@@ -96,6 +141,9 @@ static void test_document_reference__the_readme_of_the_api_has_every_reason_code
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_reference__reasons_are_current),
+    TALLY_TEST(test_document_reference__the_job_document_is_current),
+    TALLY_TEST(test_document_reference__the_example_is_a_job_document),
+    TALLY_TEST(test_document_reference__every_member_has_a_meaning),
     TALLY_TEST(test_document_reference__the_schema_has_every_reason_code),
     TALLY_TEST(test_document_reference__the_readme_of_the_api_has_every_reason_code),
 };
