@@ -131,7 +131,7 @@ test("a linter has nothing to say", async () => {
 });
 
 test("its paths, methods and tokens are those of routes.c", async () => {
-  const routes = await readFile(path.join(SOURCE, "services/coordinator/rest/routes.c"), "utf8");
+  const routes = await readFile(path.join(SOURCE, "services/coordinator/routes.c"), "utf8");
   const inCode = [...routes.matchAll(/^ *\{"([A-Z]+)", *"([^"]+)", *(ROUTE_[A-Z]+),/gm)]
     .filter(([, , , kind]) => kind !== "ROUTE_WORKER")
     .map(([, method, where, kind]) => `${method} ${where.replace(/\{[^}]*\}/g, "{}")} ${kind}`);

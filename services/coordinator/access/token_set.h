@@ -37,7 +37,7 @@ struct token_set {
     struct known_token items[TALLY_TOKENS_PER_FILE];
 };
 
-/* A role without tokens is open to everybody, but for TOKEN_METRICS (dispatch.c). */
+/* A role without tokens is open to everybody, but for TOKEN_METRICS (rest/authorization.c). */
 struct tally_tokens {
     struct token_set roles[N_TOKEN_ROLES];
     int n_shared; /* pairs of the same token in two roles; token_sources.h counts them */

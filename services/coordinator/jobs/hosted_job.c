@@ -174,10 +174,32 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
     return load_with(store, row, make_stand_in, ret_job, err);
 }
 
+bool hosted_job_is_progressing(const struct hosted_job *job)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    return tally_job_status_is_terminal(status) ||
+           (status == TALLY_JOB_RUNNING && !job->deadline_noted &&
+            (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP));
+}
+
+bool hosted_job_may_start(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared && !job->needs_reload;
+}
+
+bool hosted_job_is_stuck(const struct hosted_job *job)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP &&
+                       job->row.clients - job->n_vacant >= job->spec.quorum;
+    return started && job->n_vacant > 0 && !drops;
+}
+
 void mark_touched(struct hosted_job *job)
 {
     if (job->marks != NULL) {
-        job->touched_in = job->marks->transaction;
+        job->touched_in = *job->marks->transaction;
     }
 }
 

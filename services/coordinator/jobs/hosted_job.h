@@ -1,5 +1,5 @@
-/* hosted_job: a live job in the coordinator: its engine, its row in the store, and who plays its
- * clients. */
+/* hosted_job: a live job in the coordinator: its engine, its row in the store, and which sessions
+ * have its clients. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_HOSTED_JOB_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_HOSTED_JOB_H
 
@@ -12,20 +12,37 @@
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/access/token_set.h"
 #include "services/coordinator/jobs/stored_state.h"
-#include "services/coordinator/workers/supply.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
 #include "storage/store.h"
 
+struct ordered_node; /* of workers/ordered.h */
+struct refusal;      /* of workers/session.h */
 struct session;
+
+/* Sessions that would serve the same jobs if there were no refusals. */
+struct supply {
+    struct ordered_node *free; /* sessions with a free slot, in order of joining */
+    int64_t n_sessions;
+    int64_t n_free; /* slots */
+};
+
+/* What a job knows of sessions. */
+struct job_supply {
+    struct supply bound;      /* sessions that serve this job alone */
+    int64_t n_assigned;       /* clients that unbound sessions have */
+    struct refusal *refusals; /* of this job, by any session */
+    int64_t n_refusing;       /* sessions that would serve it if they did not refuse it ... */
+    int64_t n_refused_free;   /* ... and their free slots */
+};
 
 /* One of the M clients of a job. */
 struct client_slot {
-    struct session *session;                   /* who plays it; NULL = vacant */
+    struct session *session;                   /* that has it; NULL = vacant */
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
     struct token_identity previous_identity;   /* likewise; of nobody while previous is "" */
     int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
-    bool absent; /* not to be waited for, if the policy allows (stragglers.c) */
+    bool absent; /* not to be waited for, if the policy allows (rounds.h) */
 };
 
 /* What the tasks of one round have in common, for those who hold one point: most of them do. */
@@ -38,9 +55,9 @@ struct shared_task {
 /* What a coordinator knows of all its live jobs, so that it need not go through them in every turn.
  */
 struct job_marks {
-    uint64_t transaction; /* number of the one that is open, or of the next; from 1 */
-    bool absence_changed; /* of some of them */
-    bool ended;           /* the rows of some of them say so */
+    const uint64_t *transaction; /* number of the one that is open, or of the next */
+    bool absence_changed;        /* of some of them */
+    bool ended;                  /* the rows of some of them say so */
 };
 
 struct hosted_job {
@@ -49,7 +66,7 @@ struct hosted_job {
     struct tally_job_spec spec;
     struct tally_buffer document; /* JSON text, as stored */
     struct tally_job *engine;
-    struct client_slot *slots; /* [clients]; NULL while it is queued and nobody plays it */
+    struct client_slot *slots; /* [clients]; NULL while it is queued and has no workers */
     int64_t n_vacant;
     struct job_supply supply;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
@@ -95,6 +112,13 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
+
+/* Whether a started job will give back its slots and its memory without help from outside. */
+bool hosted_job_is_progressing(const struct hosted_job *job);
+/* Whether a started job cannot progress before workers take its vacant clients. */
+bool hosted_job_is_stuck(const struct hosted_job *job);
+/* Whether a queued job lacks nothing but slots and memory to start. */
+bool hosted_job_may_start(const struct hosted_job *job);
 
 /* Notes that the open transaction writes to the job. */
 void mark_touched(struct hosted_job *job);

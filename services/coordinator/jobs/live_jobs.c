@@ -1,4 +1,5 @@
-/* live_jobs: the live jobs, and the transaction that a step's writes share. */
+#include "services/coordinator/jobs/live_jobs.h"
+
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +8,46 @@
 #include "codec/numeric/checksum.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/prepare.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/turn/turn.h"
 #include "services/job/reasons.h"
 
 /* The memory of a job with so many coordinates goes back to the system when it ends: some MB. */
 enum { LARGE_DIM = 100000 };
+
+enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,
+                                struct tally_error *err)
+{
+    struct live_jobs *jobs = calloc(1, sizeof *jobs);
+    if (jobs == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the jobs");
+    }
+    jobs->ops = ops;
+    jobs->last = &jobs->first;
+    jobs->marks.transaction = &coordinator->transaction->number;
+    jobs->memory.limit = coordinator->config.max_job_bytes;
+    coordinator->jobs = jobs;
+    return preparer_new(coordinator->turn->wake_fd, coordinator->config.data_dir, &jobs->preparer,
+                        err);
+}
+
+void live_jobs_free(struct live_jobs *jobs)
+{
+    while (jobs != NULL && jobs->first != NULL) {
+        struct hosted_job *job = jobs->first;
+        jobs->first = job->next;
+        hosted_job_free(job);
+    }
+    if (jobs != NULL) {
+        ended_fini(&jobs->ended);
+        preparer_free(jobs->preparer);
+        free(jobs);
+    }
+}
 
 static size_t bucket_of(const char *id)
 {
@@ -20,16 +56,16 @@ static size_t bucket_of(const char *id)
 
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id)
 {
-    struct hosted_job *job = coordinator->jobs_by_id[bucket_of(id)];
+    struct hosted_job *job = coordinator->jobs->by_id[bucket_of(id)];
     while (job != NULL && strcmp(job->row.id, id) != 0) {
         job = job->next_of_id;
     }
     return job;
 }
 
-void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_job *job)
+static void forget_id(struct live_jobs *jobs, const struct hosted_job *job)
 {
-    struct hosted_job **at = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    struct hosted_job **at = &jobs->by_id[bucket_of(job->row.id)];
     while (*at != job) {
         at = &(*at)->next_of_id;
     }
@@ -38,41 +74,40 @@ void forget_job_id(struct tally_coordinator *coordinator, const struct hosted_jo
 
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    struct hosted_job **at = coordinator->last_job; /* keys ascend */
-    if (coordinator->replicas != NULL) { /* those of jobs that come from others may be old */
-        at = &coordinator->jobs;
+    struct hosted_job **at = coordinator->jobs->last; /* keys ascend */
+    if (coordinator->view.is_shared) { /* those of jobs that come from others may be old */
+        at = &coordinator->jobs->first;
     }
     while (*at != NULL && (*at)->row.key < job->row.key) {
         at = &(*at)->next;
     }
     restart_clock(job);
-    job->marks = &coordinator->marks;
+    job->marks = &coordinator->jobs->marks;
     job->next = *at;
     *at = job;
     if (job->next == NULL) {
-        coordinator->last_job = &job->next;
+        coordinator->jobs->last = &job->next;
     }
-    struct hosted_job **bucket = &coordinator->jobs_by_id[bucket_of(job->row.id)];
+    struct hosted_job **bucket = &coordinator->jobs->by_id[bucket_of(job->row.id)];
     job->next_of_id = *bucket;
     *bucket = job;
-    coordinator->n_jobs++;
-    coordinator->assignment_changed = true;
-    events_adopt_job(coordinator, job);
+    coordinator->jobs->n++;
+    coordinator->jobs->match_due = true;
+    coordinator->jobs->ops->added(coordinator, job);
 }
 
-void drop_job(struct tally_coordinator *coordinator, struct hosted_job **at)
+void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
 {
     struct hosted_job *job = *at;
-    session_release_job(&coordinator->sessions, job);
-    events_forget_job(job);
-    preparer_forget(coordinator->preparer, job->row.id);
-    forget_job_id(coordinator, job);
+    coordinator->jobs->ops->removing(coordinator, job);
+    preparer_forget(coordinator->jobs->preparer, job->row.id);
+    forget_id(coordinator->jobs, job);
     *at = job->next;
     if (*at == NULL) {
-        coordinator->last_job = at;
+        coordinator->jobs->last = at;
     }
-    coordinator->n_jobs--;
-    coordinator->assignment_changed = true;
+    coordinator->jobs->n--;
+    coordinator->jobs->match_due = true;
     const bool is_large = job->row.dim >= LARGE_DIM;
     hosted_job_free(job);
     if (is_large) {
@@ -99,8 +134,8 @@ enum tally_status collect_row(void *rows, const struct tally_store_job *row,
     return TALLY_OK;
 }
 
-enum tally_status bury_job(struct tally_store *store, struct tally_store_job *row,
-                           const struct tally_error *why, struct tally_error *err)
+enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_job *row,
+                                  const struct tally_error *why, struct tally_error *err)
 {
     row->status = TALLY_JOB_FAILED;
     row->finished_ms = tally_realtime_ms();
@@ -126,7 +161,7 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
     if (status == TALLY_DATA_LOSS) {
-        return bury_job(coordinator->store, row, &why, err);
+        return end_damaged_row(coordinator->store, row, &why, err);
     }
     if (status == TALLY_NO_MEMORY) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job waits for memory to be loaded"),
@@ -144,20 +179,6 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
               tally_log_integer("round", row->progress.round),
               tally_log_integer("received", tally_job_open_round(job->engine)->received));
     return prepare_job(coordinator, job, err);
-}
-
-enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                              struct tally_error *err)
-{
-    if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
-        return TALLY_OK;
-    }
-    if (job->solving_bytes > 0) {
-        memory_solve_next(coordinator);
-        return TALLY_OK;
-    }
-    job->prepare_began_ms = tally_monotonic_ms();
-    return preparer_submit(coordinator->preparer, job->row.id, &job->spec, err);
 }
 
 enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
@@ -182,94 +203,29 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
                               : status;
 }
 
-void note_store(struct tally_coordinator *coordinator, const struct tally_error *said)
+enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    if (coordinator->store_error.status == TALLY_OK && said->status != TALLY_OK) {
-        coordinator->store_failed_ms = tally_realtime_ms();
+    struct tally_store *store = coordinator->store;
+    struct job_rows live = {0};
+    enum tally_status status = store->ops->job_list_live(store, collect_row, &live, err);
+    for (size_t i = 0; status == TALLY_OK && i < live.n; i++) {
+        status = load_job(coordinator, &live.rows[i], "job restored", err);
     }
-    if (coordinator->store_error.status != TALLY_OK && said->status == TALLY_OK) {
-        restart_clocks_after_outage(coordinator);
-    }
-    coordinator->store_error = *said;
+    free(live.rows);
+    return status;
 }
 
-enum tally_status fail_write(const struct tally_coordinator *coordinator, struct tally_error *err)
+enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
+                                    bool *ret_is_elsewhere, struct tally_error *err)
 {
-    return coordinator->was_fenced
-               ? tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                            "another coordinator leads a job that was to be written: try again")
-               : tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
-                            coordinator->store_error.message);
-}
-
-enum tally_status begin_write(struct tally_coordinator *coordinator, struct tally_error *err)
-{
-    coordinator->must_commit = true;
-    return begin_update(coordinator, err);
-}
-
-enum tally_status begin_update(struct tally_coordinator *coordinator, struct tally_error *err)
-{
-    if (coordinator->transaction_failed || coordinator->begin_failed) {
-        return fail_write(coordinator, err);
-    }
-    if (coordinator->in_transaction) {
+    struct tally_store_job row;
+    *ret_is_elsewhere = false;
+    if (!coordinator->view.is_shared) {
         return TALLY_OK;
     }
-    struct tally_error why = TALLY_ERROR_INIT;
-    enum tally_status status = coordinator->store->ops->begin(coordinator->store, &why);
-    coordinator->in_transaction = status == TALLY_OK;
-    coordinator->begin_failed = status != TALLY_OK;
-    coordinator->metrics.store_errors[STORE_BEGIN] += status != TALLY_OK;
-    if (status != TALLY_OK) {
-        note_store(coordinator, &why);
-        tally_fail(err, status, why.field, "%s", why.message);
-    }
-    return status;
-}
-
-void note_damage(struct tally_coordinator *coordinator, const struct tally_error *err)
-{
-    if (err->status == TALLY_DATA_LOSS && coordinator->damage.status == TALLY_OK) {
-        coordinator->damage = *err;
-        tally_log(TALLY_LOG_ERROR, tally_log_event("stored data is damaged"),
-                  tally_log_problem(err));
-    }
-}
-
-enum tally_status write_failed(struct tally_coordinator *coordinator, enum tally_status status,
-                               const struct tally_error *err)
-{
-    if (status != TALLY_OK && coordinator->in_transaction && !coordinator->transaction_failed) {
-        coordinator->transaction_failed = true;
-        coordinator->was_fenced = status == TALLY_FAILED_PRECONDITION;
-        if (coordinator->was_fenced) {
-            return status; /* the store is well */
-        }
-        coordinator->metrics.store_errors[STORE_WRITE]++;
-        struct tally_error why = TALLY_ERROR_INIT;
-        tally_fail(&why, status, NULL, "%s",
-                   err != NULL ? err->message : tally_status_info(status)->title);
-        note_store(coordinator, &why);
-        note_damage(coordinator, &why);
-    }
-    return status;
-}
-
-enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                           const char *reason, struct tally_error *err)
-{
-    enum tally_status status = begin_write(coordinator, err);
+    enum tally_status status = read_row(coordinator, job_id, &row, err);
     if (status == TALLY_OK) {
-        status = tally_job_fail(job->engine, reason, err);
-    }
-    if (status == TALLY_OK) {
-        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
-        write_failed(coordinator, status, err);
-    }
-    if (status == TALLY_OK) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("job failed"), tally_log_text("job", job->row.id),
-                  tally_log_text("reason", reason));
+        *ret_is_elsewhere = !tally_job_status_is_terminal(row.status);
     }
     return status;
 }

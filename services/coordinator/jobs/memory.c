@@ -2,7 +2,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/jobs/prepare.h"
+#include "services/coordinator/rooms.h"
 #include "services/job/footprint.h"
 
 static bool is_queued(const struct hosted_job *job)
@@ -12,12 +14,12 @@ static bool is_queued(const struct hosted_job *job)
 
 struct memory_use memory_use(const struct tally_coordinator *coordinator)
 {
-    struct memory_use use = {.held = preparer_bytes(coordinator->preparer),
+    struct memory_use use = {.held = preparer_bytes(coordinator->jobs->preparer),
                              .limit = coordinator->config.max_job_bytes};
-    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+    for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (!is_queued(job)) {
             use.held += job->started_bytes;
-            use.kept += is_progressing(job) ? 0 : job->started_bytes;
+            use.kept += hosted_job_is_progressing(job) ? 0 : job->started_bytes;
         }
     }
     return use;
@@ -69,18 +71,18 @@ static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     job->prepare_began_ms = tally_monotonic_ms();
-    if (preparer_submit(coordinator->preparer, job->row.id, &job->spec, &err) != TALLY_OK) {
+    if (preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, &err) != TALLY_OK) {
         job->prepare_began_ms = 0;
-        coordinator->assignment_failed = true; /* retried after a second */
+        coordinator->jobs->match_failed = true; /* retried after a second */
     }
 }
 
 void memory_solve_next(struct tally_coordinator *coordinator)
 {
-    if (preparer_bytes(coordinator->preparer) > 0) {
+    if (preparer_bytes(coordinator->jobs->preparer) > 0) {
         return;
     }
-    for (struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (!memory_is_unsolved(job)) {
             continue;
         }

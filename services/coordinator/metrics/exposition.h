@@ -14,6 +14,7 @@
 
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
+#include "services/coordinator/calls/histogram.h"
 
 struct exposition {
     struct tally_buffer *out;
@@ -39,16 +40,6 @@ void exposition_unsigned(struct exposition *exposition, const char *name,
 void exposition_real(struct exposition *exposition, const char *name, const struct label *labels,
                      double value);
 
-/* A histogram that is filled by counting. Invariant: bounds ascend. */
-enum { HISTOGRAM_MAX_BOUNDS = 16 };
-struct histogram {
-    const double *bounds; /* upper ends, inclusive; borrowed for ever */
-    int n_bounds;
-    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* of each bucket alone; the last has no bound */
-    double sum;
-};
-void histogram_observe(struct histogram *histogram, double value);
-uint64_t histogram_total(const struct histogram *histogram);
 /* NAME_bucket, NAME_sum and NAME_count. `labels`: at most three, or NULL. */
 void exposition_histogram(struct exposition *exposition, const char *name,
                           const struct label *labels, const struct histogram *histogram);

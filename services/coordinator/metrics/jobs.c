@@ -2,7 +2,10 @@
 #include <math.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/metrics/metrics.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers/waiting.h"
 
 /* What is shown: rows of the live list and of the ring of ended jobs, borrowed for the answer. */
 struct shown {
@@ -25,10 +28,10 @@ static void select_live(const struct tally_coordinator *coordinator, bool queued
                         struct shown *shown)
 {
     int64_t n_more = 0;
-    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+    for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         n_more += !job->needs_reload && (job->row.status == TALLY_JOB_QUEUED) == queued;
     }
-    for (const struct hosted_job *job = coordinator->jobs; job != NULL; job = job->next) {
+    for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if ((job->row.status == TALLY_JOB_QUEUED) != queued) {
             continue;
         }
@@ -42,7 +45,7 @@ static void select_live(const struct tally_coordinator *coordinator, bool queued
     }
 }
 
-static struct ended_job *ended_at(struct metrics *metrics, int i)
+static struct ended_row *ended_at(struct metrics *metrics, int i)
 {
     return &metrics->ended[(metrics->first_ended + i) % METRICS_MAX_ENDED];
 }
@@ -50,14 +53,14 @@ static struct ended_job *ended_at(struct metrics *metrics, int i)
 /* Ended jobs whose time is not over. Their last row is read once. */
 static void select_ended(struct tally_coordinator *coordinator, struct shown *shown)
 {
-    struct metrics *metrics = &coordinator->metrics;
+    struct metrics *metrics = coordinator->metrics;
     const int64_t since_ms = tally_realtime_ms() - coordinator->config.metrics_keep_ms;
     int n_kept = 0;
     for (int i = 0; i < metrics->n_ended; i++) {
         n_kept += ended_at(metrics, i)->row.finished_ms > since_ms;
     }
     for (int i = 0; i < metrics->n_ended; i++) {
-        struct ended_job *ended = ended_at(metrics, i);
+        struct ended_row *ended = ended_at(metrics, i);
         if (ended->row.finished_ms <= since_ms) {
             continue;
         }
@@ -70,7 +73,7 @@ static void select_ended(struct tally_coordinator *coordinator, struct shown *sh
             if (ended->is_loaded) {
                 ended->row = row;
             } else {
-                metrics->store_errors[STORE_READ]++;
+                metrics->failed_reads++;
             }
         }
         if (room && ended->is_loaded) {
@@ -256,7 +259,7 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
         if (tally_job_status_is_terminal(i)) {
             exposition_unsigned(exposition, ENDED,
                                 EXPOSITION_LABELS({"status", tally_job_status_name(i)}),
-                                coordinator->metrics.jobs_ended[i]);
+                                coordinator->metrics->jobs_ended[i]);
         }
     }
 }

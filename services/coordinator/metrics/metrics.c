@@ -4,19 +4,13 @@
 #include <stdlib.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
-
-/* A commit of SQLite takes 0.1 to 10 ms, an answer that waits for one a little more. */
-static const double SECONDS[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
-                                 0.025,  0.05,    0.1,    0.25,  0.5,    1,     5};
-/* Up to MAX_WAIT_MS of worker_calls.c. */
-static const double POLL_SECONDS[] = {0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30};
-static const double REQUESTS[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
-
-#define N_BOUNDS(bounds) ((int)(sizeof(bounds) / sizeof(bounds)[0]))
-_Static_assert(sizeof SECONDS / sizeof SECONDS[0] <= HISTOGRAM_MAX_BOUNDS, "buckets of answers");
-_Static_assert(sizeof POLL_SECONDS / sizeof POLL_SECONDS[0] <= HISTOGRAM_MAX_BOUNDS, "of polls");
-_Static_assert(sizeof REQUESTS / sizeof REQUESTS[0] <= HISTOGRAM_MAX_BOUNDS, "of commits");
+#include "services/coordinator/calls/calls.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/replicas/forwarding.h"
+#include "services/coordinator/rest/events.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/workers.h"
 
 static const char *const UPDATE_RESULTS[] = {
 #define UPDATE_RESULT_NAME(symbol, name) name,
@@ -38,157 +32,44 @@ static enum tally_status remember_ended(void *context, const struct tally_store_
 {
     (void)err;
     struct tally_coordinator *coordinator = context;
-    struct metrics *metrics = &coordinator->metrics;
+    struct metrics *metrics = coordinator->metrics;
     if (tally_job_status_is_terminal(row->status) &&
         row->finished_ms > metrics->started_ms - coordinator->config.metrics_keep_ms) {
         /* The walk goes from new to old: this one belongs before the others. */
         metrics->first_ended = (metrics->first_ended + METRICS_MAX_ENDED - 1) % METRICS_MAX_ENDED;
-        metrics->ended[metrics->first_ended] = (struct ended_job){.is_loaded = true, .row = *row};
+        metrics->ended[metrics->first_ended] = (struct ended_row){.is_loaded = true, .row = *row};
         metrics->n_ended++;
     }
     return TALLY_OK;
 }
 
-static void init_histograms(struct metrics *metrics)
+enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    for (int i = 0; i <= metrics->n_routes; i++) {
-        metrics->routes[i].seconds.bounds = SECONDS;
-        metrics->routes[i].seconds.n_bounds = N_BOUNDS(SECONDS);
-    }
-    for (int i = 0; i < N_POLL_KINDS; i++) {
-        metrics->polls[i].bounds = POLL_SECONDS;
-        metrics->polls[i].n_bounds = N_BOUNDS(POLL_SECONDS);
-    }
-    metrics->commit_seconds.bounds = SECONDS;
-    metrics->commit_seconds.n_bounds = N_BOUNDS(SECONDS);
-    metrics->commit_requests.bounds = REQUESTS;
-    metrics->commit_requests.n_bounds = N_BOUNDS(REQUESTS);
-}
-
-enum tally_status metrics_init(struct tally_coordinator *coordinator, struct tally_error *err)
-{
-    struct metrics *metrics = &coordinator->metrics;
-    metrics->started_ms = tally_realtime_ms();
-    while (ROUTES[metrics->n_routes].method != NULL) {
-        metrics->n_routes++;
-    }
-    metrics->routes = calloc((size_t)metrics->n_routes + 1, sizeof *metrics->routes);
-    metrics->ended = calloc(METRICS_MAX_ENDED, sizeof *metrics->ended);
-    if (metrics->routes == NULL || metrics->ended == NULL) {
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+    struct ended_row *ended = calloc(METRICS_MAX_ENDED, sizeof *ended);
+    if (metrics == NULL || ended == NULL) {
+        free(metrics);
+        free(ended);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for metrics");
     }
-    init_histograms(metrics);
+    metrics->ended = ended;
+    metrics->started_ms = tally_realtime_ms();
+    coordinator->metrics = metrics;
     struct tally_store *store = coordinator->store;
     if (store->leases != NULL) {
-        return TALLY_OK; /* somebody else shows them */
+        return TALLY_OK; /* another replica shows them */
     }
     /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
     return store->ops->job_list(store, -1, INT64_MAX, METRICS_MAX_ENDED, remember_ended,
                                 coordinator, err);
 }
 
-void metrics_fini(struct metrics *metrics)
+void metrics_free(struct metrics *metrics)
 {
-    free(metrics->routes);
-    free(metrics->ended);
-}
-
-/* Counting. */
-
-static enum update_result result_of(const struct call *call)
-{
-    /* NOLINTNEXTLINE(clang-diagnostic-switch-enum): whatever else there is, the worker tries again
-     */
-    switch ((int)call->error.status) {
-    case TALLY_OK:
-        return call->reports_failure   ? UPDATE_FAILURE
-               : call->reports_refusal ? UPDATE_REFUSAL
-               : call->repeated        ? UPDATE_REPEATED
-                                       : UPDATE_ACCEPTED;
-    case TALLY_ALREADY_EXISTS:
-        return UPDATE_CONFLICTING;
-    case TALLY_FAILED_PRECONDITION:
-        return UPDATE_LATE;
-    case TALLY_PERMISSION_DENIED:
-    case TALLY_MISDIRECTED:
-        return UPDATE_NOT_PLAYED;
-    case TALLY_NOT_FOUND:
-        return UPDATE_UNKNOWN;
-    case TALLY_INVALID_ARGUMENT:
-    case TALLY_MALFORMED:
-    case TALLY_OUT_OF_RANGE:
-    case TALLY_NOT_FINITE:
-    case TALLY_TOO_LARGE:
-    case TALLY_UNSUPPORTED_MEDIA_TYPE:
-    case TALLY_UNIMPLEMENTED:
-        return UPDATE_INVALID;
-    default:
-        return UPDATE_UNAVAILABLE;
+    if (metrics != NULL) {
+        free(metrics->ended);
+        free(metrics);
     }
-}
-
-static void count_status(struct route_metrics *route, int status)
-{
-    if (status >= MIN_HTTP_STATUS && status <= MAX_HTTP_STATUS) {
-        route->by_status[status - MIN_HTTP_STATUS]++;
-    }
-}
-
-void metrics_count_call(struct metrics *metrics, const struct call *call, int status,
-                        double seconds)
-{
-    const int i = call->route != NULL ? (int)(call->route - ROUTES) : metrics->n_routes;
-    count_status(&metrics->routes[i], status);
-    if (call->forwarded != NULL) { /* all else is counted where it was answered */
-        return;
-    }
-    histogram_observe(&metrics->routes[i].seconds, seconds);
-    const enum tally_status result = call->error.status;
-    if (call->route == NULL) {
-        return;
-    }
-    if (!call->route->writes && (result == TALLY_STORE || result == TALLY_DATA_LOSS)) {
-        metrics->store_errors[STORE_READ]++;
-    }
-    if (call->route->handler == worker_update && result != TALLY_UNAUTHENTICATED) {
-        metrics->updates[result_of(call)]++;
-    }
-}
-
-void metrics_count_refusal(struct metrics *metrics, enum tally_http_refusal_reason reason,
-                           int status)
-{
-    metrics->refused[reason]++;
-    count_status(&metrics->routes[metrics->n_routes], status);
-}
-
-static void count_poll_status(struct metrics *metrics, int status)
-{
-    for (int i = 0; i < metrics->n_routes; i++) {
-        if (ROUTES[i].handler == worker_poll) {
-            count_status(&metrics->routes[i], status);
-        }
-    }
-}
-
-void metrics_count_refused_poll(struct metrics *metrics)
-{
-    count_poll_status(metrics, 503);
-}
-
-void metrics_count_poll(struct metrics *metrics, enum tally_poll_kind kind, bool is_own_request,
-                        double seconds)
-{
-    if (is_own_request) {
-        count_poll_status(metrics, 200);
-    }
-    histogram_observe(&metrics->polls[kind], seconds);
-}
-
-void metrics_count_commit(struct metrics *metrics, double seconds)
-{
-    histogram_observe(&metrics->commit_seconds, seconds);
-    histogram_observe(&metrics->commit_requests, (double)metrics->requests_in_commit);
 }
 
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row)
@@ -199,35 +80,37 @@ void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row)
         metrics->n_ended--;
     }
     const int at = (metrics->first_ended + metrics->n_ended++) % METRICS_MAX_ENDED;
-    metrics->ended[at] = (struct ended_job){.row = *row}; /* its counters may not be stored yet */
+    metrics->ended[at] = (struct ended_row){.row = *row}; /* its counters may not be stored yet */
 }
 
 /* The answer. */
 
-static void write_requests(const struct metrics *metrics, struct exposition *exposition)
+static void write_requests(const struct calls *calls, struct exposition *exposition)
 {
+    const struct call_counts *counts = &calls->counts;
     static const char NAME[] = "tally_http_requests_total";
     exposition_family(exposition, NAME, EXPOSITION_COUNTER,
                       "Requests answered, by route and HTTP status; 499: the peer had gone.");
-    for (int i = 0; i <= metrics->n_routes; i++) {
-        const bool matched = i < metrics->n_routes;
+    for (int i = 0; i <= counts->n_routes; i++) {
+        const bool matched = i < counts->n_routes;
         for (int status = MIN_HTTP_STATUS; status <= MAX_HTTP_STATUS; status++) {
-            const uint64_t n = metrics->routes[i].by_status[status - MIN_HTTP_STATUS];
+            const uint64_t n = counts->routes[i].by_status[status - MIN_HTTP_STATUS];
             if (n == 0) {
                 continue;
             }
             char code[12];
             snprintf(code, sizeof code, "%d", status);
-            exposition_unsigned(exposition, NAME,
-                                EXPOSITION_LABELS({"method", matched ? ROUTES[i].method : "other"},
-                                                  {"route", matched ? ROUTES[i].path : "unmatched"},
-                                                  {"code", code}),
-                                n);
+            exposition_unsigned(
+                exposition, NAME,
+                EXPOSITION_LABELS({"method", matched ? calls->routes[i].method : "other"},
+                                  {"route", matched ? calls->routes[i].path : "unmatched"},
+                                  {"code", code}),
+                n);
         }
     }
 }
 
-static void write_refusals(const struct metrics *metrics, struct exposition *exposition)
+static void write_refusals(const struct calls *calls, struct exposition *exposition)
 {
     static const char *const REASONS[] = {
 #define REFUSAL_LABEL(symbol, label) label,
@@ -239,35 +122,37 @@ static void write_refusals(const struct metrics *metrics, struct exposition *exp
                       "Requests and connections refused or dropped before a route was looked for.");
     for (int i = 0; i < TALLY_N_HTTP_REFUSALS; i++) {
         exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"reason", REASONS[i]}),
-                            metrics->refused[i]);
+                            calls->counts.refused[i]);
     }
 }
 
-static void write_forwarded(const struct metrics *metrics, struct exposition *exposition)
+static void write_forwarded(const uint64_t *counts, struct exposition *exposition)
 {
     static const char NAME[] = "tally_forwarded_requests_total";
     exposition_family(exposition, NAME, EXPOSITION_COUNTER,
                       "Requests sent on to the coordinator that had to answer them, by result.");
     for (int i = 0; i < N_FORWARD_RESULTS; i++) {
         exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"result", FORWARD_RESULTS[i]}),
-                            metrics->forwarded[i]);
+                            counts[i]);
     }
 }
 
-static void write_latency(const struct metrics *metrics, struct exposition *exposition)
+static void write_latency(const struct calls *calls, const struct worker_counts *workers,
+                          struct exposition *exposition)
 {
+    const struct call_counts *counts = &calls->counts;
     static const char NAME[] = "tally_http_request_duration_seconds";
     exposition_family(exposition, NAME, EXPOSITION_HISTOGRAM,
                       "From the complete request to its answer. Long polls that wait are in "
                       "tally_worker_poll_duration_seconds; of an event stream, its begin is here.");
-    for (int i = 0; i <= metrics->n_routes; i++) {
-        const bool matched = i < metrics->n_routes;
-        if (histogram_total(&metrics->routes[i].seconds) > 0) {
+    for (int i = 0; i <= counts->n_routes; i++) {
+        const bool matched = i < counts->n_routes;
+        if (histogram_total(&counts->routes[i].seconds) > 0) {
             exposition_histogram(
                 exposition, NAME,
-                EXPOSITION_LABELS({"method", matched ? ROUTES[i].method : "other"},
-                                  {"route", matched ? ROUTES[i].path : "unmatched"}),
-                &metrics->routes[i].seconds);
+                EXPOSITION_LABELS({"method", matched ? calls->routes[i].method : "other"},
+                                  {"route", matched ? calls->routes[i].path : "unmatched"}),
+                &counts->routes[i].seconds);
         }
     }
     static const char POLLS[] = "tally_worker_poll_duration_seconds";
@@ -275,53 +160,57 @@ static void write_latency(const struct metrics *metrics, struct exposition *expo
                       "From a worker's poll to its answer, waiting included, by outcome.");
     for (int i = 0; i < N_POLL_KINDS; i++) {
         exposition_histogram(exposition, POLLS, EXPOSITION_LABELS({"outcome", POLL_OUTCOMES[i]}),
-                             &metrics->polls[i]);
+                             &workers->polls[i]);
     }
 }
 
-static void write_updates(const struct metrics *metrics, struct exposition *exposition)
+static void write_updates(const struct transaction_counts *committed,
+                          const struct call_counts *calls, struct exposition *exposition)
 {
     static const char ROUNDS[] = "tally_rounds_total";
     exposition_family(exposition, ROUNDS, EXPOSITION_COUNTER,
                       "Rounds closed by this process, over all jobs.");
-    exposition_unsigned(exposition, ROUNDS, NULL, metrics->rounds);
+    exposition_unsigned(exposition, ROUNDS, NULL, committed->rounds.closed);
     static const char DROPPED[] = "tally_dropped_answers_total";
     exposition_family(exposition, DROPPED, EXPOSITION_COUNTER,
                       "Clients' messages that closed rounds went without, over all jobs.");
-    exposition_unsigned(exposition, DROPPED, NULL, metrics->dropped_answers);
+    exposition_unsigned(exposition, DROPPED, NULL, committed->rounds.dropped_answers);
     static const char UPDATES[] = "tally_updates_total";
     exposition_family(exposition, UPDATES, EXPOSITION_COUNTER,
                       "Updates posted by workers, by what became of them.");
     for (int i = 0; i < N_UPDATE_RESULTS; i++) {
         exposition_unsigned(exposition, UPDATES, EXPOSITION_LABELS({"result", UPDATE_RESULTS[i]}),
-                            metrics->updates[i]);
+                            calls->updates[i]);
     }
 }
 
-static void write_store(const struct metrics *metrics, struct exposition *exposition)
+static void write_store(const struct tally_coordinator *coordinator, struct exposition *exposition)
 {
+    const struct transaction_counts *counts = &coordinator->transaction->counts;
+    const uint64_t n_failed_reads =
+        coordinator->calls->counts.failed_reads + coordinator->metrics->failed_reads;
     static const char SECONDS_NAME[] = "tally_store_commit_duration_seconds";
     exposition_family(exposition, SECONDS_NAME, EXPOSITION_HISTOGRAM,
                       "Time that a commit of the store took.");
-    exposition_histogram(exposition, SECONDS_NAME, NULL, &metrics->commit_seconds);
+    exposition_histogram(exposition, SECONDS_NAME, NULL, &counts->commit_seconds);
     static const char REQUESTS_NAME[] = "tally_store_commit_requests";
     exposition_family(exposition, REQUESTS_NAME, EXPOSITION_HISTOGRAM,
                       "Requests whose answers waited for one commit (group commit).");
-    exposition_histogram(exposition, REQUESTS_NAME, NULL, &metrics->commit_requests);
+    exposition_histogram(exposition, REQUESTS_NAME, NULL, &counts->commit_requests);
     static const char ERRORS[] = "tally_store_errors_total";
     exposition_family(exposition, ERRORS, EXPOSITION_COUNTER,
                       "Operations of the store that failed.");
     for (int i = 0; i < N_STORE_OPERATIONS; i++) {
         exposition_unsigned(exposition, ERRORS,
                             EXPOSITION_LABELS({"operation", STORE_OPERATIONS[i]}),
-                            metrics->store_errors[i]);
+                            counts->store_errors[i] + (i == STORE_READ ? n_failed_reads : 0));
     }
 }
 
 static void write_workers(const struct tally_coordinator *coordinator,
                           struct exposition *exposition)
 {
-    const struct session_table *sessions = &coordinator->sessions;
+    const struct session_table *sessions = &coordinator->workers->sessions;
     const uint64_t waiting = (uint64_t)sessions->n_waiting, slots = (uint64_t)sessions->n_slots;
     const uint64_t n = (uint64_t)sessions->n_sessions, n_free = (uint64_t)sessions->n_free;
     static const char WORKERS[] = "tally_workers";
@@ -337,11 +226,11 @@ static void write_workers(const struct tally_coordinator *coordinator,
                         slots - n_free);
     static const char JOINED[] = "tally_workers_joined_total";
     exposition_family(exposition, JOINED, EXPOSITION_COUNTER, "Sessions begun by workers.");
-    exposition_unsigned(exposition, JOINED, NULL, coordinator->metrics.workers_joined);
+    exposition_unsigned(exposition, JOINED, NULL, coordinator->workers->counts.joined);
     static const char LOST[] = "tally_workers_lost_total";
     exposition_family(exposition, LOST, EXPOSITION_COUNTER,
                       "Sessions ended because the worker was silent.");
-    exposition_unsigned(exposition, LOST, NULL, coordinator->metrics.workers_lost);
+    exposition_unsigned(exposition, LOST, NULL, coordinator->workers->counts.lost);
 }
 
 static void write_memory(const struct tally_coordinator *coordinator, struct exposition *exposition)
@@ -359,29 +248,29 @@ static void write_memory(const struct tally_coordinator *coordinator, struct exp
 enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
-    const struct metrics *metrics = &coordinator->metrics;
+    const struct calls *calls = coordinator->calls;
     struct exposition exposition = {.out = &call->body};
     metrics_write_jobs(coordinator, &exposition);
-    write_updates(metrics, &exposition);
+    write_updates(&coordinator->transaction->counts, &calls->counts, &exposition);
     write_workers(coordinator, &exposition);
     static const char STREAMS[] = "tally_event_streams";
     exposition_family(&exposition, STREAMS, EXPOSITION_GAUGE, "Open streams of job events.");
-    exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->n_streams);
+    exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->events->n_streams);
     static const char SHARED[] = "tally_shared_tokens";
     const struct tally_tokens *tokens = coordinator->config.tokens;
     exposition_family(&exposition, SHARED, EXPOSITION_GAUGE,
                       "Tokens that are in two token files and grant both roles.");
     exposition_unsigned(&exposition, SHARED, NULL, tokens != NULL ? (uint64_t)tokens->n_shared : 0);
     write_memory(coordinator, &exposition);
-    write_requests(metrics, &exposition);
-    write_refusals(metrics, &exposition);
+    write_requests(calls, &exposition);
+    write_refusals(calls, &exposition);
     if (coordinator->forwarding != NULL) {
-        write_forwarded(metrics, &exposition);
+        write_forwarded(forwarding_counts(coordinator->forwarding), &exposition);
     }
-    write_latency(metrics, &exposition);
-    write_store(metrics, &exposition);
+    write_latency(calls, &coordinator->workers->counts, &exposition);
+    write_store(coordinator, &exposition);
     metrics_write_replicas(coordinator, &exposition);
-    metrics_write_process(metrics, &exposition);
+    metrics_write_process(coordinator->metrics, &exposition);
     if (exposition.status != TALLY_OK) {
         return tally_fail(err, exposition.status, NULL, "no memory for metrics");
     }

@@ -1,7 +1,9 @@
 /* replicas: the part of /metrics that is about other coordinators on the same store, and
  * about what a store of several has to count. */
 #include "services/coordinator/replicas/replicas.h"
-#include "services/coordinator/internal.h"
+#include "services/base/time.h"
+#include "services/coordinator/metrics/metrics.h"
+#include "services/coordinator/rooms.h"
 
 static void write_one(struct exposition *exposition, enum exposition_type type, const char *name,
                       const char *help, uint64_t value)
@@ -30,10 +32,10 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
 void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition)
 {
     write_store(coordinator, exposition);
-    if (coordinator->replicas == NULL) {
+    if (!coordinator->view.is_shared) {
         return;
     }
-    const struct replica_metrics *metrics = &coordinator->metrics.replicas;
+    const struct replica_counts *metrics = replicas_counts(coordinator);
     int64_t n_alive, n_dead;
     replicas_count(coordinator, &n_alive, &n_dead);
     static const char REPLICAS[] = "tally_replicas";
@@ -47,7 +49,7 @@ void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposi
                         (uint64_t)n_dead);
     write_one(exposition, EXPOSITION_GAUGE, "tally_replica_serves",
               "1 while this coordinator holds its leases; 0: it has stepped down.",
-              replicas_may_serve(coordinator));
+              may_serve(&coordinator->view, tally_monotonic_ms()));
     write_one(exposition, EXPOSITION_COUNTER, "tally_replica_failed_heartbeats_total",
               "Heartbeats that the store did not take.", metrics->failed_heartbeats);
     write_one(exposition, EXPOSITION_COUNTER, "tally_replica_step_downs_total",

@@ -8,7 +8,9 @@
 
 #include "api/client/http_forward.h"
 #include "services/base/log.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/calls/calls.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/turn.h"
 
 /* How long an answer is waited for. Of a poll: as long as its caller says it waits, else the
  * longest wait and time for a large answer. That a replica has died is noticed earlier. */
@@ -27,25 +29,27 @@ enum {
 };
 _Static_assert(N_PASSED_ON + 2 < TALLY_HTTP_FORWARD_MAX_HEADERS, "headers of a forwarded request");
 
-struct forwarded {
+/* A call that was sent on. */
+struct sent_call {
+    struct forwarded base; /* what the call knows of it */
     struct forwarding *forwarding;
     struct call *call;
     int64_t number; /* of the replica that is asked */
     char id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_forward *request; /* NULL: it has ended */
-    bool has_answer;
     struct tally_http_forward_result answer;
-    struct forwarded *next, **link; /* while it has not ended */
+    struct sent_call *next, **link; /* while it has not ended */
 };
 
 struct forwarding {
     struct tally_http_forwarder *forwarder;
-    struct forwarded *first;
+    struct sent_call *first;
+    uint64_t counts[N_FORWARD_RESULTS];
 };
 
 enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    const struct tally_http_forwarder_config config = {.wake_fd = coordinator->wake_fd,
+    const struct tally_http_forwarder_config config = {.wake_fd = coordinator->turn->wake_fd,
                                                        .tls_ca = coordinator->config.peer_tls_ca,
                                                        .max_held_bytes =
                                                            coordinator->config.max_held_bytes};
@@ -70,6 +74,11 @@ void forwarding_free(struct forwarding *forwarding)
     }
 }
 
+const uint64_t *forwarding_counts(const struct forwarding *forwarding)
+{
+    return forwarding->counts;
+}
+
 bool is_forwarded(const struct call *call)
 {
     return tally_http_header(call->request, FORWARDED_HEADER) != NULL;
@@ -77,65 +86,34 @@ bool is_forwarded(const struct call *call)
 
 /* One call. */
 
-static struct forwarded *forwarded_new(struct forwarding *forwarding, struct call *call,
-                                       const struct tally_replica *to)
-{
-    struct forwarded *forwarded = calloc(1, sizeof *forwarded);
-    if (forwarded == NULL) {
-        return NULL;
-    }
-    forwarded->forwarding = forwarding;
-    forwarded->call = call;
-    forwarded->number = to->number;
-    memcpy(forwarded->id, to->id, sizeof forwarded->id);
-    forwarded->next = forwarding->first;
-    forwarded->link = &forwarding->first;
-    if (forwarded->next != NULL) {
-        forwarded->next->link = &forwarded->next;
-    }
-    forwarding->first = forwarded;
-    return forwarded;
-}
-
 /* It is waited for no more. */
-static void leave_list(struct forwarded *forwarded)
+static void leave_list(struct sent_call *sent)
 {
-    if (forwarded->link != NULL) {
-        *forwarded->link = forwarded->next;
-        if (forwarded->next != NULL) {
-            forwarded->next->link = forwarded->link;
+    if (sent->link != NULL) {
+        *sent->link = sent->next;
+        if (sent->next != NULL) {
+            sent->next->link = sent->link;
         }
-        forwarded->link = NULL;
+        sent->link = NULL;
     }
 }
 
-void forwarded_free(struct forwarded *forwarded)
+static void free_sent(struct forwarded *base)
 {
-    if (forwarded == NULL) {
-        return;
+    struct sent_call *sent = (struct sent_call *)base;
+    leave_list(sent);
+    if (sent->request != NULL) {
+        tally_http_forward_abort(sent->forwarding->forwarder, sent->request);
     }
-    leave_list(forwarded);
-    if (forwarded->request != NULL) {
-        tally_http_forward_abort(forwarded->forwarding->forwarder, forwarded->request);
-    }
-    tally_http_forward_result_fini(&forwarded->answer);
-    free(forwarded);
+    tally_http_forward_result_fini(&sent->answer);
+    free(sent);
 }
 
-bool forward_has_answer(const struct forwarded *forwarded)
+static void add_headers(const struct forwarded *base, struct tally_http_response *response)
 {
-    return forwarded != NULL && forwarded->has_answer;
-}
-
-const char *forward_asked(const struct forwarded *forwarded)
-{
-    return forwarded->id;
-}
-
-void forward_add_headers(const struct forwarded *forwarded, struct tally_http_response *response)
-{
+    const struct sent_call *sent = (const struct sent_call *)base;
     size_t n = 0;
-    for (const struct tally_http_forward_header *header = forwarded->answer.headers;
+    for (const struct tally_http_forward_header *header = sent->answer.headers;
          header->name != NULL && n < TALLY_HTTP_MAX_EXTRA_HEADERS - OWN_HEADERS; header++) {
         if (strcasecmp(header->name, "X-Request-Id") != 0) { /* ours is the caller's own */
             response->headers[n].name = header->name;
@@ -144,11 +122,33 @@ void forward_add_headers(const struct forwarded *forwarded, struct tally_http_re
     }
 }
 
+static struct sent_call *sent_new(struct forwarding *forwarding, struct call *call,
+                                  const struct tally_replica *to)
+{
+    struct sent_call *sent = calloc(1, sizeof *sent);
+    if (sent == NULL) {
+        return NULL;
+    }
+    sent->base =
+        (struct forwarded){.replica_id = sent->id, .add_headers = add_headers, .free = free_sent};
+    sent->forwarding = forwarding;
+    sent->call = call;
+    sent->number = to->number;
+    memcpy(sent->id, to->id, sizeof sent->id);
+    sent->next = forwarding->first;
+    sent->link = &forwarding->first;
+    if (sent->next != NULL) {
+        sent->next->link = &sent->next;
+    }
+    forwarding->first = sent;
+    return sent;
+}
+
 /* Sending. */
 
 static long timeout_of(const struct call *call)
 {
-    if (call->route->handler != worker_poll && call->route->handler != worker_update) {
+    if ((call->route->flags & (ROUTE_IS_POLL | ROUTE_IS_UPDATE)) == 0) {
         return CALL_TIMEOUT_MS; /* an update may poll as well */
     }
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
@@ -165,20 +165,19 @@ static void add_header(struct tally_http_forward_request *request, size_t *n, co
     }
 }
 
-static enum tally_status send_call(struct tally_coordinator *coordinator,
-                                   struct forwarded *forwarded, const char *address,
-                                   const char *target, struct tally_error *err)
+static enum tally_status send_call(struct tally_coordinator *coordinator, struct sent_call *sent,
+                                   const char *address, const char *target, struct tally_error *err)
 {
-    struct call *call = forwarded->call;
+    struct call *call = sent->call;
     char number[24];
-    snprintf(number, sizeof number, "%" PRId64, coordinator->replica_number);
+    snprintf(number, sizeof number, "%" PRId64, coordinator->view.number);
     struct tally_buffer body = {0};
     struct tally_http_forward_request request = {.method = tally_http_method(call->request),
                                                  .base_url = address,
                                                  .target = target,
                                                  .body = &body,
                                                  .timeout_ms = timeout_of(call),
-                                                 .user = forwarded};
+                                                 .user = sent};
     size_t n = 0;
     add_header(&request, &n, FORWARDED_HEADER, number);
     add_header(&request, &n, "X-Request-Id", call->request_id);
@@ -187,7 +186,7 @@ static enum tally_status send_call(struct tally_coordinator *coordinator,
     }
     tally_http_take_body(call->request, &body);
     enum tally_status status =
-        tally_http_forward(forwarded->forwarding->forwarder, &request, &forwarded->request, err);
+        tally_http_forward(sent->forwarding->forwarder, &request, &sent->request, err);
     tally_buffer_fini(&body);
     return status;
 }
@@ -203,8 +202,8 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
     if (call->request_id[0] == '\0') { /* both replicas' logs have it */
         draw_request_id(coordinator, call->request_id);
     }
-    struct forwarded *forwarded = forwarded_new(coordinator->forwarding, call, to);
-    enum tally_status status = forwarded != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    struct sent_call *sent = sent_new(coordinator->forwarding, call, to);
+    enum tally_status status = sent != NULL ? TALLY_OK : TALLY_NO_MEMORY;
     if (status == TALLY_OK) {
         status = tally_http_target(call->request, &target);
     }
@@ -212,21 +211,21 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
         status = tally_buffer_append(&target, "", 1);
     }
     status = status == TALLY_OK
-                 ? send_call(coordinator, forwarded, to->address, (const char *)target.data, err)
+                 ? send_call(coordinator, sent, to->address, (const char *)target.data, err)
                  : tally_fail(err, status, NULL, "no memory to forward a request");
     tally_buffer_fini(&target);
     if (status != TALLY_OK) {
-        coordinator->metrics.forwarded[FORWARD_REFUSED]++;
-        forwarded_free(forwarded);
+        coordinator->forwarding->counts[FORWARD_REFUSED]++;
+        free_sent(&sent->base);
         return status;
     }
-    call->forwarded = forwarded;
+    call->forwarded = &sent->base;
     return TALLY_OK;
 }
 
 /* Answers. */
 
-/* Gives the call's answer to its caller, or to whoever has more to do with it. */
+/* Gives the answer to the call's collector, or sends it. */
 static void pass_on(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->collector != NULL) {
@@ -236,15 +235,15 @@ static void pass_on(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-static void answer_unavailable(struct tally_coordinator *coordinator, struct forwarded *forwarded,
+static void answer_unavailable(struct tally_coordinator *coordinator, struct sent_call *sent,
                                enum forward_result result)
 {
-    struct call *call = forwarded->call;
+    struct call *call = sent->call;
     struct tally_error err = TALLY_ERROR_INIT;
-    leave_list(forwarded);
+    leave_list(sent);
     tally_fail(&err, TALLY_UNAVAILABLE, NULL, "coordinator %s, which has to answer this, does not",
-               forwarded->id);
-    coordinator->metrics.forwarded[result]++;
+               sent->id);
+    coordinator->forwarding->counts[result]++;
     answer_error(call, &err);
     pass_on(coordinator, call);
 }
@@ -256,18 +255,18 @@ static enum forward_result result_of(enum tally_status status)
                                          : FORWARD_REFUSED;
 }
 
-static void give_answer(struct tally_coordinator *coordinator, struct forwarded *forwarded)
+static void give_answer(struct tally_coordinator *coordinator, struct sent_call *sent)
 {
-    struct call *call = forwarded->call;
-    leave_list(forwarded);
-    forwarded->has_answer = true;
-    coordinator->metrics.forwarded[FORWARD_ANSWERED]++;
+    struct call *call = sent->call;
+    leave_list(sent);
+    sent->base.has_answer = true;
+    coordinator->forwarding->counts[FORWARD_ANSWERED]++;
     call->answered = true;
-    call->status = forwarded->answer.http_status;
-    call->content_type = forwarded->answer.content_type;
+    call->status = sent->answer.http_status;
+    call->content_type = sent->answer.content_type;
     tally_buffer_fini(&call->body);
-    call->body = forwarded->answer.body;
-    forwarded->answer.body = (struct tally_buffer){0};
+    call->body = sent->answer.body;
+    sent->answer.body = (struct tally_buffer){0};
     pass_on(coordinator, call);
 }
 
@@ -276,50 +275,49 @@ void forward_take_results(struct tally_coordinator *coordinator)
     struct tally_http_forward_result result;
     while (coordinator->forwarding != NULL &&
            tally_http_forward_take(coordinator->forwarding->forwarder, &result)) {
-        struct forwarded *forwarded = result.user;
-        forwarded->request = NULL;
-        forwarded->answer = result;
+        struct sent_call *sent = result.user;
+        sent->request = NULL;
+        sent->answer = result;
         if (result.err.status == TALLY_OK) {
-            give_answer(coordinator, forwarded);
+            give_answer(coordinator, sent);
         } else {
             tally_log(TALLY_LOG_DEBUG, tally_log_event("forwarded request failed"),
-                      tally_log_text("request_id", forwarded->call->request_id),
-                      tally_log_text("forwarded_to", forwarded->id),
-                      tally_log_problem(&result.err));
-            answer_unavailable(coordinator, forwarded, result_of(result.err.status));
+                      tally_log_text("request_id", sent->call->request_id),
+                      tally_log_text("forwarded_to", sent->id), tally_log_problem(&result.err));
+            answer_unavailable(coordinator, sent, result_of(result.err.status));
         }
     }
 }
 
 void forward_abort_all(struct tally_coordinator *coordinator, int64_t number)
 {
-    struct forwarded *forwarded =
+    struct sent_call *sent =
         coordinator->forwarding != NULL ? coordinator->forwarding->first : NULL;
-    while (forwarded != NULL) {
-        struct forwarded *next = forwarded->next;
-        if (forwarded->number == number) {
-            answer_unavailable(coordinator, forwarded, FORWARD_ABORTED);
+    while (sent != NULL) {
+        struct sent_call *next = sent->next;
+        if (sent->number == number) {
+            answer_unavailable(coordinator, sent, FORWARD_ABORTED);
         }
-        forwarded = next;
+        sent = next;
     }
 }
 
 void forward_end_polls(struct tally_coordinator *coordinator)
 {
-    struct forwarded *forwarded =
+    struct sent_call *sent =
         coordinator->forwarding != NULL ? coordinator->forwarding->first : NULL;
-    while (forwarded != NULL) {
-        struct forwarded *next = forwarded->next;
-        if (forwarded->call->polls) {
-            answer_unavailable(coordinator, forwarded, FORWARD_ABORTED);
+    while (sent != NULL) {
+        struct sent_call *next = sent->next;
+        if (sent->call->polls) {
+            answer_unavailable(coordinator, sent, FORWARD_ABORTED);
         }
-        forwarded = next;
+        sent = next;
     }
 }
 
 void forward_abandon(struct tally_coordinator *coordinator, struct call *call)
 {
-    coordinator->metrics.forwarded[FORWARD_ABANDONED]++;
+    coordinator->forwarding->counts[FORWARD_ABANDONED]++;
     call->request = NULL;
     send_answer(coordinator, call);
 }

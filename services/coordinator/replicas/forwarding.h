@@ -17,10 +17,8 @@
 #include "storage/leases.h"
 
 struct call;
-struct forwarded; /* what is known of a call that was sent on */
 struct forwarding;
 struct tally_coordinator;
-struct tally_http_response;
 
 /* In a request: the number of the replica that has sent it on. */
 #define FORWARDED_HEADER "Tally-Forwarded"
@@ -68,12 +66,7 @@ void forward_end_polls(struct tally_coordinator *coordinator);
 /* The caller has gone; frees the call. */
 void forward_abandon(struct tally_coordinator *coordinator, struct call *call);
 
-/* For the answer and the log: whether call->forwarded has an answer, whose headers are then added,
- * and the id of the replica that was asked. */
-bool forward_has_answer(const struct forwarded *forwarded);
-void forward_add_headers(const struct forwarded *forwarded, struct tally_http_response *response);
-const char *forward_asked(const struct forwarded *forwarded);
-/* NULL is allowed. */
-void forwarded_free(struct forwarded *forwarded);
+/* Calls by result: [N_FORWARD_RESULTS]. */
+const uint64_t *forwarding_counts(const struct forwarding *forwarding);
 
 #endif

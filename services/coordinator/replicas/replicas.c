@@ -7,37 +7,14 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
 #include "services/coordinator/replicas/forwarding.h"
-#include "services/coordinator/replicas/placement.h"
+#include "services/coordinator/replicas/replicas_internal.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/assignment.h"
+#include "services/coordinator/workers/workers.h"
 
-enum {
-    BEATS_PER_LEASE = 6, /* some may be late or lost without harm */
-    PATIENCE_BEATS = 6,  /* of a worker's want: before this replica gives beyond its share */
-    STUCK_BEATS = 24,    /* of a job that lacks workers: before it goes where others lack some */
-    SETTLE_MS = 10000,   /* a job that has come here stays so long before it is given away */
-    CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
-    MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
-    MAX_GIVEN_WORKERS = 512  /* likewise: each joins again, somewhere */
-};
-
-struct replicas {
-    const struct tally_store_leases *leases;
-    struct tally_replica self;  /* id and address; number 0 = has not joined */
-    struct placement directory; /* of the last heartbeat that succeeded */
-    struct placement next;      /* being read */
-    size_t capacity, next_capacity;
-    struct job_rows taken; /* jobs that are ours and not loaded yet */
-    bool is_down;          /* stepped down, or not up yet */
-    bool has_left;
-    bool has_held_back; /* a queued job, by the present directory */
-    int64_t next_beat_ms;
-    int64_t renewed_ms;     /* monotonic; when the last successful heartbeat began */
-    int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
-    int64_t n_beats_needed; /* ... and since how many heartbeats */
-    int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
-    int64_t n_beats_stuck;  /* heartbeats for which it has been */
-};
+enum { BEATS_PER_LEASE = 6 /* some may be late or lost without harm */ };
 
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
@@ -54,6 +31,7 @@ enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tal
     snprintf(replicas->self.address, sizeof replicas->self.address, "%s", config->replica_address);
     replicas->is_down = true;
     coordinator->replicas = replicas;
+    coordinator->view.is_shared = true;
     return TALLY_OK;
 }
 
@@ -114,24 +92,21 @@ static int64_t sum_others(const struct tally_coordinator *coordinator, size_t of
     return sum;
 }
 
-int64_t replicas_n_jobs_elsewhere(const struct tally_coordinator *coordinator)
+/* What the lower rooms see of the directory. */
+static void refresh_view(struct tally_coordinator *coordinator)
 {
-    return sum_others(coordinator, offsetof(struct tally_replica, jobs));
+    const struct replicas *replicas = coordinator->replicas;
+    struct replica_view *view = &coordinator->view;
+    const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);
+    const bool is_elsewhere = neediest != NULL && neediest->number != replicas->self.number;
+    view->n_jobs = sum_others(coordinator, offsetof(struct tally_replica, jobs));
+    view->n_free_slots = sum_others(coordinator, offsetof(struct tally_replica, free_slots));
+    view->held_back_key = is_elsewhere ? neediest->wants_key : 0;
 }
 
-int64_t replicas_n_free_elsewhere(const struct tally_coordinator *coordinator)
+const struct replica_counts *replicas_counts(const struct tally_coordinator *coordinator)
 {
-    return sum_others(coordinator, offsetof(struct tally_replica, free_slots));
-}
-
-bool replicas_hold_back(const struct tally_coordinator *coordinator, int64_t job_key)
-{
-    struct replicas *replicas = coordinator->replicas;
-    const bool holds_back = replicas != NULL && placement_holds_back(&replicas->directory, job_key);
-    if (holds_back) {
-        replicas->has_held_back = true;
-    }
-    return holds_back;
+    return coordinator->view.is_shared ? &coordinator->replicas->counts : NULL;
 }
 
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots)
@@ -142,6 +117,7 @@ const struct tally_replica *replicas_home(struct tally_coordinator *coordinator,
     if (home != NULL) { /* until the next heartbeat tells */
         home->wants_slots -= slots;
         home->slots += slots;
+        refresh_view(coordinator);
     }
     return home;
 }
@@ -163,7 +139,7 @@ static enum tally_status add_replica(void *context, const struct tally_replica *
     return TALLY_OK;
 }
 
-/* Takes over what was read. Whoever was alive and is no more is not waited for. */
+/* Takes over what was read. Replicas that have died are not waited for. */
 static void turn_directory(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -197,6 +173,7 @@ static void turn_directory(struct tally_coordinator *coordinator)
     }
     replicas->next = old; /* its memory, for the next time */
     replicas->next_capacity = old_capacity;
+    refresh_view(coordinator);
 }
 
 /* ---- Leases ---- */
@@ -205,26 +182,20 @@ static void step_down(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
     replicas->is_down = true;
-    coordinator->metrics.replicas.step_downs++;
+    coordinator->view.serves_until_ms = 0;
+    replicas->counts.step_downs++;
     tally_log(TALLY_LOG_WARN, tally_log_event("stepping down: others may lead our jobs by now"),
-              tally_log_integer("jobs", coordinator->n_jobs),
-              tally_log_text("store", coordinator->store_error.message));
-    for (struct session *s = coordinator->sessions.first; s != NULL; s = s->next) {
-        mark_ready(coordinator, s); /* their polls are refused */
-    }
+              tally_log_integer("jobs", coordinator->jobs->n),
+              tally_log_text("store", coordinator->transaction->error.message));
+    mark_all_ready(coordinator); /* their polls are refused */
 }
 
-bool replicas_may_serve(struct tally_coordinator *coordinator)
+/* Steps down if no heartbeat has succeeded for a lease. */
+static void check_lease(struct tally_coordinator *coordinator)
 {
-    struct replicas *replicas = coordinator->replicas;
-    if (replicas == NULL) {
-        return true;
-    }
-    if (!replicas->is_down &&
-        tally_monotonic_ms() - replicas->renewed_ms >= coordinator->config.lease_ms) {
+    if (!coordinator->replicas->is_down && !may_serve(&coordinator->view, tally_monotonic_ms())) {
         step_down(coordinator);
     }
-    return !replicas->is_down && !replicas->has_left;
 }
 
 bool replicas_still_leads(struct tally_coordinator *coordinator, const struct hosted_job *job)
@@ -239,17 +210,16 @@ bool replicas_still_leads(struct tally_coordinator *coordinator, const struct ho
            leader.has_leader && leader.replica.number == replicas->self.number;
 }
 
-/* Workers that played the job, or wait for it alone, are to come again and go to its leader. */
-static void send_away_players(struct tally_coordinator *coordinator, const struct hosted_job *job)
+void send_away_workers(struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
-    struct session *session = coordinator->sessions.first;
+    struct session *session = coordinator->workers->sessions.first;
     while (session != NULL) {
         struct session *next = session->next;
-        bool plays = strcmp(session->pinned_job, job->row.id) == 0;
+        bool serves = strcmp(session->pinned_job, job->row.id) == 0;
         for (uint32_t i = 0; i < session->n_assignments; i++) {
-            plays = plays || session->assignments[i].job == job;
+            serves = serves || session->assignments[i].job == job;
         }
-        if (plays) {
+        if (serves) {
             end_session(coordinator, session);
         }
         session = next;
@@ -259,8 +229,8 @@ static void send_away_players(struct tally_coordinator *coordinator, const struc
 /* Drops the jobs that another replica leads by now, as far as the store object knows. */
 static void drop_lost_jobs(struct tally_coordinator *coordinator)
 {
-    const struct replicas *replicas = coordinator->replicas;
-    struct hosted_job **at = &coordinator->jobs;
+    struct replicas *replicas = coordinator->replicas;
+    struct hosted_job **at = &coordinator->jobs->first;
     while (*at != NULL) {
         struct hosted_job *job = *at;
         if (replicas->leases->holds(coordinator->store, job->row.key)) {
@@ -270,20 +240,20 @@ static void drop_lost_jobs(struct tally_coordinator *coordinator)
         tally_log(TALLY_LOG_WARN, tally_log_event("job lost: another replica leads it"),
                   tally_log_text("job", job->row.id),
                   tally_log_integer("round", job->row.progress.round));
-        coordinator->metrics.replicas.jobs_lost++;
-        send_away_players(coordinator, job);
-        drop_job(coordinator, at);
+        replicas->counts.jobs_lost++;
+        send_away_workers(coordinator, job);
+        remove_job(coordinator, at);
     }
 }
 
 /* What we tell of ourselves. */
 static void describe_self(const struct tally_coordinator *coordinator, struct tally_replica *self)
 {
-    self->jobs = coordinator->n_jobs;
-    self->free_slots = coordinator->sessions.n_free;
+    self->jobs = coordinator->jobs->n;
+    self->free_slots = coordinator->workers->sessions.n_free;
     self->slots = count_moving_slots(coordinator);
-    find_want(coordinator, sum_others(coordinator, offsetof(struct tally_replica, slots)),
-              replicas_n_free_elsewhere(coordinator), &self->wants_key, &self->wants_slots);
+    find_lacking_job(coordinator, sum_others(coordinator, offsetof(struct tally_replica, slots)),
+                     coordinator->view.n_free_slots, &self->wants_key, &self->wants_slots);
 }
 
 static bool join(struct tally_coordinator *coordinator)
@@ -296,14 +266,14 @@ static bool join(struct tally_coordinator *coordinator)
     }
     if (replicas->leases->join(coordinator->store, &replicas->self, coordinator->config.lease_ms,
                                &number, &err) != TALLY_OK) {
-        note_store(coordinator, &err);
+        transaction_note_store(coordinator->transaction, &err);
         tally_log(TALLY_LOG_ERROR, tally_log_event("cannot join the replicas"),
                   tally_log_problem(&err));
         return false;
     }
     replicas->self.number = number;
-    coordinator->replica_number = number;
-    coordinator->sessions.home = number;
+    coordinator->view.number = number;
+    coordinator->workers->sessions.home = number;
     tally_log(TALLY_LOG_INFO, tally_log_event("joined the replicas"),
               tally_log_text("replica", replicas->self.id),
               tally_log_text("address", replicas->self.address),
@@ -317,13 +287,14 @@ static bool renew(struct tally_coordinator *coordinator)
     struct replicas *replicas = coordinator->replicas;
     struct tally_error err = TALLY_ERROR_INIT;
     const int64_t began_ms = tally_monotonic_ms();
+    check_lease(coordinator);
     describe_self(coordinator, &replicas->self);
     replicas->next.n = 0;
     const enum tally_status status =
         replicas->leases->renew(coordinator->store, &replicas->self, add_replica, replicas, &err);
-    note_store(coordinator, &err);
+    transaction_note_store(coordinator->transaction, &err);
     if (status != TALLY_OK) {
-        coordinator->metrics.replicas.failed_heartbeats++;
+        replicas->counts.failed_heartbeats++;
         /* Of a store that is away one line is enough; a process that has taken our name stays. */
         tally_log(status == TALLY_FAILED_PRECONDITION ? TALLY_LOG_ERROR
                   : replicas->is_down                 ? TALLY_LOG_DEBUG
@@ -331,20 +302,20 @@ static bool renew(struct tally_coordinator *coordinator)
                   tally_log_event("heartbeat failed"), tally_log_problem(&err));
         return false;
     }
-    replicas->renewed_ms = began_ms;
+    coordinator->view.serves_until_ms = began_ms + coordinator->config.lease_ms;
     const int64_t next_beat_ms = began_ms + coordinator->config.lease_ms / BEATS_PER_LEASE;
     if (replicas->next_beat_ms > next_beat_ms) { /* as some had failed before */
         replicas->next_beat_ms = next_beat_ms;
     }
     turn_directory(coordinator);
-    coordinator->assignment_changed |= replicas->has_held_back;
-    replicas->has_held_back = false;
+    coordinator->jobs->match_due |= coordinator->view.has_held_back;
+    coordinator->view.has_held_back = false;
     drop_lost_jobs(coordinator);
     if (replicas->is_down) {
         replicas->is_down = false;
-        coordinator->assignment_changed = true;
+        coordinator->jobs->match_due = true;
         tally_log(TALLY_LOG_INFO, tally_log_event("stepping up"),
-                  tally_log_integer("jobs", coordinator->n_jobs),
+                  tally_log_integer("jobs", coordinator->jobs->n),
                   tally_log_integer("replicas", (int64_t)replicas->directory.n));
     }
     return true;
@@ -364,14 +335,14 @@ void replicas_recount(struct tally_coordinator *coordinator)
  * earlier try failed, another replica may have led the job and given it back since. */
 static bool load_taken(struct tally_coordinator *coordinator, struct tally_store_job *row)
 {
-    const struct replicas *replicas = coordinator->replicas;
+    struct replicas *replicas = coordinator->replicas;
     struct tally_error err = TALLY_ERROR_INIT;
     struct hosted_job *hosted = find_job(coordinator, row->id);
     if (!replicas->leases->holds(coordinator->store, row->key)) {
         return true; /* somebody else leads it already */
     }
     if (hosted != NULL) { /* it was somebody else's for a while */
-        hosted->needs_reload = coordinator->reload_due = true;
+        hosted->needs_reload = coordinator->jobs->reload_due = true;
         return true;
     }
     enum tally_status status =
@@ -390,7 +361,7 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
     hosted = find_job(coordinator, row->id);
     if (hosted != NULL) {
         hosted->arrived_ms = tally_monotonic_ms();
-        coordinator->metrics.replicas.jobs_taken++;
+        replicas->counts.jobs_taken++;
     }
     return true;
 }
@@ -402,7 +373,7 @@ static void take_over(struct tally_coordinator *coordinator)
     const enum tally_status status =
         replicas->leases->take(coordinator->store, collect_row, &replicas->taken, &err);
     if (status != TALLY_OK) {
-        note_store(coordinator, &err);
+        transaction_note_store(coordinator->transaction, &err);
         tally_log(TALLY_LOG_WARN, tally_log_event("cannot look for jobs to take over"),
                   tally_log_problem(&err));
     }
@@ -414,145 +385,6 @@ static void take_over(struct tally_coordinator *coordinator)
         }
     }
     replicas->taken.n = n_left;
-}
-
-/* ---- Giving ---- */
-
-/* Gives a job away, as the log says why; false if that failed. */
-static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **at,
-                     struct tally_replica *taker, struct tally_log_pair event)
-{
-    const struct replicas *replicas = coordinator->replicas;
-    struct hosted_job *job = *at;
-    struct tally_error err = TALLY_ERROR_INIT;
-    if (replicas->leases->give(coordinator->store, job->row.key, taker->number, &err) != TALLY_OK) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("job not given to another replica"),
-                  tally_log_text("job", job->row.id), tally_log_problem(&err));
-        return false; /* the next heartbeat tells whose it is */
-    }
-    tally_log(TALLY_LOG_INFO, event, tally_log_text("job", job->row.id),
-              tally_log_text("replica", taker->id), tally_log_integer("clients", job->row.clients));
-    coordinator->metrics.replicas.jobs_given++;
-    taker->jobs++;
-    send_away_players(coordinator, job);
-    drop_job(coordinator, at);
-    return true;
-}
-
-static bool may_be_given(const struct hosted_job *job, int64_t now_ms)
-{
-    const int64_t solving_ms = job->prepared                ? job->prepare_took_ms
-                               : job->prepare_began_ms == 0 ? 0
-                                                            : now_ms - job->prepare_began_ms;
-    return job->row.status == TALLY_JOB_QUEUED &&
-           tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload &&
-           job->prepare_error.status == TALLY_OK && solving_ms <= CHEAP_PREPARE_MS &&
-           (job->arrived_ms == 0 || now_ms - job->arrived_ms >= SETTLE_MS);
-}
-
-/* Queued jobs for which the slots here are not enough go to whom they are. */
-static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
-{
-    struct replicas *replicas = coordinator->replicas;
-    int64_t n_free = coordinator->sessions.n_free;
-    int n_given = 0;
-    struct hosted_job **at = &coordinator->jobs;
-    while (*at != NULL && n_given < MAX_GIVEN_JOBS) {
-        struct hosted_job *job = *at;
-        const int64_t clients = job->row.clients;
-        const bool is_queued = tally_job_status(job->engine) == TALLY_JOB_QUEUED;
-        if (is_queued && n_free >= clients && count_free_slots(coordinator, job) >= clients) {
-            n_free -= clients; /* it starts here as soon as f(x*) is known */
-        } else if (is_queued && may_be_given(job, now_ms)) {
-            struct tally_replica *taker =
-                placement_taker(&replicas->directory, job->row.key, clients);
-            if (taker != NULL) {
-                if (!give_job(coordinator, at, taker,
-                              tally_log_event("job given to a replica with free slots"))) {
-                    return;
-                }
-                taker->free_slots -= clients;
-                n_given++;
-                continue;
-            }
-        }
-        at = &job->next;
-    }
-}
-
-/* The lowest live replica that leads jobs and has a lower number than this one; NULL = none. The
- * directory is in order of numbers. */
-static struct tally_replica *find_lower_leader(const struct replicas *replicas)
-{
-    for (size_t i = 0; i < replicas->directory.n; i++) {
-        struct tally_replica *replica = &replicas->directory.replicas[i];
-        if (replica->number < replicas->self.number && replica->is_alive && replica->jobs > 0) {
-            return replica;
-        }
-    }
-    return NULL;
-}
-
-/* Jobs at different replicas may each lack clients for ever, although together their workers are
- * enough for one of them. So a job that stays stuck moves to the lowest replica that leads jobs,
- * and its workers follow it. There the oldest stuck job borrows the slots of the others
- * (schedule.c). */
-static void gather_stuck_jobs(struct tally_coordinator *coordinator)
-{
-    struct replicas *replicas = coordinator->replicas;
-    struct hosted_job **at = &coordinator->jobs;
-    while (*at != NULL && (tally_job_status((*at)->engine) != TALLY_JOB_RUNNING ||
-                           (*at)->needs_reload || !is_stuck(*at))) {
-        at = &(*at)->next;
-    }
-    const int64_t key = *at != NULL ? (*at)->row.key : 0;
-    replicas->n_beats_stuck = key == replicas->stuck_key ? replicas->n_beats_stuck + 1 : 0;
-    replicas->stuck_key = key;
-    struct tally_replica *taker = find_lower_leader(replicas);
-    if (key != 0 && taker != NULL && replicas->n_beats_stuck >= STUCK_BEATS) {
-        replicas->n_beats_stuck = 0;
-        (void)give_job(coordinator, at, taker,
-                       tally_log_event("job given to a replica that may lack workers as well"));
-    }
-}
-
-/* Since how many heartbeats the same job has been the one that lacks workers. */
-static int64_t count_patience(struct replicas *replicas)
-{
-    const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);
-    const int64_t key = neediest != NULL ? neediest->wants_key : 0;
-    replicas->n_beats_needed = key == replicas->neediest_key ? replicas->n_beats_needed + 1 : 0;
-    replicas->neediest_key = key;
-    return replicas->n_beats_needed;
-}
-
-/* Sends idle workers to where they are lacking: they join again, and replicas_home() says where. */
-static void give_workers(struct tally_coordinator *coordinator)
-{
-    struct replicas *replicas = coordinator->replicas;
-    const bool alone = count_patience(replicas) >= PATIENCE_BEATS;
-    const int64_t share = placement_share(&replicas->directory, find_expectant(coordinator), alone);
-    struct session *idle[MAX_GIVEN_WORKERS];
-    int64_t slots[MAX_GIVEN_WORKERS];
-    bool picked[MAX_GIVEN_WORKERS];
-    size_t n = 0;
-    for (struct session *s = coordinator->sessions.first;
-         share > 0 && s != NULL && n < MAX_GIVEN_WORKERS; s = s->next) {
-        if (s->n_assignments == 0 && s->pinned_job[0] == '\0') {
-            slots[n] = s->n_slots;
-            idle[n++] = s;
-        }
-    }
-    placement_pick(slots, n, share, picked);
-    for (size_t i = 0; i < n; i++) {
-        if (picked[i]) {
-            tally_log(TALLY_LOG_INFO, tally_log_event("worker sent to another replica"),
-                      tally_log_text("worker", idle[i]->name),
-                      tally_log_integer("slots", idle[i]->n_slots));
-            coordinator->metrics.replicas.workers_given++;
-            end_session(coordinator, idle[i]);
-        }
-    }
 }
 
 /* ---- The heartbeat ---- */
@@ -573,7 +405,7 @@ void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
     if (replicas == NULL || replicas->has_left) {
         return;
     }
-    (void)replicas_may_serve(coordinator); /* steps down in time, whether or not anybody asks */
+    check_lease(coordinator);
     if (now_ms < replicas->next_beat_ms) {
         return;
     }
@@ -581,9 +413,8 @@ void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
     const bool alive = join(coordinator) && renew(coordinator);
     if (alive && !coordinator->draining) {
         take_over(coordinator);
-        give_jobs(coordinator, now_ms);
-        gather_stuck_jobs(coordinator);
-        give_workers(coordinator);
+        give_away(coordinator, now_ms);
+        refresh_view(coordinator);
     }
     if (!alive) {
         pause_beats(coordinator, now_ms);
@@ -598,13 +429,14 @@ void replicas_leave(struct tally_coordinator *coordinator)
         return;
     }
     replicas->has_left = true;
+    coordinator->view.serves_until_ms = 0;
     if (replicas->leases->leave(coordinator->store, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_WARN, tally_log_event("leases not given up, they run out"),
                   tally_log_problem(&err));
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("left the replicas"),
-              tally_log_integer("jobs", coordinator->n_jobs));
-    while (coordinator->jobs != NULL) {
-        drop_job(coordinator, &coordinator->jobs);
+              tally_log_integer("jobs", coordinator->jobs->n));
+    while (coordinator->jobs->first != NULL) {
+        remove_job(coordinator, &coordinator->jobs->first);
     }
 }

@@ -12,8 +12,8 @@
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
  *                 work and take no requests about jobs until one succeeds
  *
- * A store that one process has alone has no leases: then coordinator->replicas is NULL, and none of
- * this exists. */
+ * The lower rooms see struct replica_view of rooms.h, which is brought up to date here. A store
+ * that one process has alone has no leases: then coordinator->replicas is NULL. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
 
@@ -28,8 +28,8 @@ struct hosted_job;
 struct replicas;
 struct tally_coordinator;
 
-/* Numbers of this process for /metrics. */
-struct replica_metrics {
+/* Counters of this process. */
+struct replica_counts {
     uint64_t jobs_taken, jobs_lost, jobs_given, workers_given;
     uint64_t failed_heartbeats, step_downs;
 };
@@ -42,24 +42,17 @@ void replicas_free(struct replicas *replicas);
 
 /* All functions from here on may be called without replicas, and then do nothing. */
 
-/* The heartbeat, if it is due. Not within a bracket. */
+/* The heartbeat, if it is due. No transaction may be open. */
 void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
 /* A write was refused since another replica leads the job: finds out at once which jobs are still
- * ours, and drops the others. Not within a bracket. */
+ * ours, and drops the others. No transaction may be open. */
 void replicas_recount(struct tally_coordinator *coordinator);
-/* Gives all jobs up, for whoever takes them first. Once, at a clean end; not within a bracket. */
+/* Gives all jobs up, for whoever takes them first. Once, at a clean end; no transaction may be
+ * open. */
 void replicas_leave(struct tally_coordinator *coordinator);
 
-/* Whether we may speak for the jobs that we have: true without replicas. */
-bool replicas_may_serve(struct tally_coordinator *coordinator);
-/* Whether the store says that we lead the job by now. */
+/* Whether the store says that we lead the job by now; true without replicas. */
 bool replicas_still_leads(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Whether a queued job must not start before an older one at another replica. */
-bool replicas_hold_back(const struct tally_coordinator *coordinator, int64_t job_key);
-/* Live jobs, and free slots, of the others. */
-int64_t replicas_n_jobs_elsewhere(const struct tally_coordinator *coordinator);
-int64_t replicas_n_free_elsewhere(const struct tally_coordinator *coordinator);
-
 /* Another replica that is alive; NULL = there is none of this number. Borrowed until the next
  * heartbeat. */
 const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
@@ -69,6 +62,8 @@ const struct tally_replica *replicas_home(struct tally_coordinator *coordinator,
 /* All of the directory, by number; *ret_n is 0 without replicas. Borrowed likewise. */
 const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
                                           size_t *ret_n);
+/* Counters of this process; NULL without replicas. */
+const struct replica_counts *replicas_counts(const struct tally_coordinator *coordinator);
 /* Those that are alive, and those that are not but have not left. */
 void replicas_count(const struct tally_coordinator *coordinator, int64_t *ret_alive,
                     int64_t *ret_dead);

@@ -2,9 +2,13 @@
 
 #include <string.h>
 
-#include "services/coordinator/internal.h"
+#include "services/base/time.h"
+#include "services/coordinator/calls/call.h"
+#include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/replicas.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
 
 enum {
     SESSION_NUMBER_SHIFT = 48, /* the number of a session's home is in the bits above */
@@ -14,7 +18,7 @@ enum {
 enum whereabouts {
     JOB_HERE,      /* also one that has ended, or never was: any replica can say so */
     JOB_ELSEWHERE, /* live, at a replica that is alive */
-    JOB_NOWHERE    /* live, and nobody has it in hand at this moment */
+    JOB_NOWHERE    /* live, and no replica leads it at this moment */
 };
 
 /* Errors: STORE. */
@@ -38,26 +42,11 @@ static enum tally_status locate(struct tally_coordinator *coordinator, const cha
     }
     if (leader.is_live) {
         const bool is_there = leader.has_leader && leader.replica.is_alive &&
-                              leader.replica.number != coordinator->replica_number;
+                              leader.replica.number != coordinator->view.number;
         *ret_where = is_there ? JOB_ELSEWHERE : JOB_NOWHERE;
         *ret_leader = leader.replica;
     }
     return TALLY_OK;
-}
-
-enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
-                                    bool *ret_is_elsewhere, struct tally_error *err)
-{
-    struct tally_store_job row;
-    *ret_is_elsewhere = false;
-    if (coordinator->replicas == NULL) {
-        return TALLY_OK;
-    }
-    enum tally_status status = read_row(coordinator, job_id, &row, err);
-    if (status == TALLY_OK) {
-        *ret_is_elsewhere = !tally_job_status_is_terminal(row.status);
-    }
-    return status;
 }
 
 static enum tally_status fail_unplaced(const char *job_id, struct tally_error *err)
@@ -69,11 +58,11 @@ static enum tally_status fail_unplaced(const char *job_id, struct tally_error *e
 /* The leader has not answered, so the store does. */
 static void fall_back_to_store(struct tally_coordinator *coordinator, struct call *call)
 {
-    if (!forward_has_answer(call->forwarded)) {
+    if (!call_has_forwarded_answer(call)) {
         struct tally_error err = TALLY_ERROR_INIT;
         clear_answer(call);
         if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
-            note_damage(coordinator, &err);
+            transaction_note_damage(coordinator->transaction, &err);
             answer_error(call, &err);
         }
     }
@@ -81,14 +70,14 @@ static void fall_back_to_store(struct tally_coordinator *coordinator, struct cal
 }
 
 /* A request about a job. */
-static enum tally_status address_job(struct tally_coordinator *coordinator, struct call *call,
-                                     bool *ret_sent, struct tally_error *err)
+static enum tally_status route_job(struct tally_coordinator *coordinator, struct call *call,
+                                   bool *ret_sent, struct tally_error *err)
 {
     enum whereabouts where;
     struct tally_replica leader;
     const bool store_knows = call->route->place == AT_LEADER_OR_STORE;
     if (store_knows && is_forwarded(call)) {
-        return TALLY_OK; /* who has sent it errs, and the store knows nearly all */
+        return TALLY_OK; /* its sender errs, and the store knows nearly all */
     }
     enum tally_status status = locate(coordinator, call->params[0], &where, &leader, err);
     if (status != TALLY_OK || where == JOB_HERE || (where == JOB_NOWHERE && store_knows)) {
@@ -120,20 +109,20 @@ static bool is_poll(const struct call *call)
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
     struct tally_update update;
-    return call->route->handler == worker_poll ||
-           (call->route->handler == worker_update &&
+    return (call->route->flags & ROUTE_IS_POLL) != 0 ||
+           ((call->route->flags & ROUTE_IS_UPDATE) != 0 &&
             tally_update_decode(body, n, &update, NULL) == TALLY_OK && update.has_poll);
 }
 
-static enum tally_status address_session(struct tally_coordinator *coordinator, struct call *call,
-                                         bool *ret_sent, struct tally_error *err)
+static enum tally_status route_session(struct tally_coordinator *coordinator, struct call *call,
+                                       bool *ret_sent, struct tally_error *err)
 {
     const struct tally_replica *home =
         is_forwarded(call)
             ? NULL
             : replicas_find(coordinator, (int64_t)(session_of(call) >> SESSION_NUMBER_SHIFT));
     if (home == NULL) {
-        return TALLY_OK; /* it is ours, or nobody's */
+        return TALLY_OK; /* it is ours, or unknown */
     }
     call->polls = is_poll(call);
     enum tally_status status = forward_call(coordinator, call, home, err);
@@ -196,10 +185,10 @@ static enum tally_status locate_held(struct tally_coordinator *coordinator,
 }
 
 /* Decides for a Join that came from the worker itself. */
-static enum tally_status place_join(struct tally_coordinator *coordinator,
-                                    const struct tally_join_request *join,
-                                    struct tally_replica *ret_home, bool *ret_is_here,
-                                    struct tally_error *err)
+static enum tally_status find_home(struct tally_coordinator *coordinator,
+                                   const struct tally_join_request *join,
+                                   struct tally_replica *ret_home, bool *ret_is_here,
+                                   struct tally_error *err)
 {
     enum whereabouts where = JOB_HERE;
     bool is_bound = true;
@@ -224,8 +213,8 @@ static enum tally_status place_join(struct tally_coordinator *coordinator,
     return TALLY_OK;
 }
 
-static enum tally_status address_join(struct tally_coordinator *coordinator, struct call *call,
-                                      bool *ret_sent, struct tally_error *err)
+static enum tally_status route_join(struct tally_coordinator *coordinator, struct call *call,
+                                    bool *ret_sent, struct tally_error *err)
 {
     struct tally_join_request join;
     struct tally_replica home;
@@ -235,7 +224,7 @@ static enum tally_status address_join(struct tally_coordinator *coordinator, str
     if (is_forwarded(call) || tally_join_request_decode(body, n, &join, NULL) != TALLY_OK) {
         return TALLY_OK; /* what is wrong with it, the handler says */
     }
-    enum tally_status status = place_join(coordinator, &join, &home, &is_here, err);
+    enum tally_status status = find_home(coordinator, &join, &home, &is_here, err);
     tally_join_request_fini(&join);
     if (status == TALLY_OK && !is_here) {
         status = forward_call(coordinator, call, &home, err);
@@ -249,25 +238,26 @@ static enum tally_status fail_aside(const struct tally_coordinator *coordinator,
                                     struct tally_error *err)
 {
     const char *why = coordinator->draining ? "it is shutting down"
-                      : coordinator->store_error.status != TALLY_OK
-                          ? coordinator->store_error.message
+                      : coordinator->transaction->error.status != TALLY_OK
+                          ? coordinator->transaction->error.message
                           : "it was away for too long";
     return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                      "this coordinator has lost touch with the others: %s", why);
+                      "this coordinator has lost contact with the others: %s", why);
 }
 
-enum tally_status call_send_on(struct tally_coordinator *coordinator, struct call *call,
-                               bool *ret_sent, struct tally_error *err)
+enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
+                             bool *ret_sent, struct tally_error *err)
 {
     const struct route *route = call->route;
     *ret_sent = false;
-    if (coordinator->replicas == NULL || (route->place == AT_ANY && !route->writes)) {
+    if (!coordinator->view.is_shared ||
+        (route->place == AT_ANY && (route->flags & ROUTE_WRITES) == 0)) {
         return TALLY_OK;
     }
-    if (coordinator->draining && (route->handler == worker_poll || route->handler == worker_join)) {
+    if (coordinator->draining && (route->flags & ROUTE_ASKS_WORK) != 0) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
-    if (!replicas_may_serve(coordinator)) {
+    if (!may_serve(&coordinator->view, tally_monotonic_ms())) {
         return route->place == AT_LEADER_OR_STORE ? TALLY_OK : fail_aside(coordinator, err);
     }
     switch (route->place) {
@@ -275,11 +265,11 @@ enum tally_status call_send_on(struct tally_coordinator *coordinator, struct cal
         break;
     case AT_LEADER:
     case AT_LEADER_OR_STORE:
-        return address_job(coordinator, call, ret_sent, err);
+        return route_job(coordinator, call, ret_sent, err);
     case AT_SESSION:
-        return address_session(coordinator, call, ret_sent, err);
+        return route_session(coordinator, call, ret_sent, err);
     case AT_WORKERS_JOB:
-        return address_join(coordinator, call, ret_sent, err);
+        return route_join(coordinator, call, ret_sent, err);
     }
     return TALLY_OK;
 }

@@ -21,11 +21,7 @@ struct tally_coordinator;
 
 /* Before the handler of the call runs. *ret_sent: the call has been sent on, and is not to be
  * answered here. Errors are for the caller. */
-enum tally_status call_send_on(struct tally_coordinator *coordinator, struct call *call,
-                               bool *ret_sent, struct tally_error *err);
-
-/* Whether the job is live and not here: its row is not its end. Errors: NOT_FOUND, STORE. */
-enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
-                                    bool *ret_is_elsewhere, struct tally_error *err);
+enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
+                             bool *ret_sent, struct tally_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* dashboard: the dashboard's files and openapi.yaml. */
 #include "services/dashboard/dashboard.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/rest/handlers.h"
 
 /* The page may load from, talk to and be framed by nobody but itself. Chart.js needs no more; blob:
  * is for the charts that are saved as pictures. */

@@ -2,29 +2,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "codec/base/utf8.h"
 #include "codec/numeric/checksum.h"
-#include "services/base/log.h"
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
-#include "services/coordinator/replicas/replicas.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
-
-/* 12 hexadecimal digits: short enough to type, random enough never to meet again (the store would
- * refuse the second). */
-static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct tally_error *err)
-{
-    uint64_t word;
-    if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
-        return tally_fail(err, TALLY_INTERNAL, NULL, "no random bytes for a job id");
-    }
-    snprintf(ret_id, TALLY_JOB_ID_CAPACITY, "%012" PRIx64, word >> 16);
-    return TALLY_OK;
-}
 
 /* The detail of a stored row, with what the job waits for if it is live. */
 static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
@@ -90,84 +78,6 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     return TALLY_OK;
 }
 
-/* Names are shown in tables and logs. Only new jobs are checked, so that stored documents stay
- * readable. */
-static enum tally_status check_name(const char *name, struct tally_error *err)
-{
-    const size_t control = tally_utf8_find_control(name);
-    return name[control] == '\0' ? TALLY_OK
-                                 : tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
-                                              "name has a control character at byte %zu", control);
-}
-
-/* Stores a new job and takes it among the live ones. */
-static enum tally_status create_job(struct tally_coordinator *coordinator,
-                                    const struct tally_job_spec *spec, const char *key,
-                                    uint64_t digest, struct hosted_job **ret_job,
-                                    struct tally_error *err)
-{
-    struct tally_store *store = coordinator->store;
-    struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
-                                  .created_ms = tally_realtime_ms(),
-                                  .clients = spec->clients,
-                                  .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
-                                  .horizon = spec->horizon,
-                                  .curvature = TALLY_CURVATURE_UNKNOWN};
-    snprintf(row.name, sizeof row.name, "%s", spec->name);
-    snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
-    struct tally_buffer document = {0};
-    struct tally_job *engine = NULL;
-    struct hosted_job *job = NULL;
-    struct tally_json *json = tally_document_of(spec);
-    enum tally_status status = json != NULL ? tally_json_dump(json, 0, &document) : TALLY_NO_MEMORY;
-    if (status == TALLY_OK) {
-        status = tally_job_new(spec, &engine, err);
-    }
-    if (status == TALLY_OK) {
-        row.progress = *tally_job_progress(engine);
-        status = draw_job_id(row.id, err);
-    }
-    if (status == TALLY_OK) {
-        status = begin_write(coordinator, err);
-    }
-    if (status == TALLY_OK) {
-        status = store->ops->job_insert(store, &row, (const char *)document.data, document.size,
-                                        key, digest, &row.key, err);
-        if (status == TALLY_OK) {
-            status = hosted_job_load(store, &row, &job, err);
-        }
-        if (status != TALLY_ALREADY_EXISTS) { /* which changes nothing */
-            write_failed(coordinator, status, err);
-        }
-    }
-    tally_json_free(json);
-    tally_job_free(engine);
-    tally_buffer_fini(&document);
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for the job");
-    }
-    *ret_job = job;
-    return TALLY_OK;
-}
-
-/* What this coordinator takes, beyond what makes a document valid. */
-static enum tally_status check_limits(const struct tally_coordinator_config *config,
-                                      const struct tally_job_spec *spec, struct tally_error *err)
-{
-    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
-    if (spec->clients > config->max_clients) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
-                          "clients %lld are more than this coordinator takes, --max-clients %lld",
-                          (long long)spec->clients, (long long)config->max_clients);
-    }
-    if (dim > config->max_dim) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
-                          "dim %lld is more than this coordinator takes, --max-dim %lld",
-                          (long long)dim, (long long)config->max_dim);
-    }
-    return TALLY_OK;
-}
-
 enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
                            struct tally_error *err)
 {
@@ -193,19 +103,7 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
         status = tally_document_parse((const char *)body, n_body, &spec, err);
     }
     if (status == TALLY_OK) {
-        status = check_name(spec.name, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_limits(&coordinator->config, &spec, err);
-    }
-    if (status == TALLY_OK) {
-        status = memory_check(coordinator, &spec, err);
-    }
-    if (status == TALLY_OK && coordinator->n_jobs >= coordinator->config.max_jobs) {
-        status =
-            tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
-                       "%lld jobs are queued or running, the limit is %lld",
-                       (long long)coordinator->n_jobs, (long long)coordinator->config.max_jobs);
+        status = check_new_job(coordinator, &spec, err);
     }
     if (status == TALLY_OK) {
         status = create_job(coordinator, &spec, key, digest, &job, err);
@@ -223,13 +121,7 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
     if (status != TALLY_OK) {
         return status;
     }
-    add_job(coordinator, job);
-    mark_touched(job); /* it has been inserted */
-    status = prepare_job(coordinator, job, err);
-    if (status == TALLY_OK) {
-        status = answer_created(coordinator, call, &job->row, &job->document, err);
-    }
-    return status;
+    return answer_created(coordinator, call, &job->row, &job->document, err);
 }
 
 enum tally_status get_job(struct tally_coordinator *coordinator, struct call *call,
@@ -260,7 +152,7 @@ static enum tally_status replace_document(struct tally_coordinator *coordinator,
                                           const struct tally_store_job *row,
                                           struct tally_buffer *document, struct tally_error *err)
 {
-    note_damage(coordinator, err);
+    transaction_note_damage(coordinator->transaction, err);
     tally_error_clear(err);
     struct tally_json *object = tally_json_object();
     struct tally_json *algorithm = tally_json_object();
@@ -349,11 +241,9 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
     return answer_json(call, 200, answer, err);
 }
 
-/* cancel, pause and resume: an event of the engine, stored, and the new detail as the answer. */
-static enum tally_status change_job(struct tally_coordinator *coordinator, struct call *call,
-                                    enum tally_status (*event)(struct tally_job *,
-                                                               struct tally_error *),
-                                    const char *verb, struct tally_error *err)
+/* cancel, pause and resume: an event of the engine, and the new detail as the response. */
+static enum tally_status change(struct tally_coordinator *coordinator, struct call *call,
+                                change_fn *event, const char *verb, struct tally_error *err)
 {
     struct hosted_job *job = find_job(coordinator, call->params[0]);
     if (job == NULL) {
@@ -368,42 +258,26 @@ static enum tally_status change_job(struct tally_coordinator *coordinator, struc
                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",
                                 verb, tally_job_status_name(row.status));
     }
-    if (job->needs_reload) {
-        return fail_write(coordinator, err);
-    }
-    enum tally_status status = begin_write(coordinator, err);
-    if (status == TALLY_OK) {
-        status = event(job->engine, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
-    status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
-    if (write_failed(coordinator, status, err) != TALLY_OK) {
-        return status;
-    }
-    coordinator->assignment_changed = true;
-    restart_clock(job);
-    mark_job_ready(coordinator, job);
-    tally_log(TALLY_LOG_INFO, tally_log_event("job changed"), tally_log_text("job", job->row.id),
-              tally_log_text("status", tally_job_status_name(job->row.status)));
-    return answer_detail(coordinator, call, 200, &job->row, &job->document, err);
+    enum tally_status status = change_job(coordinator, job, event, err);
+    return status == TALLY_OK
+               ? answer_detail(coordinator, call, 200, &job->row, &job->document, err)
+               : status;
 }
 
 enum tally_status cancel_job(struct tally_coordinator *coordinator, struct call *call,
                              struct tally_error *err)
 {
-    return change_job(coordinator, call, tally_job_cancel, "cancel", err);
+    return change(coordinator, call, tally_job_cancel, "cancel", err);
 }
 
 enum tally_status pause_job(struct tally_coordinator *coordinator, struct call *call,
                             struct tally_error *err)
 {
-    return change_job(coordinator, call, tally_job_pause, "pause", err);
+    return change(coordinator, call, tally_job_pause, "pause", err);
 }
 
 enum tally_status resume_job(struct tally_coordinator *coordinator, struct call *call,
                              struct tally_error *err)
 {
-    return change_job(coordinator, call, tally_job_resume, "resume", err);
+    return change(coordinator, call, tally_job_resume, "resume", err);
 }

@@ -3,7 +3,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "services/coordinator/internal.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
 #include "services/document/detail.h"
 
 enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };

@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/internal.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rest/series.h"
 #include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rooms.h"
 
 enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 25 MB */ };
 
@@ -22,16 +25,12 @@ struct series_cache {
     uint64_t n_uses;
 };
 
-void free_series_cache(struct tally_coordinator *coordinator)
+void series_cache_free(struct series_cache *cache)
 {
-    if (coordinator->series_cache == NULL) {
-        return;
+    for (size_t i = 0; cache != NULL && i < CACHED_SERIES; i++) {
+        series_fini(&cache->entries[i].series);
     }
-    for (size_t i = 0; i < CACHED_SERIES; i++) {
-        series_fini(&coordinator->series_cache->entries[i].series);
-    }
-    free(coordinator->series_cache);
-    coordinator->series_cache = NULL;
+    free(cache);
 }
 
 /* The job's series as far as it was read, or an empty one in the place of the oldest. */
@@ -63,13 +62,13 @@ enum tally_status read_series(struct tally_coordinator *coordinator,
                               const struct tally_store_job *row, const struct series **ret_series,
                               struct tally_error *err)
 {
-    if (coordinator->series_cache == NULL) {
-        coordinator->series_cache = calloc(1, sizeof *coordinator->series_cache);
+    if (coordinator->series == NULL) {
+        coordinator->series = calloc(1, sizeof *coordinator->series);
     }
-    if (coordinator->series_cache == NULL) {
+    if (coordinator->series == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the series");
     }
-    struct series *series = cached_series(coordinator->series_cache, row->id);
+    struct series *series = cached_series(coordinator->series, row->id);
     struct tally_store *store = coordinator->store;
     enum tally_status status = store->ops->round_list(store, row->key, series_last_round(series),
                                                       INT64_MAX, add_round, series, err);

@@ -1,6 +1,8 @@
 /* service: healthz, readyz. */
-#include "services/coordinator/internal.h"
-#include "services/coordinator/replicas/replicas.h"
+#include "services/base/time.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
 
 static enum tally_status answer_state(struct call *call, const char *state, struct tally_error *err)
 {
@@ -25,24 +27,27 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     if (coordinator->draining) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
-    if (coordinator->damage.status != TALLY_OK) { /* until an operator has looked at it */
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+    if (coordinator->transaction->damage.status !=
+        TALLY_OK) { /* until an operator has looked at it */
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s",
+                          coordinator->transaction->damage.message);
     }
-    if (!replicas_may_serve(coordinator)) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                          "this coordinator has no part in the replicas: %s",
-                          coordinator->store_error.message);
+    if (!may_serve(&coordinator->view, tally_monotonic_ms())) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "this coordinator has lost its leases: %s",
+                          coordinator->transaction->error.message);
     }
     struct tally_store *store = coordinator->store;
     enum tally_status status = store->ops->check(store, err);
     if (status == TALLY_DATA_LOSS) {
-        note_damage(coordinator, err);
+        transaction_note_damage(coordinator->transaction, err);
         tally_error_clear(err);
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s", coordinator->damage.message);
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s",
+                          coordinator->transaction->damage.message);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    note_store(coordinator, &(struct tally_error)TALLY_ERROR_INIT); /* the check is a commit */
+    transaction_note_store(coordinator->transaction,
+                           &(struct tally_error)TALLY_ERROR_INIT); /* the check is a commit */
     return answer_state(call, "ready", err);
 }

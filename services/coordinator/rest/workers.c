@@ -11,8 +11,11 @@
 #include <string.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
+#include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/replicas.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers/workers.h"
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };
 
@@ -144,12 +147,12 @@ static void write_cursor(int64_t replica, int64_t before, char ret_cursor[CURSOR
 static const struct session *first_on(const struct tally_coordinator *coordinator,
                                       const struct page *page)
 {
-    if (coordinator->replica_number < page->replica) {
+    if (coordinator->view.number < page->replica) {
         return NULL;
     }
-    return coordinator->replica_number > page->replica
-               ? coordinator->sessions.first
-               : session_before(&coordinator->sessions, (uint64_t)page->before);
+    return coordinator->view.number > page->replica
+               ? coordinator->workers->sessions.first
+               : session_before(&coordinator->workers->sessions, (uint64_t)page->before);
 }
 
 /* Sets the members that a page of one replica and a page of all have in common. Takes `workers`. */
@@ -166,7 +169,7 @@ static bool set_page(struct tally_json *answer, struct tally_json *workers, cons
 static struct tally_json *workers_here(const struct tally_coordinator *coordinator,
                                        const struct page *page, struct tally_json *cursors)
 {
-    const struct session_table *sessions = &coordinator->sessions;
+    const struct session_table *sessions = &coordinator->workers->sessions;
     const int64_t now_ms = tally_monotonic_ms();
     struct tally_json *answer = tally_json_object();
     struct tally_json *list = tally_json_array();
@@ -175,7 +178,7 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     char cursor[CURSOR_CAPACITY] = "";
     for (int64_t n = 0; ok && s != NULL && n < page->limit; n++, s = s->next) {
         struct tally_json *worker = worker_of(coordinator, s, now_ms);
-        write_cursor(coordinator->replica_number, (int64_t)s->place.number, cursor);
+        write_cursor(coordinator->view.number, (int64_t)s->place.number, cursor);
         ok = worker != NULL && tally_json_append(list, worker) &&
              (cursors == NULL || tally_json_append(cursors, tally_json_text(cursor)));
     }
@@ -286,8 +289,7 @@ static bool add_own(const struct tally_coordinator *coordinator, struct tally_js
 {
     struct tally_json *cursors = tally_json_array();
     struct tally_json *said = cursors != NULL ? workers_here(coordinator, page, cursors) : NULL;
-    const bool ok =
-        said != NULL && add_workers(all, said, coordinator->replica_number, page->limit);
+    const bool ok = said != NULL && add_workers(all, said, coordinator->view.number, page->limit);
     tally_json_free(said);
     return ok;
 }
@@ -308,7 +310,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
             continue;
         }
         call->asked = replica->number;
-        const bool is_self = replica->number == coordinator->replica_number;
+        const bool is_self = replica->number == coordinator->view.number;
         if (!is_self && replica->is_alive) {
             call->collector = collect_workers;
             if (forward_call(coordinator, call, replica, NULL) == TALLY_OK) {
@@ -359,7 +361,7 @@ static bool is_listed(const struct tally_coordinator *coordinator)
 {
     size_t n, i = 0;
     const struct tally_replica *replicas = replicas_list(coordinator, &n);
-    while (i < n && replicas[i].number != coordinator->replica_number) {
+    while (i < n && replicas[i].number != coordinator->view.number) {
         i++;
     }
     return i < n;
@@ -373,7 +375,7 @@ enum tally_status get_workers(struct tally_coordinator *coordinator, struct call
     if (status != TALLY_OK) {
         return status;
     }
-    if (coordinator->replicas == NULL || !is_listed(coordinator)) {
+    if (!coordinator->view.is_shared || !is_listed(coordinator)) {
         return answer_json(call, 200, workers_here(coordinator, &page, NULL), err);
     }
     if (is_forwarded(call)) {

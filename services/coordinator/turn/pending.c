@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/jobs/hosted_job.h"
-
 enum {
     /* Of payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
     MAX_BYTES = 40 * 1024 * 1024,
@@ -17,7 +15,7 @@ enum {
 
 /* What the store keeps of an update. */
 struct pending_update {
-    struct hosted_job *job; /* NULL = not needed any more */
+    struct pending_job job; /* row NULL = not needed any more */
     uint32_t round, client;
     uint64_t payload_bits;
     uint32_t clipped;
@@ -37,11 +35,11 @@ void pending_fini(struct pending_updates *pending)
     tally_buffer_fini(&pending->encoded);
 }
 
-/* Without its session: whoever can read the store has no use for that, or a bad one. */
+/* Without its session, which a reader of the store has no good use for. */
 static enum tally_status insert(struct pending_updates *pending, struct tally_store *store,
                                 const struct pending_update *item, struct tally_error *err)
 {
-    struct hosted_job *job = item->job;
+    const struct tally_store_job *row = item->job.row;
     struct tally_update update = {
         .round = item->round,
         .client = item->client,
@@ -51,15 +49,15 @@ static enum tally_status insert(struct pending_updates *pending, struct tally_st
         .clipped = item->clipped,
         .has_loss = item->has_loss,
         .loss = item->loss};
-    memcpy(update.job_id, job->row.id, sizeof job->row.id);
+    memcpy(update.job_id, row->id, sizeof row->id);
     struct tally_buffer *encoded = &pending->encoded;
     encoded->size = 0;
     enum tally_status status = tally_update_encode(&update, encoded);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for an update");
     }
-    job->has_stored_updates = true;
-    status = store->ops->update_insert(store, job->row.key,
+    *item->job.has_stored_updates = true;
+    status = store->ops->update_insert(store, row->key,
                                        &(struct tally_store_update){.round = item->round,
                                                                     .client = item->client,
                                                                     .body = encoded->data,
@@ -87,7 +85,7 @@ static enum tally_status reserve_item(struct pending_updates *pending)
 }
 
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
-                              struct hosted_job *job, const struct tally_update *update,
+                              struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err)
 {
     struct pending_update item = {.job = job,
@@ -123,12 +121,12 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     return TALLY_OK;
 }
 
-void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
+void pending_drop(struct pending_updates *pending, const struct tally_store_job *row)
 {
     for (size_t i = 0; i < pending->n; i++) {
         struct pending_update *item = &pending->items[i];
-        if (item->job == job && item->round <= job->row.progress.round) {
-            item->job = NULL;
+        if (item->job.row == row && item->round <= row->progress.round) {
+            item->job.row = NULL;
             tally_buffer_fini(&item->body);
         }
     }
@@ -139,7 +137,7 @@ enum tally_status pending_store(struct pending_updates *pending, struct tally_st
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < pending->n; i++) {
-        if (pending->items[i].job != NULL) {
+        if (pending->items[i].job.row != NULL) {
             status = insert(pending, store, &pending->items[i], err);
         }
     }

@@ -1,7 +1,7 @@
 /* pending: accepted updates of the step that are not with the store yet.
  *
- * They go there when the step commits. Most never do: a round that closes in the same step needs
- * none of its updates any more. Small ones are copied to one buffer, whose memory is used again; of
+ * They are stored when the step commits. Most never are: a round that closes in the same step makes
+ * its updates unnecessary. Small ones are copied to one buffer, whose memory is used again; of
  * a large one the request's body is kept as it is. */
 #ifndef TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
 #define TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
@@ -16,8 +16,13 @@
 #include "codec/base/error.h"
 #include "storage/store.h"
 
-struct hosted_job;
 struct pending_update;
+
+/* The job of an update; borrowed until the update is stored, dropped or cleared. */
+struct pending_job {
+    const struct tally_store_job *row; /* as last written; also tells jobs apart */
+    bool *has_stored_updates;          /* set once the store has one */
+};
 
 struct pending_updates {
     struct pending_update *items; /* [capacity] */
@@ -33,11 +38,11 @@ void pending_fini(struct pending_updates *pending);
  * at once where that would be too much memory; in the open transaction. May take the request's
  * body, to which the update points. Errors: NO_MEMORY, and those of the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
-                              struct hosted_job *job, const struct tally_update *update,
+                              struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err);
-/* The job's rounds that are open no more need theirs no more. */
-void pending_drop(struct pending_updates *pending, const struct hosted_job *job);
-/* Gives the store those that are left. Errors: of the store. */
+/* Drops the updates of the job's closed rounds. */
+void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
+/* Gives the store the others. Errors: of the store. */
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
                                 struct tally_error *err);
 /* Forgets all: the step's transaction is over. */

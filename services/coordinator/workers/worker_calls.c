@@ -1,4 +1,5 @@
-/* worker_calls: the four methods of tally.v1.WorkerService, worker.proto. */
+#include "services/coordinator/workers/worker_calls.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,19 +8,14 @@
 #include "codec/encoding.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
-#include "services/coordinator/internal.h"
-#include "services/coordinator/replicas/request_routing.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/assignment.h"
+#include "services/coordinator/workers/long_polls.h"
+#include "services/coordinator/workers/workers.h"
 #include "services/job/reasons.h"
-
-enum { MAX_WAIT_MS = 30000 };
-
-/* Of a poll. Where there are several coordinators, one that has died, or is cut off, is noticed by
- * its workers when the others do. */
-static int64_t longest_wait(const struct tally_coordinator *coordinator)
-{
-    const int64_t lease_ms = coordinator->config.lease_ms;
-    return coordinator->replicas != NULL && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
-}
 
 static enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
                                            size_t *ret_size, struct tally_error *err)
@@ -63,7 +59,7 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
                                       const struct call *call, uint64_t id,
                                       struct session **ret_session, struct tally_error *err)
 {
-    struct session *session = session_by_id(&coordinator->sessions, id);
+    struct session *session = session_by_id(&coordinator->workers->sessions, id);
     if (session == NULL) {
         return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
     }
@@ -71,7 +67,7 @@ static enum tally_status find_session(struct tally_coordinator *coordinator,
         return TALLY_PERMISSION_DENIED;
     }
     session->last_contact_ms = call->arrived_ns / 1000000;
-    hear_of(session);
+    session_heard(session);
     *ret_session = session;
     return TALLY_OK;
 }
@@ -90,10 +86,10 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
 }
 
 /* Whether one more session is allowed: a new name does not replace a session. */
-static enum tally_status check_sessions(const struct tally_coordinator *coordinator,
-                                        const struct call *call, struct tally_error *err)
+static enum tally_status check_session_limits(const struct tally_coordinator *coordinator,
+                                              const struct call *call, struct tally_error *err)
 {
-    const struct session_table *sessions = &coordinator->sessions;
+    const struct session_table *sessions = &coordinator->workers->sessions;
     const struct tally_coordinator_config *config = &coordinator->config;
     const struct token_identity nobody = {{0}};
     if (sessions->n_sessions >= config->max_sessions) {
@@ -128,8 +124,8 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
                           "the worker's name has a control character at byte %zu", control);
     }
-    if (session_by_name(&coordinator->sessions, join->name) == NULL &&
-        check_sessions(coordinator, call, err) != TALLY_OK) {
+    if (session_by_name(&coordinator->workers->sessions, join->name) == NULL &&
+        check_session_limits(coordinator, call, err) != TALLY_OK) {
         return TALLY_RESOURCE_EXHAUSTED;
     }
     if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
@@ -164,7 +160,7 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
                       job->row.status != TALLY_JOB_QUEUED && job->slots != NULL &&
                       may_ask_for(session, &job->slots[held->client]);
         if (vacant && session_serves(session, job)) {
-            session_assign(&coordinator->sessions, session, job, held->client);
+            session_assign(&coordinator->workers->sessions, session, job, held->client);
         }
     }
 }
@@ -184,7 +180,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         return status;
     }
     status = check_join(coordinator, call, &join, err);
-    struct session *old = session_by_name(&coordinator->sessions, join.name);
+    struct session *old = session_by_name(&coordinator->workers->sessions, join.name);
     if (status == TALLY_OK && old != NULL &&
         !same_identity(&old->token->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
@@ -203,15 +199,16 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
             .bound_to = join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL,
             .identity = &call->identity,
             .token_name = call->token_name};
-        status = session_new(&coordinator->sessions, &request, &session, err);
+        status = session_new(&coordinator->workers->sessions, &request, &session, err);
     }
     if (status == TALLY_OK) {
         session->last_contact_ms = tally_monotonic_ms();
         session->joined_ms = tally_realtime_ms();
-        session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
+        session_set_timer(&coordinator->workers->sessions, session,
+                          coordinator->config.session_timeout_ms);
         take_held(coordinator, session, &join);
-        coordinator->assignment_changed = true;
-        coordinator->metrics.workers_joined++;
+        coordinator->jobs->match_due = true;
+        coordinator->workers->counts.joined++;
         tally_log(TALLY_LOG_INFO, tally_log_event("worker joined"),
                   tally_log_text("worker", session->name),
                   tally_log_integer("slots", session->n_slots));
@@ -219,7 +216,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
             .session = session->id,
             .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
             .format = TALLY_FORMAT_VERSION,
-            .max_wait_ms = coordinator->replicas != NULL ? (uint32_t)longest_wait(coordinator) : 0};
+            .max_wait_ms = coordinator->view.is_shared ? (uint32_t)longest_wait(coordinator) : 0};
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);
@@ -227,56 +224,6 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
 }
 
 /* PollTask. */
-
-/* The least of what the worker wants, its own limit, if it says so in the Connect way, and ours. */
-static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
-                          int64_t wait_ms)
-{
-    const int64_t longest_ms = longest_wait(coordinator);
-    const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
-    const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
-    if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
-        wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
-    }
-    return wait_ms < longest_ms ? wait_ms : longest_ms;
-}
-
-/* Takes what a worker polls with; the message as it came may be gone when it is looked at. */
-static enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
-                                   struct session *session,
-                                   const struct tally_poll_request *message,
-                                   struct tally_error *err)
-{
-    if (session->poll.message == NULL) {
-        session->poll.message = malloc(sizeof *session->poll.message);
-    }
-    if (session->poll.message == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
-    }
-    if (session->poll.request != NULL) {
-        answer_idle(coordinator, session); /* the worker has given that one up */
-    }
-    *session->poll.message = *message;
-    call->poll_until_ms =
-        call->arrived_ns / 1000000 + limit_wait(coordinator, call, message->wait_ms);
-    return TALLY_OK;
-}
-
-/* The request waits as the session's poll from now on. */
-static void hold_poll(struct tally_coordinator *coordinator, struct session *session,
-                      const struct call *call)
-{
-    coordinator->sessions.n_waiting++;
-    session->poll.request = call->request;
-    session->poll.arrived_ns = call->arrived_ns;
-    session->poll.until_ms = call->poll_until_ms;
-    session->poll.has_update = false;
-    session_set_timer(&coordinator->sessions, session, coordinator->config.session_timeout_ms);
-    mark_ready(coordinator, session);
-    session->poll.holder = (struct request_holder){.session = session};
-    tally_http_set_user(call->request, &session->poll.holder);
-    tally_http_forget_body(call->request);
-}
 
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
@@ -332,32 +279,10 @@ static enum tally_status answer_update(struct call *call, struct tally_error *er
         call, tally_update_response_encode(&call->update_response, NULL, &call->body), err);
 }
 
-bool begin_polling(struct tally_coordinator *coordinator, struct call *call)
-{
-    struct session *session = session_by_id(&coordinator->sessions, call->polling_session);
-    if (call->error.status != TALLY_OK) {
-        return false;
-    }
-    if (call->request == NULL || session == NULL || session->poll.request != NULL ||
-        coordinator->draining) {
-        struct tally_error err = TALLY_ERROR_INIT;
-        if (answer_update(call, &err) != TALLY_OK) {
-            answer_error(call, &err);
-        }
-        return false;
-    }
-    hold_poll(coordinator, session, call);
-    session->poll.has_update = true;
-    session->poll.update = call->update_response;
-    memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
-    hand_over_call(coordinator, call);
-    return true;
-}
-
 /* PostUpdate. */
 
 /* Also the worker that played it before and was silent for too long: its late update counts. */
-static bool plays(const struct session *session, const struct hosted_job *job, uint32_t client)
+static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
     const struct client_slot *slot =
         job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
@@ -384,9 +309,9 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     if (job->needs_reload) {
-        return fail_write(coordinator, err);
+        return transaction_fail(coordinator->transaction, err);
     }
-    enum tally_status status = begin_update(coordinator, err);
+    enum tally_status status = transaction_begin_update(coordinator->transaction, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -396,15 +321,19 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
         return status;
     }
     if (has_closed(job, ret_outcome)) {
-        coordinator->must_commit = true;
+        transaction_require(coordinator->transaction);
         return put_closed(coordinator, job, ret_outcome, err);
     }
     mark_touched(job);
-    const size_t n_pending = coordinator->pending.n;
-    status =
-        pending_add(&coordinator->pending, coordinator->store, job, update, call->request, err);
-    coordinator->must_commit = coordinator->must_commit || coordinator->pending.n == n_pending;
-    return write_failed(coordinator, status, err);
+    const struct pending_job pending = {.row = &job->row,
+                                        .has_stored_updates = &job->has_stored_updates};
+    const size_t n_pending = coordinator->transaction->pending.n;
+    status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
+                         call->request, err);
+    if (coordinator->transaction->pending.n == n_pending) { /* it is with the store already */
+        transaction_require(coordinator->transaction);
+    }
+    return transaction_check(coordinator->transaction, status, err);
 }
 
 /* An update for a job that has ended. One that is live at another replica does not belong to this
@@ -423,8 +352,8 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
     }
     if (status == TALLY_OK) {
         const struct tally_job_update event = event_of(update);
-        status =
-            ended_receive(&coordinator->ended, coordinator->store, &row, &event, ret_outcome, err);
+        status = ended_receive(&coordinator->jobs->ended, coordinator->store, &row, &event,
+                               ret_outcome, err);
     }
     return status;
 }
@@ -434,7 +363,7 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
                                       const struct tally_update *update, struct tally_error *err)
 {
     if (job->needs_reload) {
-        return fail_write(coordinator, err);
+        return transaction_fail(coordinator->transaction, err);
     }
     if (update->round != tally_job_open_round(job->engine)->round) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
@@ -444,7 +373,7 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
     enum tally_status status = fail_job(coordinator, job, reason, err);
     if (status == TALLY_OK) {
-        after_round(coordinator, job);
+        round_closed(coordinator, job);
     }
     return status;
 }
@@ -464,7 +393,8 @@ static bool may_be_resumed(const struct tally_coordinator *coordinator,
 {
     for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         const char *previous = job->slots[m].previous;
-        if (previous[0] != '\0' && session_by_name(&coordinator->sessions, previous) == NULL) {
+        if (previous[0] != '\0' &&
+            session_by_name(&coordinator->workers->sessions, previous) == NULL) {
             return true;
         }
     }
@@ -487,13 +417,14 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
                                       const struct tally_update *update, struct tally_error *err)
 {
     if (job->needs_reload) {
-        return fail_write(coordinator, err);
+        return transaction_fail(coordinator->transaction, err);
     }
-    enum tally_status status = session_refuse(&coordinator->sessions, session, job, update, err);
+    enum tally_status status =
+        session_refuse(&coordinator->workers->sessions, session, job, update, err);
     if (status != TALLY_OK) {
         return status;
     }
-    coordinator->assignment_changed = true;
+    coordinator->jobs->match_due = true;
     tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
               tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
               tally_log_text("reason", update->refusal));
@@ -504,7 +435,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     TALLY_REASON_WRITE(reason, NO_WORKER_CAN_SERVE, session->name, update->refusal);
     status = fail_job(coordinator, job, reason, err);
     if (status == TALLY_OK) {
-        after_round(coordinator, job);
+        round_closed(coordinator, job);
     }
     return status;
 }
@@ -533,7 +464,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     struct hosted_job *job = find_job(coordinator, update.job_id);
     if (job == NULL) {
         status = receive_ended(coordinator, session, &update, &outcome, err);
-    } else if (!plays(session, job, update.client)) {
+    } else if (!takes_part(session, job, update.client)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
                             "this session does not play client %u of job %s", update.client,
                             update.job_id);
@@ -573,7 +504,7 @@ enum tally_status worker_leave(struct tally_coordinator *coordinator, struct cal
     if (status != TALLY_OK) {
         return status;
     }
-    struct session *session = session_by_id(&coordinator->sessions, id);
+    struct session *session = session_by_id(&coordinator->workers->sessions, id);
     if (session != NULL && check_owner(call, session, err) != TALLY_OK) {
         return TALLY_PERMISSION_DENIED;
     }

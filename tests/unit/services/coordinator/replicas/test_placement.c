@@ -1,4 +1,4 @@
-#include "services/coordinator/replicas/placement.h"
+#include "services/coordinator/replicas/placement/placement.h"
 
 #include "tests/harness.h"
 

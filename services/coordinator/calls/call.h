@@ -1,0 +1,183 @@
+/* call: a request from its arrival to its response, and the route that it takes. */
+#ifndef TALLY_SERVICES_COORDINATOR_CALLS_CALL_H
+#define TALLY_SERVICES_COORDINATOR_CALLS_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/json/json.h"
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
+#include "codec/base/buffer.h"
+#include "codec/base/error.h"
+#include "codec/base/shared_bytes.h"
+#include "services/coordinator/access/token_set.h"
+#include "storage/store.h"
+
+struct call;
+struct session;
+struct tally_coordinator;
+
+enum {
+    MAX_PATH_PARAMS = 1,
+    MAX_CALL_HEADERS = 6,
+    REQUEST_ID_CAPACITY = TALLY_HTTP_REQUEST_ID_CAPACITY
+};
+
+/* ---- Routes ---- */
+
+typedef enum tally_status handler_fn(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err);
+
+enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER, ROUTE_METRICS };
+
+enum route_flag {
+    ROUTE_WRITES = 1,     /* runs in the step's transaction; the others run after its commit */
+    ROUTE_IN_MEMORY = 2,  /* writes nothing to the store: a failed commit does not undo it */
+    ROUTE_IS_POLL = 4,    /* PollTask: waits for a task */
+    ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
+    ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
+};
+
+/* Which replica responds (replicas/request_routing.h), if there are several. */
+enum route_place {
+    AT_ANY,
+    AT_LEADER,          /* of the job in the path */
+    AT_LEADER_OR_STORE, /* the same; while the job has none, its state in the store */
+    AT_SESSION,
+    AT_WORKERS_JOB /* of a worker that joins */
+};
+
+struct route {
+    const char *method;
+    const char *path; /* "{id}" matches one segment */
+    enum route_kind kind;
+    unsigned flags; /* of enum route_flag */
+    handler_fn *handler;
+    enum route_place place;
+};
+
+/* ---- Calls ---- */
+
+/* What the log says of a request, which is gone once it has its response. */
+struct access {
+    char method[16], path[256]; /* cut; "" if the peer had gone before */
+    int status;
+    uint64_t bytes; /* of the response on the wire; 0 for a stream, which has only begun */
+};
+
+/* The holder of an unanswered request: a call, or the session whose poll it is. */
+struct request_holder {
+    struct call *call;       /* NULL = a session */
+    struct session *session; /* NULL = a call */
+};
+
+/* A call that another replica answers. The first member of the structure that knows the rest. */
+struct forwarded {
+    const char *replica_id;
+    bool has_answer; /* it is in the call, as if it were ours */
+    void (*add_headers)(const struct forwarded *forwarded, struct tally_http_response *response);
+    void (*free)(struct forwarded *forwarded);
+};
+
+/* Takes the answer of another replica, or the error in its place (call_has_forwarded_answer()), and
+ * sends a response in the end. */
+typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
+
+struct call {
+    struct tally_http_request *request;                  /* NULL once its connection is gone */
+    struct request_holder holder;                        /* this call */
+    const struct route *route;                           /* NULL = none matches */
+    struct token_identity identity;                      /* of the token that it came with */
+    const char *token_name;                              /* "" = none; valid in this step */
+    int64_t token_until_ms;                              /* Unix time, INT64_MAX = no end */
+    char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
+    /* The response, once it is made. */
+    bool answered;
+    bool in_transaction; /* it ran while the step's transaction was open: it may depend on it */
+    int status;
+    const char *content_type;
+    struct tally_buffer body;
+    const char *static_body; /* instead of body; constant */
+    size_t n_static_body;
+    struct {
+        const char *name, *value; /* constants */
+    } headers[MAX_CALL_HEADERS];  /* beside those that follow from the status; ended by NULL */
+    char request_id[REQUEST_ID_CAPACITY]; /* of the caller, or drawn if anything shows it */
+    bool request_id_told;
+    int64_t arrived_ns; /* monotonic */
+    struct access access;
+    struct tally_error error;                        /* in the response; OK = none */
+    bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
+    /* Of an update that waits for the session's next task once it is durable. */
+    uint64_t polling_session; /* 0 = it does not */
+    int64_t poll_until_ms;    /* monotonic; also of a poll alone */
+    struct tally_update_response update_response;
+    bool streaming; /* the handler has begun a stream: nothing is left to be sent */
+    char location[64];
+    const char *allow;                  /* methods, for 405 */
+    char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = no job's */
+    struct forwarded *forwarded;        /* another replica answers, or has; NULL = this one */
+    bool polls;                         /* it may wait there for a task; of a session's call */
+    collector_fn *collector;            /* NULL: the answer of the other replica is the response */
+    /* Of a response that is collected from all replicas, one after the other. */
+    struct tally_json *collected; /* so far */
+    int64_t asked;                /* number of the replica that was asked last */
+    struct call *next;
+};
+
+struct call_queue {
+    struct call *first, **last;
+};
+
+/* ---- From a handler's result to the response (responses.c) ---- */
+
+/* Body made of JSON; `value` is taken, NULL is out of memory. */
+enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
+                              struct tally_error *err);
+void answer_error(struct call *call, const struct tally_error *err);
+/* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
+enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                               const struct tally_http_stream_config *config,
+                               struct tally_http_stream **ret_stream, struct tally_error *err);
+/* Takes back the answer of another replica, or the error in its place. */
+void clear_answer(struct call *call);
+bool call_has_forwarded_answer(const struct call *call);
+/* An empty call; NULL: out of memory. */
+struct call *call_new(struct tally_coordinator *coordinator);
+void call_free(struct tally_coordinator *coordinator, struct call *call);
+/* Counts and logs a call whose request something else answers, and frees it. */
+void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
+/* Sends the call's response and frees it. */
+void send_answer(struct tally_coordinator *coordinator, struct call *call);
+/* A protobuf response to a request that has no call any more (a long poll), with the tail if it is
+ * not NULL. Repeats the request's id if it has one. Returns wire bytes. */
+uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                       struct tally_shared_bytes *tail);
+
+/* ---- What a handler reads (request_fields.c) ---- */
+
+/* The request's body, if it has the content type. Errors: UNSUPPORTED_MEDIA_TYPE. */
+enum tally_status read_body(struct call *call, const char *content_type, const uint8_t **ret_body,
+                            size_t *ret_size, struct tally_error *err);
+/* A query parameter as an integer within limits, or `otherwise` if it is absent. Errors:
+ * INVALID_ARGUMENT. */
+enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
+                                     int64_t otherwise, int64_t *ret_value,
+                                     struct tally_error *err);
+
+/* ---- Ids and the log (access_log.c) ---- */
+
+/* The X-Request-Id of the request if it is one that we repeat, else NULL. */
+const char *told_request_id(const struct tally_http_request *request);
+/* Whether the response repeats the id. */
+bool shows_request_id(const struct call *call);
+void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
+/* Before the response is sent: draws the request's id and fills call->access, if they are needed.
+ */
+void begin_access(struct tally_coordinator *coordinator, struct call *call);
+/* After it: counts the request and writes its line of the log, at a level that fits. */
+void end_access(struct tally_coordinator *coordinator, const struct call *call);
+
+#endif

@@ -1,0 +1,71 @@
+/* call_counts: requests by route and status, and updates by result, since the process started. */
+#ifndef TALLY_SERVICES_COORDINATOR_CALLS_CALL_COUNTS_H
+#define TALLY_SERVICES_COORDINATOR_CALLS_CALL_COUNTS_H
+
+#include <stdint.h>
+
+#include "api/server/http_server.h"
+#include "codec/base/error.h"
+#include "services/coordinator/calls/histogram.h"
+
+struct call;
+struct route;
+
+/* What became of an update. */
+#define UPDATE_RESULT_TABLE(X)                                                                     \
+    X(ACCEPTED, "accepted")       /* durable, counted */                                           \
+    X(REPEATED, "repeated")       /* the same bytes again: acknowledged, not counted again */      \
+    X(CONFLICTING, "conflicting") /* other bytes for the same (job, round, client) */              \
+    X(LATE, "late")               /* its round is not open (any more), or its job */               \
+    X(INVALID, "invalid")         /* cannot be read, or says what cannot be */                     \
+    X(NOT_PLAYED, "not_played")   /* the client is not assigned to the session */                  \
+    X(UNKNOWN, "unknown")         /* no such session or job */                                     \
+    X(FAILURE, "failure")         /* the client says that it cannot go on; the job fails */        \
+    X(REFUSAL, "refusal")         /* the worker says that it cannot serve the job */               \
+    X(UNAVAILABLE, "unavailable") /* not stored; the worker tries again */
+
+enum update_result {
+#define UPDATE_RESULT_ENUM(symbol, name) UPDATE_##symbol,
+    UPDATE_RESULT_TABLE(UPDATE_RESULT_ENUM)
+#undef UPDATE_RESULT_ENUM
+        N_UPDATE_RESULTS
+};
+
+enum { MIN_HTTP_STATUS = 200, MAX_HTTP_STATUS = 599 };
+
+/* Requests of one route. */
+struct route_counts {
+    uint64_t by_status[MAX_HTTP_STATUS - MIN_HTTP_STATUS + 1];
+    struct histogram seconds;
+};
+
+struct call_counts {
+    uint64_t n_requests;         /* that have arrived */
+    struct route_counts *routes; /* as the table of routes, and one for requests that match none */
+    int n_routes;                /* without that one */
+    int poll_route;              /* number of the route with ROUTE_IS_POLL; n_routes = none */
+    uint64_t updates[N_UPDATE_RESULTS];
+    uint64_t failed_reads; /* requests that only read, and that the store failed */
+    uint64_t refused[TALLY_N_HTTP_REFUSALS]; /* by the HTTP server, before a route was looked for */
+};
+
+/* Upper ends of buckets, in seconds: a commit of SQLite takes 0.1 to 10 ms, a response that waits
+ * for it a little more. */
+enum { N_CALL_SECONDS = 14 };
+extern const double CALL_SECONDS[N_CALL_SECONDS];
+
+/* Errors: NO_MEMORY. */
+enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);
+void call_counts_fini(struct call_counts *counts);
+
+/* A response has been made; `seconds` since the request was complete. `status`: 499 if nothing
+ * waited for it any more. */
+void call_counts_add(struct call_counts *counts, const struct route *routes,
+                     const struct call *call, int status, double seconds);
+/* The HTTP server refused a request or a connection; `status` 0: without a response. */
+void call_counts_add_refusal(struct call_counts *counts, enum tally_http_refusal_reason reason,
+                             int status);
+/* A long poll, whose request has no call any more, has been answered. */
+void call_counts_add_poll(struct call_counts *counts, int status);
+
+#endif

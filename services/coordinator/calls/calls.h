@@ -1,0 +1,38 @@
+/* calls: all requests under way, from their arrival to their response, and what is counted of them.
+ *
+ * A request becomes a call (call.h). Dispatch runs its handler at once or queues it for after the
+ * commit; the turn publishes it; responses.c sends it and frees it. */
+#ifndef TALLY_SERVICES_COORDINATOR_CALLS_CALLS_H
+#define TALLY_SERVICES_COORDINATOR_CALLS_CALLS_H
+
+#include <stdint.h>
+
+#include "services/coordinator/calls/call.h"
+#include "services/coordinator/calls/call_counts.h"
+
+struct calls {
+    const struct route *routes; /* ended by a NULL method; borrowed */
+    /* Adds an exchange's bytes to the job, if it is live; set by the owner of this struct. */
+    void (*count_wire)(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
+                       uint64_t out);
+    struct call *unused; /* calls to be used again: malloc() takes long for their size */
+    int n_unused;
+    struct call_queue reads;    /* to run after the commit */
+    struct call_queue written;  /* ran; to be answered after the commit */
+    uint32_t request_id_prefix; /* random; drawn with the first id */
+    uint64_t n_request_ids;
+    struct call_counts counts;
+};
+
+/* Errors: NO_MEMORY. */
+enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
+                            struct tally_error *err);
+/* Frees the calls that wait in the queues, which need what other rooms hold. */
+void calls_drop_queued(struct tally_coordinator *coordinator);
+/* NULL is allowed. */
+void calls_free(struct calls *calls);
+void call_queue_push(struct call_queue *queue, struct call *call);
+/* Takes all: returns the first of them, linked by `next`. */
+struct call *call_queue_take(struct call_queue *queue);
+
+#endif

@@ -1,0 +1,283 @@
+#include "services/coordinator/jobs/lifecycle.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "codec/base/utf8.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/jobs/prepare.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/document/document.h"
+
+/* ---- New jobs ---- */
+
+/* Names are shown in tables and logs. Only new jobs are checked, so that stored documents stay
+ * readable. */
+static enum tally_status check_name(const char *name, struct tally_error *err)
+{
+    const size_t control = tally_utf8_find_control(name);
+    return name[control] == '\0' ? TALLY_OK
+                                 : tally_fail(err, TALLY_INVALID_ARGUMENT, "name",
+                                              "name has a control character at byte %zu", control);
+}
+
+/* What this coordinator takes, beyond what makes a document valid. */
+static enum tally_status check_limits(const struct tally_coordinator_config *config,
+                                      const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
+    if (spec->clients > config->max_clients) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
+                          "clients %lld are more than this coordinator takes, --max-clients %lld",
+                          (long long)spec->clients, (long long)config->max_clients);
+    }
+    if (dim > config->max_dim) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
+                          "dim %lld is more than this coordinator takes, --max-dim %lld",
+                          (long long)dim, (long long)config->max_dim);
+    }
+    return TALLY_OK;
+}
+
+enum tally_status check_new_job(const struct tally_coordinator *coordinator,
+                                const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t n = coordinator->jobs->n, limit = coordinator->config.max_jobs;
+    enum tally_status status = check_name(spec->name, err);
+    if (status == TALLY_OK) {
+        status = check_limits(&coordinator->config, spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = memory_check(coordinator, spec, err);
+    }
+    if (status == TALLY_OK && n >= limit) {
+        status = tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
+                            "%lld jobs are queued or running, the limit is %lld", (long long)n,
+                            (long long)limit);
+    }
+    return status;
+}
+
+/* 12 hexadecimal digits: short enough to type, random enough never to meet again (the store would
+ * refuse the second). */
+static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct tally_error *err)
+{
+    uint64_t word;
+    if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
+        return tally_fail(err, TALLY_INTERNAL, NULL, "no random bytes for a job id");
+    }
+    snprintf(ret_id, TALLY_JOB_ID_CAPACITY, "%012" PRIx64, word >> 16);
+    return TALLY_OK;
+}
+
+enum tally_status create_job(struct tally_coordinator *coordinator,
+                             const struct tally_job_spec *spec, const char *key, uint64_t digest,
+                             struct hosted_job **ret_job, struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
+                                  .created_ms = tally_realtime_ms(),
+                                  .clients = spec->clients,
+                                  .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
+                                  .horizon = spec->horizon,
+                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    snprintf(row.name, sizeof row.name, "%s", spec->name);
+    snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
+    struct tally_buffer document = {0};
+    struct tally_job *engine = NULL;
+    struct hosted_job *job = NULL;
+    struct tally_json *json = tally_document_of(spec);
+    enum tally_status status = json != NULL ? tally_json_dump(json, 0, &document) : TALLY_NO_MEMORY;
+    if (status == TALLY_OK) {
+        status = tally_job_new(spec, &engine, err);
+    }
+    if (status == TALLY_OK) {
+        row.progress = *tally_job_progress(engine);
+        status = draw_job_id(row.id, err);
+    }
+    if (status == TALLY_OK) {
+        status = transaction_begin_write(coordinator->transaction, err);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->job_insert(store, &row, (const char *)document.data, document.size,
+                                        key, digest, &row.key, err);
+        if (status == TALLY_OK) {
+            status = hosted_job_load(store, &row, &job, err);
+        }
+        if (status != TALLY_ALREADY_EXISTS) { /* which changes nothing */
+            transaction_check(coordinator->transaction, status, err);
+        }
+    }
+    tally_json_free(json);
+    tally_job_free(engine);
+    tally_buffer_fini(&document);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the job");
+    }
+    add_job(coordinator, job);
+    mark_touched(job); /* it has been inserted */
+    *ret_job = job;
+    return prepare_job(coordinator, job, err);
+}
+
+/* ---- Changes ---- */
+
+enum tally_status change_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             change_fn *change, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = transaction_begin_write(coordinator->transaction, err);
+    if (status == TALLY_OK) {
+        status = change(job->engine, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
+    if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
+        return status;
+    }
+    coordinator->jobs->match_due = true;
+    restart_clock(job);
+    coordinator->jobs->ops->ready(coordinator, job);
+    tally_log(TALLY_LOG_INFO, tally_log_event("job changed"), tally_log_text("job", job->row.id),
+              tally_log_text("status", tally_job_status_name(job->row.status)));
+    return TALLY_OK;
+}
+
+enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                           const char *reason, struct tally_error *err)
+{
+    enum tally_status status = transaction_begin_write(coordinator->transaction, err);
+    if (status == TALLY_OK) {
+        status = tally_job_fail(job->engine, reason, err);
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
+        transaction_check(coordinator->transaction, status, err);
+    }
+    if (status == TALLY_OK) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("job failed"), tally_log_text("job", job->row.id),
+                  tally_log_text("reason", reason));
+    }
+    return status;
+}
+
+/* ---- Wire counters ---- */
+
+static bool wire_has_moved(const struct hosted_job *job)
+{
+    return job->wire_in_bytes != job->row.wire_in_bytes ||
+           job->wire_out_bytes != job->row.wire_out_bytes ||
+           job->recovery_bits != job->row.recovery_bits;
+}
+
+static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    if (wire_has_moved(job) &&
+        transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        enum tally_status status =
+            hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+        transaction_check(coordinator->transaction, status, &err);
+    }
+}
+
+void flush_wire(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+        if (!job->needs_reload) {
+            put_wire(coordinator, job);
+        }
+    }
+}
+
+/* ---- Jobs that have ended, or lost a transaction ---- */
+
+void retire_jobs(struct tally_coordinator *coordinator)
+{
+    struct hosted_job **at = &coordinator->jobs->first;
+    if (!coordinator->jobs->marks.ended) {
+        return;
+    }
+    coordinator->jobs->marks.ended = false;
+    while (*at != NULL) {
+        struct hosted_job *job = *at;
+        if (job->needs_reload || !tally_job_status_is_terminal(job->row.status)) {
+            at = &job->next;
+            continue;
+        }
+        coordinator->jobs->ops->ending(coordinator, job);
+        put_wire(coordinator, job);
+        coordinator->jobs->ops->ready(coordinator, job);
+        coordinator->jobs->ops->ended(coordinator, &job->row);
+        ended_remember(&coordinator->jobs->ended, job);
+        remove_job(coordinator, at);
+    }
+}
+
+void mark_lost(struct tally_coordinator *coordinator, uint64_t number)
+{
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+        if (job->touched_in == number && !job->needs_reload) {
+            job->needs_reload = true;
+            job->waits_since_ms = tally_realtime_ms();
+        }
+    }
+    coordinator->jobs->match_failed = true; /* what it started is queued again */
+}
+
+/* Ends a job whose stored parts cannot be read back. True if that is stored. */
+static bool end_damaged_job(struct tally_coordinator *coordinator, const struct hosted_job *job,
+                            const struct tally_error *why)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    if (store->ops->job_get(store, job->row.id, &row, NULL) != TALLY_OK ||
+        (!tally_job_status_is_terminal(row.status) &&
+         end_damaged_row(store, &row, why, NULL) != TALLY_OK)) {
+        return false;
+    }
+    coordinator->jobs->ops->ended(coordinator, &row);
+    return true;
+}
+
+void reload_jobs(struct tally_coordinator *coordinator)
+{
+    struct hosted_job **at = &coordinator->jobs->first;
+    while (*at != NULL) {
+        struct hosted_job *job = *at;
+        struct tally_error err = TALLY_ERROR_INIT;
+        const bool reloads = job->needs_reload;
+        enum tally_status status = TALLY_OK;
+        if (reloads) {
+            status = hosted_job_reload(coordinator->store, job, &err);
+            if (status == TALLY_DATA_LOSS && !coordinator->jobs->ops->leads(coordinator, job)) {
+                status = TALLY_FAILED_PRECONDITION; /* its leader writes while we read */
+            } else {
+                transaction_note_damage(coordinator->transaction, &err);
+            }
+        }
+        if (status == TALLY_NOT_FOUND || /* its insertion was rolled back */
+            (status == TALLY_DATA_LOSS && end_damaged_job(coordinator, job, &err))) {
+            remove_job(coordinator, at);
+            continue;
+        }
+        if (reloads && status == TALLY_OK) {
+            mark_absence(job); /* the engine has forgotten it */
+            restart_clock_after_outage(job);
+            coordinator->jobs->match_failed = true; /* it may be queued again, with its slots */
+        }
+        if (!job->needs_reload) {
+            coordinator->jobs->ops->ready(coordinator, job);
+        }
+        at = &job->next;
+    }
+}

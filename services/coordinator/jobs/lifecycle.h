@@ -1,0 +1,52 @@
+/* lifecycle: creating, preparing, changing and ending a job.
+ *
+ *     create -> (prepare: f(x*)) -> start -> rounds -> ended -> retire
+ *                                    workers/matching.h   rounds.h
+ *
+ * Every change is an event of the engine, written to the store in the step's transaction. If that
+ * is lost, the engine is ahead of the store and the job is read back (reload_jobs). */
+#ifndef TALLY_SERVICES_COORDINATOR_JOBS_LIFECYCLE_H
+#define TALLY_SERVICES_COORDINATOR_JOBS_LIFECYCLE_H
+
+#include "services/coordinator/jobs/live_jobs.h"
+
+/* Whether this coordinator takes a new job of that kind: its name, size, memory, and the number of
+ * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
+enum tally_status check_new_job(const struct tally_coordinator *coordinator,
+                                const struct tally_job_spec *spec, struct tally_error *err);
+/* Stores a new job, adds it to the live ones and begins to prepare it. `key`: of idempotency, or
+ * NULL, with the digest of the request. Errors: ALREADY_EXISTS (the key, or the drawn id), STORE,
+ * NO_MEMORY. */
+enum tally_status create_job(struct tally_coordinator *coordinator,
+                             const struct tally_job_spec *spec, const char *key, uint64_t digest,
+                             struct hosted_job **ret_job, struct tally_error *err);
+
+/* An administrator's event: tally_job_cancel, _pause or _resume. */
+typedef enum tally_status change_fn(struct tally_job *engine, struct tally_error *err);
+/* Errors: those of the event, STORE. */
+enum tally_status change_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             change_fn *change, struct tally_error *err);
+/* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. Errors:
+ * STORE. */
+enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                           const char *reason, struct tally_error *err);
+
+/* Makes f(x*) of the job known: at once, or in its turn if it must be solved (memory.h). */
+enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                              struct tally_error *err);
+/* Takes what the solver's thread has finished. */
+void take_prepared(struct tally_coordinator *coordinator);
+/* Fails the jobs that cannot be prepared; once more if the store did not take it. */
+void fail_unprepared(struct tally_coordinator *coordinator);
+
+/* Writes wire counters that have moved. */
+void flush_wire(struct tally_coordinator *coordinator);
+/* Stores the last exchanges of jobs that ended, and removes them. */
+void retire_jobs(struct tally_coordinator *coordinator);
+/* Marks the jobs that transaction `number`, which was lost, wrote to. */
+void mark_lost(struct tally_coordinator *coordinator, uint64_t number);
+/* Brings engines that are ahead of the store back to it, if it can be read. No transaction may be
+ * open. */
+void reload_jobs(struct tally_coordinator *coordinator);
+
+#endif

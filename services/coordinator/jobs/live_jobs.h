@@ -1,0 +1,90 @@
+/* live_jobs: the jobs that this coordinator has loaded: queued, running and paused ones, oldest
+ * first, and those that have just ended. */
+#ifndef TALLY_SERVICES_COORDINATOR_JOBS_LIVE_JOBS_H
+#define TALLY_SERVICES_COORDINATOR_JOBS_LIVE_JOBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "services/coordinator/jobs/ended.h"
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/coordinator/jobs/memory.h"
+#include "storage/store.h"
+
+enum { JOB_BUCKETS = 1024 }; /* of ids; a power of two */
+
+struct preparer;
+struct tally_coordinator;
+
+/* What the rooms above do when a job changes. All are required. */
+struct jobs_ops {
+    void (*added)(struct tally_coordinator *coordinator, struct hosted_job *job);
+    /* It leaves the list and will be freed: nothing may point to it any more. */
+    void (*removing)(struct tally_coordinator *coordinator, struct hosted_job *job);
+    /* Its workers may have a task, or nothing left to wait for. */
+    void (*ready)(struct tally_coordinator *coordinator, struct hosted_job *job);
+    /* It has ended; its last bytes are counted now. */
+    void (*ending)(struct tally_coordinator *coordinator, struct hosted_job *job);
+    /* It has ended, in the store as well. */
+    void (*ended)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
+    /* Whether the store says that this replica leads the job. */
+    bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
+};
+
+struct live_jobs {
+    const struct jobs_ops *ops;
+    struct hosted_job *first, **last; /* oldest first */
+    struct hosted_job *by_id[JOB_BUCKETS];
+    int64_t n;
+    struct job_marks marks;
+    struct ended_jobs ended; /* receipts */
+    struct preparer *preparer;
+    struct memory_use memory; /* when jobs were last started */
+    bool match_due;           /* sessions or jobs came or went: look for jobs to start */
+    bool match_failed;        /* a start was not stored: look again in a second */
+    bool reload_due;          /* jobs that need it are read back, outside of any transaction */
+};
+
+/* Sets coordinator->jobs. Errors: NO_MEMORY, UNAVAILABLE (thread). */
+enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,
+                                struct tally_error *err);
+/* NULL is allowed. */
+void live_jobs_free(struct live_jobs *jobs);
+
+struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
+/* Takes a loaded job among the live ones. */
+void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Takes a job out of the list and frees it; the store keeps it. */
+void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at);
+
+/* ---- Reading the store ---- */
+
+/* Rows of jobs, collected in a walk; free(rows). */
+struct job_rows {
+    struct tally_store_job *rows;
+    size_t n, capacity;
+};
+enum tally_status collect_row(void *rows, const struct tally_store_job *row,
+                              struct tally_error *err);
+/* Loads all live jobs of a store that is this process's alone. Errors: STORE, NO_MEMORY. */
+enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err);
+/* Loads a live job and adds it; `event` is for the log. A damaged one ends. No transaction may be
+ * open. Errors: STORE, NO_MEMORY. */
+enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
+                           const char *event, struct tally_error *err);
+/* Reads the row of a job that may be live or not. Errors: NOT_FOUND, STORE. */
+enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_error *err);
+/* The same, and appends its document. Errors: NOT_FOUND, STORE. */
+enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_buffer *document,
+                           struct tally_error *err);
+/* Whether the job is live and led by another replica. Errors: NOT_FOUND, STORE. */
+enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
+                                    bool *ret_is_elsewhere, struct tally_error *err);
+/* Ends a job that cannot be read back; `row` is as stored. No transaction may be open. */
+enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_job *row,
+                                  const struct tally_error *why, struct tally_error *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* preparation: f(x*) and the curvature of f, which a queued job needs to start (prepare.h). */
+#include <unistd.h>
+
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/prepare.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/turn/turn.h"
+#include "services/job/advice.h"
+#include "services/job/reasons.h"
+
+enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                              struct tally_error *err)
+{
+    if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
+        return TALLY_OK;
+    }
+    if (job->solving_bytes > 0) {
+        memory_solve_next(coordinator);
+        return TALLY_OK;
+    }
+    job->prepare_began_ms = tally_monotonic_ms();
+    return preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, err);
+}
+
+void fail_unprepared(struct tally_coordinator *coordinator)
+{
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+        if (job->prepare_error.status != TALLY_OK && !job->needs_reload &&
+            tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            char reason[TALLY_REASON_CAPACITY];
+            TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
+            fail_job(coordinator, job, reason, &err);
+        }
+    }
+}
+
+/* What is known about f now; the curvature is stored at once, for those who look at the job while
+ * it waits for workers. */
+static void take_preparation(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             const struct tally_local_preparation *preparation)
+{
+    job->prepared = true;
+    job->prepare_took_ms = tally_monotonic_ms() - job->prepare_began_ms;
+    job->f_star = preparation->f_star;
+    job->curvature = preparation->curvature;
+    restart_clock(job);
+    if (!(job->curvature.smoothness > 0)) {
+        return;
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = transaction_begin_write(coordinator->transaction, &err);
+    if (status == TALLY_OK) { /* if it fails, the start writes it again */
+        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+        transaction_check(coordinator->transaction, status, &err);
+    }
+    const struct tally_advice advice = tally_advise(&job->spec, &job->curvature);
+    for (int i = 0; i < advice.n; i++) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("job has questionable parameters"),
+                  tally_log_text("job", job->row.id), tally_log_text("warning", advice.texts[i]));
+    }
+}
+
+void take_prepared(struct tally_coordinator *coordinator)
+{
+    uint64_t count;
+    ssize_t n = read(coordinator->turn->wake_fd, &count, sizeof count);
+    (void)n; /* EAGAIN: nothing woke us */
+    struct prepared result;
+    while (preparer_take(coordinator->jobs->preparer, &result)) {
+        coordinator->jobs->match_due = true;
+        struct hosted_job *job = find_job(coordinator, result.job_id);
+        if (job == NULL || job->row.status != TALLY_JOB_QUEUED) {
+            continue; /* cancelled meanwhile */
+        }
+        if (result.status == TALLY_OK) {
+            take_preparation(coordinator, job, &result.preparation);
+        } else {
+            job->prepare_error = result.err;
+            job->prepare_error.status = result.status;
+            fail_unprepared(coordinator);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* rounds: what follows when a round closes or a client is absent, in the step's transaction.
+ *
+ * A slot knows whether its client is absent: its worker's session has ended and no other worker has
+ * taken the client, or it has missed a round's deadline and its worker has been silent since. Once
+ * in a turn, after all that could change it, the engine is told what has changed (settle_absence).
+ * So a client that moves from one worker to another within a turn was never absent, and nothing is
+ * forgotten when a failed commit takes the engine back. */
+#ifndef TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
+#define TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
+
+#include <stdbool.h>
+
+#include "services/coordinator/jobs/hosted_job.h"
+
+struct tally_coordinator;
+
+/* The time of the open round, and of what the job waits for, begins now. */
+void restart_clock(struct hosted_job *job);
+/* The same for a job that was read from the store: its workers have to come back first. */
+void restart_clock_after_outage(struct hosted_job *job);
+/* The store takes writes again, also those of updates that it has refused to take. */
+void restart_clocks_after_outage(struct tally_coordinator *coordinator);
+/* Whether an event of the engine closed a round or ended the job. */
+bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
+/* Stores what it closed, in the open transaction, and continues from there. Errors: STORE. */
+enum tally_status put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
+                             const struct tally_job_outcome *outcome, struct tally_error *err);
+/* A round has closed or the job has ended. */
+void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Whether deadlines and absence may write: while the store fails, every attempt would be undone,
+ * and logged. */
+bool is_store_well(const struct tally_coordinator *coordinator);
+/* Tells the engines which clients are absent and which are back. Writes. */
+void settle_absence(struct tally_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,32 @@
+/* replicas_internal: what replicas.c and giving.c share. */
+#ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_INTERNAL_H
+#define TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_INTERNAL_H
+
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/replicas/placement/placement.h"
+#include "services/coordinator/replicas/replicas.h"
+
+struct replicas {
+    const struct tally_store_leases *leases;
+    struct tally_replica self;  /* id and address; number 0 = has not joined */
+    struct placement directory; /* of the last heartbeat that succeeded */
+    struct placement next;      /* being read */
+    size_t capacity, next_capacity;
+    struct job_rows taken; /* jobs that are ours and not loaded yet */
+    bool is_down;          /* stepped down, or not up yet */
+    bool has_left;
+    struct replica_counts counts;
+    int64_t next_beat_ms;
+    int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
+    int64_t n_beats_needed; /* ... and since how many heartbeats */
+    int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
+    int64_t n_beats_stuck;  /* heartbeats for which it has been */
+};
+
+/* Workers of the job, and those bound to it, are to join again and go to its leader. */
+void send_away_workers(struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Gives queued jobs, stuck jobs and idle workers to the replicas that they help. After a heartbeat.
+ */
+void give_away(struct tally_coordinator *coordinator, int64_t now_ms);
+
+#endif

@@ -1,0 +1,285 @@
+#include "services/coordinator/rest/event_feeds.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/base/time.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/rest/events.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers/waiting.h"
+#include "services/document/detail.h"
+
+enum {
+    ELSEWHERE_MS = 250,  /* between looks at a job that another replica leads, in the store */
+    JOB_EVENT_MS = 1000, /* between job events: the detail changes all the time */
+    CHUNK_ROUNDS = 48    /* some 35 KB of text, never more than 60 KB */
+};
+
+/* ---- Texts ---- */
+
+static bool set_totals(struct tally_json *object, const struct series_totals *totals)
+{
+    struct tally_json *value = tally_json_object();
+    bool ok = value != NULL;
+    ok = ok && tally_json_set_real(value, "cumulative_regret", totals->cumulative_regret);
+    ok = ok && tally_json_set_unsigned(value, "uplink_formula", totals->uplink_formula);
+    ok = ok && tally_json_set_unsigned(value, "uplink_payload", totals->uplink_payload);
+    ok = ok && tally_json_set_unsigned(value, "downlink_formula", totals->downlink_formula);
+    ok = ok && tally_json_set_unsigned(value, "downlink_payload", totals->downlink_payload);
+    ok = ok && tally_json_set_unsigned(value, "uplink_messages", totals->uplink_messages);
+    ok = ok && tally_json_set_unsigned(value, "downlink_messages", totals->downlink_messages);
+    ok = ok && tally_json_set_unsigned(value, "control", totals->control);
+    ok = ok && tally_json_set_unsigned(value, "telemetry", totals->telemetry);
+    if (!ok) {
+        tally_json_free(value);
+        return false;
+    }
+    return tally_json_set(object, "totals", value);
+}
+
+static enum tally_status add_round_event(void *context, const struct tally_round_record *record,
+                                         struct tally_error *err)
+{
+    struct event_chunk *chunk = context;
+    series_totals_add(&chunk->totals, record);
+    chunk->through = record->round;
+    struct tally_json *object = tally_detail_round(record);
+    enum tally_status status =
+        object != NULL && set_totals(object, &chunk->totals) ? TALLY_OK : TALLY_NO_MEMORY;
+    if (status == TALLY_OK) {
+        status = tally_buffer_printf(&chunk->text,
+                                     "event: round\nid: %" PRId64 "\ndata: ", record->round);
+    }
+    if (status == TALLY_OK) {
+        status = tally_json_dump(object, 0, &chunk->text);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&chunk->text, "\n\n");
+    }
+    tally_json_free(object);
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for events");
+}
+
+enum tally_status find_chunk(struct event_stream *stream, int *n_left,
+                             const struct event_chunk **ret_chunk, struct tally_error *err)
+{
+    struct event_feed *feed = stream->feed;
+    struct event_chunk *chunk = &feed->chunks[0];
+    /* Not more than there are readers: the memory of a thousand feeds adds up. */
+    for (int64_t i = 0; i < CHUNKS_PER_FEED && i < feed->n_streams; i++) {
+        struct event_chunk *each = &feed->chunks[i];
+        if (each->after == stream->cursor && each->through > each->after) {
+            each->used = ++feed->n_chunk_uses;
+            *ret_chunk = each;
+            return TALLY_OK;
+        }
+        chunk = each->used < chunk->used ? each : chunk;
+    }
+    *ret_chunk = NULL;
+    if (*n_left == 0) {
+        return TALLY_OK;
+    }
+    --*n_left;
+    chunk->after = chunk->through = stream->cursor;
+    chunk->totals = stream->totals;
+    chunk->text.size = 0;
+    struct tally_store *store = stream->coordinator->store;
+    enum tally_status status = store->ops->round_list(store, feed->row.key, chunk->after,
+                                                      CHUNK_ROUNDS, add_round_event, chunk, err);
+    if (status == TALLY_OK && chunk->through == chunk->after) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
+                            (long long)chunk->after, (long long)feed->row.progress.round);
+    }
+    if (status != TALLY_OK) {
+        chunk->through = chunk->after; /* half a text is none */
+        return status;
+    }
+    chunk->used = ++feed->n_chunk_uses;
+    *ret_chunk = chunk;
+    return TALLY_OK;
+}
+
+/* Whether two rows of a job would be shown alike. */
+static bool same_row(const struct tally_store_job *a, const struct tally_store_job *b)
+{
+    return a->key == b->key && a->status == b->status && a->progress.round == b->progress.round &&
+           a->recovery_bits == b->recovery_bits && a->wire_in_bytes == b->wire_in_bytes &&
+           a->wire_out_bytes == b->wire_out_bytes;
+}
+
+enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
+                              struct tally_error *err)
+{
+    if (same_row(&feed->detailed, &feed->row)) {
+        return TALLY_OK;
+    }
+    struct tally_store *store = coordinator->store;
+    struct tally_buffer document = {0};
+    struct tally_json *detail = NULL;
+    feed->detailed.key = 0;
+    feed->detail.size = 0;
+    enum tally_status status = store->ops->document_get(store, feed->row.key, &document, err);
+    if (status == TALLY_OK) {
+        detail = job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
+        status = detail != NULL ? tally_buffer_append_text(&feed->detail, "event: job\ndata: ")
+                                : TALLY_NO_MEMORY;
+    }
+    if (status == TALLY_OK) {
+        status = tally_json_dump(detail, 0, &feed->detail);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&feed->detail, "\n\n");
+    }
+    tally_json_free(detail);
+    tally_buffer_fini(&document);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for events");
+    }
+    feed->detailed = feed->row;
+    return TALLY_OK;
+}
+
+/* ---- Feeds ---- */
+
+void release_feed(struct tally_coordinator *coordinator, struct event_feed *feed)
+{
+    if (--feed->n_streams > 0) {
+        return;
+    }
+    struct event_feed **at = &coordinator->events->feeds;
+    while (*at != feed) {
+        at = &(*at)->next;
+    }
+    *at = feed->next;
+    if (feed->job != NULL) {
+        feed->job->feed = NULL;
+    }
+    for (size_t i = 0; i < CHUNKS_PER_FEED; i++) {
+        tally_buffer_fini(&feed->chunks[i].text);
+    }
+    tally_buffer_fini(&feed->detail);
+    free(feed);
+}
+
+void events_forget_job(struct hosted_job *job)
+{
+    if (job->feed != NULL) {
+        job->feed->next_look_ms = 0;
+        job->feed->job = NULL;
+        job->feed->must_read = true;
+        job->feed = NULL;
+    }
+}
+
+void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (struct event_feed *feed = coordinator->events->feeds; feed != NULL; feed = feed->next) {
+        if (feed->row.key == job->row.key) { /* another replica led it until now */
+            feed->job = job;
+            job->feed = feed;
+            feed->must_read = false;
+            feed->next_look_ms = 0;
+        }
+    }
+}
+
+/* The job has left the live ones here: the store has its last word, or that of another replica. */
+static bool read_stored_row(struct tally_coordinator *coordinator, struct event_feed *feed)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = read_row(coordinator, feed->row.id, &feed->row, &err);
+    feed->must_read = status != TALLY_OK || !tally_job_status_is_terminal(feed->row.status);
+    if (status == TALLY_NOT_FOUND) { /* its insertion was rolled back */
+        for (struct event_stream *s = coordinator->events->first; s != NULL; s = s->next) {
+            if (s->feed == feed) {
+                end_event_stream(s);
+            }
+        }
+    }
+    return status == TALLY_OK;
+}
+
+/* Takes over what the live job waits for. The text made of the row is made anew if it differs. */
+static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
+                            int64_t now_ms)
+{
+    struct tally_waiting waiting;
+    const bool waits = feed->job != NULL && job_waiting(coordinator, feed->job, now_ms, &waiting);
+    if (waits == feed->waits && (!waits || tally_waiting_equals(&waiting, &feed->waiting))) {
+        return;
+    }
+    feed->waits = waits;
+    if (waits) {
+        feed->waiting = waiting;
+    }
+    feed->detailed.key = 0;
+    feed->has_new_waiting = true;
+}
+
+bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms)
+{
+    bool is_new = false;
+    if (feed->job == NULL) {
+        if (!feed->must_read || now_ms < feed->next_look_ms) {
+            return false;
+        }
+        is_new = read_stored_row(coordinator, feed);
+        feed->next_look_ms =
+            now_ms + (is_new ? ELSEWHERE_MS : JOB_EVENT_MS); /* a store that cannot be read */
+    } else {
+        const struct tally_store_job *row = &feed->job->row;
+        const bool is_stored = !feed->job->needs_reload;
+        const bool at_once = is_stored && row->status != feed->row.status;
+        if (!at_once && now_ms < feed->next_look_ms) {
+            return false;
+        }
+        if (is_stored) {
+            is_new = feed->row.progress.round != row->progress.round || at_once;
+            feed->row = *row;
+        }
+        feed->next_look_ms = now_ms + FEED_MS;
+    }
+    look_at_waiting(coordinator, feed, now_ms);
+    const bool has_changed = feed->has_new_waiting || !same_row(&feed->row, &feed->announced);
+    if (has_changed &&
+        (feed->row.status != feed->announced.status || now_ms >= feed->next_job_event_ms)) {
+        feed->job_event++;
+        feed->announced = feed->row;
+        feed->has_new_waiting = false;
+        feed->next_job_event_ms = now_ms + JOB_EVENT_MS;
+        is_new = true;
+    }
+    return is_new;
+}
+
+struct event_feed *take_feed(struct tally_coordinator *coordinator,
+                             const struct tally_store_job *row)
+{
+    struct event_feed *feed = coordinator->events->feeds;
+    while (feed != NULL && feed->row.key != row->key) {
+        feed = feed->next;
+    }
+    if (feed == NULL) {
+        feed = calloc(1, sizeof *feed);
+        if (feed == NULL) {
+            return NULL;
+        }
+        feed->row = feed->announced = *row;
+        feed->next_job_event_ms = tally_monotonic_ms() + JOB_EVENT_MS;
+        feed->job = find_job(coordinator, row->id);
+        if (feed->job != NULL) {
+            feed->job->feed = feed;
+        }
+        feed->must_read = feed->job == NULL && !tally_job_status_is_terminal(row->status);
+        look_at_waiting(coordinator, feed, tally_monotonic_ms());
+        feed->has_new_waiting = false; /* the stream begins with it */
+        feed->next = coordinator->events->feeds;
+        coordinator->events->feeds = feed;
+    } else if (feed->row.status == row->status) {
+        feed->row = *row; /* a change of status is for look() to find */
+    }
+    feed->n_streams++;
+    return feed;
+}

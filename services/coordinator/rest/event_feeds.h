@@ -1,0 +1,79 @@
+/* event_feeds: what the event streams of one job share: what the store holds of it, and the texts
+ * made from that. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_EVENT_FEEDS_H
+#define TALLY_SERVICES_COORDINATOR_REST_EVENT_FEEDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/server/http_server.h"
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/coordinator/rest/thinning.h"
+
+enum {
+    FEED_MS = 100,      /* for which rounds of a running job are collected */
+    CHUNKS_PER_FEED = 4 /* the newest rounds, and readers that catch up together */
+};
+
+struct tally_coordinator;
+
+/* The events of rounds (after, through]. Rounds never change, so it stays true. */
+struct event_chunk {
+    int64_t after, through;      /* equal = unused */
+    struct series_totals totals; /* after `through` */
+    struct tally_buffer text;
+    uint64_t used;
+};
+
+struct event_feed {
+    struct hosted_job *job;     /* NULL: it is not live, or another replica leads it */
+    struct tally_store_job row; /* as stored when the feed last looked */
+    bool waits;                 /* likewise */
+    struct tally_waiting waiting;
+    bool must_read; /* the row: the job has left the live ones here, and has not ended */
+    int64_t next_look_ms;
+    int64_t next_job_event_ms;
+    uint64_t job_event;               /* number of the newest one */
+    struct tally_store_job announced; /* the row that it told */
+    bool has_new_waiting;             /* it has not told what the job waits for now */
+    struct tally_buffer detail;       /* event text ... */
+    struct tally_store_job detailed;  /* ... of this row; key 0 = none */
+    struct event_chunk chunks[CHUNKS_PER_FEED];
+    uint64_t n_chunk_uses;
+    int64_t n_streams;
+    struct event_feed *next;
+};
+
+struct event_stream {
+    struct tally_coordinator *coordinator;
+    struct event_feed *feed;
+    struct tally_http_stream *stream;
+    int64_t cursor;              /* last round written */
+    struct series_totals totals; /* after the cursor */
+    uint64_t job_event;          /* newest one written */
+    bool job_event_is_last;      /* no round came after it */
+    bool is_full; /* what comes next did not fit: nothing is made for it until it has drained */
+    bool ended;
+    int64_t written_ms;
+    int64_t token_until_ms; /* Unix time when its caller's token ends, and the stream with it */
+    struct event_stream *previous, *next;
+};
+
+/* The job's feed with `row` as its newest, or a new one; one stream more. NULL = out of memory. */
+struct event_feed *take_feed(struct tally_coordinator *coordinator,
+                             const struct tally_store_job *row);
+/* One stream less: the last one frees it. */
+void release_feed(struct tally_coordinator *coordinator, struct event_feed *feed);
+/* Brings the feed up to date with the job. True if there is something new for the streams. */
+bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
+/* The events after a stream's cursor. At most *n_left are made from the store, and counted off;
+ * NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status find_chunk(struct event_stream *stream, int *n_left,
+                             const struct event_chunk **ret_chunk, struct tally_error *err);
+/* Makes the job event of the feed's row, if it is not made. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
+                              struct tally_error *err);
+/* No event follows (events.c). */
+void end_event_stream(struct event_stream *stream);
+
+#endif

@@ -1,0 +1,54 @@
+/* events: a job's progress as server-sent events, GET /v1/jobs/{id}/events.
+ *
+ *   retry: 1000                  first; with the id after which rounds follow
+ *   id: 17
+ *
+ *   event: job                   the job's detail: on connect, when the status changes, at most
+ * once data: {...}                  a second while something else changes (what it waits for is
+ * part of it), and as the last event
+ *
+ *   event: round                 every closed round, with the running totals after it
+ *   id: 18
+ *   data: {...}
+ *
+ *   : heartbeat                  after some seconds of silence
+ *
+ * All streams of a job share a feed, which knows what the store holds of the job. Streams are
+ * filled from the store, after the step's commit, each from its own cursor: so nothing is shown
+ * that a crash could take back, and a slow reader costs its buffer and no more. The text of rounds
+ * is made once for all streams with the same cursor; those that watch a running job always have the
+ * same.
+ *
+ * What a turn does for streams is bounded, so that readers far behind do not hold up the jobs; a
+ * stream that has taken what it was given is filled at the next turn, the others ten times a
+ * second.
+ */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
+#define TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event_feed;
+struct event_stream;
+struct hosted_job;
+struct tally_coordinator;
+
+struct events {
+    int64_t n_streams; /* that are open */
+    struct event_stream *first, *last;
+    struct event_feed *feeds; /* one for each job that has streams */
+    int64_t next_ms;          /* monotonic; when they are looked at next */
+    bool is_hungry;           /* some streams have taken all they were given and lack more */
+};
+
+/* Fills the streams from the store, after the commit; true if the next turn is to continue. */
+bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
+/* The job is one of the live ones here: its streams learn of changes at once. */
+void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The job is taken out of the live ones here. */
+void events_forget_job(struct hosted_job *job);
+/* Ends all streams; a client that connects again continues where it was. */
+void end_streams(struct tally_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,23 @@
+/* handlers: the requests of the REST interface, one file per group of routes, and how they are
+ * dispatched. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_HANDLERS_H
+#define TALLY_SERVICES_COORDINATOR_REST_HANDLERS_H
+
+#include "services/coordinator/calls/call.h"
+
+handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job; /* jobs.c */
+handler_fn get_rounds, get_rounds_csv, get_model;                           /* results.c */
+handler_fn get_healthz, get_readyz;                                         /* service.c */
+handler_fn get_workers;                                                     /* workers.c */
+handler_fn get_series;                                                      /* series.c */
+handler_fn get_events;                                                      /* events.c */
+handler_fn get_asset;                                                       /* dashboard.c */
+
+/* Runs the reads that waited for the commit (dispatch.c). */
+void run_reads(struct tally_coordinator *coordinator);
+/* Finds the call's route and checks that the caller may use it (authorization.c). Errors:
+ * NOT_FOUND, METHOD_NOT_ALLOWED, MISDIRECTED, UNAUTHENTICATED, PERMISSION_DENIED. */
+enum tally_status admit(const struct tally_coordinator *coordinator, struct call *call,
+                        struct tally_error *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* series: the thinned-out rounds (thinning.h) of the jobs that were asked for last. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_SERIES_H
+#define TALLY_SERVICES_COORDINATOR_REST_SERIES_H
+
+#include "services/coordinator/rest/thinning.h"
+#include "storage/store.h"
+
+struct series_cache;
+struct tally_coordinator;
+
+/* All rounds of a job that the store holds, kept for the next time. Borrowed until the next call.
+ * Errors: STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status read_series(struct tally_coordinator *coordinator,
+                              const struct tally_store_job *row, const struct series **ret_series,
+                              struct tally_error *err);
+/* NULL is allowed. */
+void series_cache_free(struct series_cache *cache);
+
+#endif

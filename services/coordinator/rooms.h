@@ -1,0 +1,51 @@
+/* rooms: the coordinator as its rooms see it: one struct for each owner, and what all may know.
+ *
+ * The structs are incomplete here. A file sees the members of a struct only if its room may include
+ * the header that defines it, so nothing reaches against the arrows of ARCHITECTURE.md:
+ *
+ *     metrics -> rest -> replicas -> workers -> jobs -> turn -> calls
+ *
+ * coordinator.c makes all of them and connects what a lower room has to tell a higher one. */
+#ifndef TALLY_SERVICES_COORDINATOR_ROOMS_H
+#define TALLY_SERVICES_COORDINATOR_ROOMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "services/coordinator/coordinator.h"
+
+/* What the lower rooms know of other replicas. Room replicas keeps it up to date; zeroed, there are
+ * none. */
+struct replica_view {
+    bool is_shared;               /* the store is one of several replicas */
+    int64_t number;               /* of this replica; 0 = has not joined */
+    int64_t serves_until_ms;      /* monotonic; end of the lease, if is_shared */
+    int64_t n_jobs, n_free_slots; /* of the others */
+    int64_t held_back_key; /* if not 0: queued jobs with a higher key wait for it elsewhere */
+    bool has_held_back;    /* set by a reader: a queued job here waited for that */
+};
+
+struct tally_coordinator {
+    struct tally_store *store;
+    struct tally_coordinator_config config;
+    bool draining; /* before the end: no work is given out any more */
+    struct replica_view view;
+    struct calls *calls;             /* calls/calls.h */
+    struct transaction *transaction; /* turn/transaction.h */
+    struct turn *turn;               /* turn/turn.h */
+    struct live_jobs *jobs;          /* jobs/live_jobs.h */
+    struct workers *workers;         /* workers/workers.h */
+    struct replicas *replicas;       /* replicas/replicas.h; NULL = not shared */
+    struct forwarding *forwarding;   /* replicas/forwarding.h; NULL = not shared */
+    struct events *events;           /* rest/events.h */
+    struct series_cache *series;     /* rest/series.h */
+    struct metrics *metrics;         /* metrics/metrics.h */
+};
+
+/* Whether this replica may speak for its jobs at monotonic time now_ms. */
+static inline bool may_serve(const struct replica_view *view, int64_t now_ms)
+{
+    return !view->is_shared || now_ms < view->serves_until_ms;
+}
+
+#endif

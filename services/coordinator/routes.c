@@ -1,0 +1,38 @@
+/* routes: every address of the coordinator, with its handler. */
+#include <stddef.h>
+
+#include "services/coordinator/metrics/metrics.h"
+#include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/routes.h"
+#include "services/coordinator/workers/worker_calls.h"
+
+const struct route ROUTES[] = {
+    /* Those that are called most are looked at first. */
+    {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
+     worker_update, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER,
+     ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, worker_poll, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER,
+     ROUTE_WRITES | ROUTE_IN_MEMORY | ROUTE_ASKS_WORK, worker_join, AT_WORKERS_JOB},
+    {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
+     worker_leave, AT_SESSION},
+    {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, post_job, AT_ANY},
+    {"GET", "/v1/jobs", ROUTE_ADMIN, 0, list_jobs, AT_ANY},
+    {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, get_job, AT_LEADER_OR_STORE},
+    {"POST", "/v1/jobs/{id}/cancel", ROUTE_ADMIN, ROUTE_WRITES, cancel_job, AT_LEADER},
+    {"POST", "/v1/jobs/{id}/pause", ROUTE_ADMIN, ROUTE_WRITES, pause_job, AT_LEADER},
+    {"POST", "/v1/jobs/{id}/resume", ROUTE_ADMIN, ROUTE_WRITES, resume_job, AT_LEADER},
+    {"GET", "/v1/jobs/{id}/rounds", ROUTE_ADMIN, 0, get_rounds, AT_ANY},
+    {"GET", "/v1/jobs/{id}/rounds.csv", ROUTE_ADMIN, 0, get_rounds_csv, AT_ANY},
+    {"GET", "/v1/jobs/{id}/model", ROUTE_ADMIN, 0, get_model, AT_LEADER},
+    {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, 0, get_series, AT_ANY},
+    {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, 0, get_events, AT_ANY},
+    {"GET", "/v1/workers", ROUTE_ADMIN, 0, get_workers, AT_ANY},
+    {"GET", "/healthz", ROUTE_PUBLIC, 0, get_healthz, AT_ANY},
+    {"GET", "/readyz", ROUTE_PUBLIC, 0, get_readyz, AT_ANY},
+    {"GET", "/metrics", ROUTE_METRICS, 0, get_metrics, AT_ANY},
+    {"GET", "/", ROUTE_PUBLIC, 0, get_asset, AT_ANY},
+    {"GET", "/assets/{id}", ROUTE_PUBLIC, 0, get_asset, AT_ANY},
+    {"GET", "/openapi.yaml", ROUTE_PUBLIC, 0, get_asset, AT_ANY},
+    {NULL, NULL, ROUTE_PUBLIC, 0, NULL, AT_ANY},
+};

@@ -1,0 +1,10 @@
+/* routes: every address of the coordinator, with its handler. */
+#ifndef TALLY_SERVICES_COORDINATOR_ROUTES_H
+#define TALLY_SERVICES_COORDINATOR_ROUTES_H
+
+#include "services/coordinator/calls/call.h"
+
+/* Ended by a NULL method. */
+extern const struct route ROUTES[];
+
+#endif

@@ -1,0 +1,163 @@
+/* session: one worker process as the coordinator knows it, and the clients that it plays. */
+#ifndef TALLY_SERVICES_COORDINATOR_SESSIONS_SESSION_H
+#define TALLY_SERVICES_COORDINATOR_SESSIONS_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/server/http_server.h"
+#include "api/worker/worker_messages.h"
+#include "services/coordinator/calls/call.h"
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/coordinator/sessions/ordered.h"
+#include "services/coordinator/sessions/supply.h"
+#include "services/coordinator/sessions/wheel.h"
+
+/* A job that a worker has said it cannot serve, whichever client it plays. */
+struct refusal {
+    struct session *session;
+    struct hosted_job *job;
+    bool tried; /* what it computed with has failed; nothing was lacking */
+    char reason[TALLY_FAILURE_CAPACITY];
+    struct refusal *next; /* of the session */
+    struct refusal *next_of_job, **link_of_job;
+};
+
+/* A client of a job that a session plays. */
+struct assignment {
+    struct hosted_job *job;
+    uint32_t client;
+};
+
+/* The token, or the tokens of one name, that sessions were joined with. */
+struct session_token {
+    struct token_identity identity;       /* of nobody, where no token is needed */
+    char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
+    int64_t n_sessions;                   /* 1 or more */
+    struct session_token *next;
+};
+
+struct session {
+    uint64_t id; /* random but for its home; the right to post, together with a token of the
+                    identity below */
+    struct session_token *token; /* that it was joined with */
+    char name[TALLY_WORKER_NAME_CAPACITY];
+    char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
+    struct hosted_job *bound_to;                    /* that job; NULL = none, or it has gone */
+    uint32_t n_slots;
+    struct assignment *assignments; /* [n_slots] */
+    uint32_t n_assignments;
+    uint32_t n_refusals;
+    struct refusal *refusals;
+    uint32_t turn; /* the assignment after the last one served: jobs take turns */
+    int64_t last_contact_ms;
+    int64_t joined_ms; /* Unix time */
+    /* The long poll that waits, if request is not NULL. */
+    struct {
+        struct tally_http_request *request;
+        struct request_holder holder; /* this session */
+        struct tally_poll_request *message;
+        int64_t until_ms;
+        int64_t arrived_ns; /* monotonic */
+        /* It came with an update, which is durable and to be acknowledged with the answer. */
+        bool has_update;
+        struct tally_update_response update;
+        char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
+    } poll;
+    /* In the coordinator's list of sessions to look at; link NULL = it is not there. */
+    struct session *next_ready, **link_ready;
+    struct session *next, **link; /* all sessions, newest first */
+    struct session *next_of_id;   /* in the same bucket */
+    uint64_t name_hash;
+    struct session *next_of_name; /* in the same bucket */
+    struct wheel_node timer;      /* for session_due_ms() */
+    struct ordered_node place;    /* among those with free slots; numbered by joining */
+    struct ordered_node in_all;   /* among all sessions; same number */
+};
+
+struct session_table {
+    int64_t home; /* number of this replica, which new ids have in their top 16 bits; 0 = none */
+    struct session **by_id;       /* [n_buckets], by the low bits of the ids, which are random */
+    struct session **by_name;     /* [n_buckets], by a hash under the key */
+    size_t n_buckets;             /* a power of two, or 0 */
+    uint8_t key[16];              /* random: names that share a bucket cannot be chosen */
+    uint64_t n_joined;            /* sessions, ever; the next one's number */
+    struct session_token *tokens; /* of all sessions; few */
+    struct session *first;
+    int64_t n_sessions;
+    struct ordered_node *in_order;
+    int64_t n_slots;
+    int64_t n_free;    /* slots without a client */
+    int64_t n_waiting; /* sessions with a poll that waits */
+    struct supply unbound;
+    struct wheel timers;
+};
+
+/* Frees all sessions. */
+void session_table_fini(struct session_table *table);
+
+/* Who joins, and with what. */
+struct session_request {
+    const struct tally_join_request *join;
+    struct hosted_job *bound_to;           /* the job that it names; NULL = it names none */
+    const struct token_identity *identity; /* of the token */
+    const char *token_name;                /* "" = none */
+};
+
+/* No session has the name yet. Errors: NO_MEMORY. */
+enum tally_status session_new(struct session_table *table, const struct session_request *request,
+                              struct session **ret_session, struct tally_error *err);
+/* Vacates its clients. Its poll must have been answered. */
+void session_free(struct session_table *table, struct session *session);
+struct session *session_by_id(const struct session_table *table, uint64_t id);
+struct session *session_by_name(const struct session_table *table, const char *name);
+/* The newest session with a number below `number`; NULL = none. */
+struct session *session_before(const struct session_table *table, uint64_t number);
+/* Number of sessions that were joined with a token of that identity. */
+int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
+
+/* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */
+int64_t session_due_ms(const struct session *session, int64_t timeout_ms);
+/* To be called when session_due_ms() has become earlier. */
+void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms);
+/* Takes the sessions that are due, newest first, linked by timer.next; they stay due. */
+struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
+struct session *session_of_timer(struct wheel_node *timer);
+
+/* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
+ * slot. */
+void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
+                    uint32_t client);
+/* Takes one client away from the session that plays it, whose slot is free then. */
+void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
+/* The session plays no client of the job any more, and is not to: the worker refuses it, as the
+ * update says. Idempotent. Errors: NO_MEMORY. */
+enum tally_status session_refuse(struct session_table *table, struct session *session,
+                                 struct hosted_job *job, const struct tally_update *update,
+                                 struct tally_error *err);
+/* NULL if the worker has not refused the job. */
+const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
+/* The job is taken out: no session plays or refuses it any more. */
+void session_release_job(struct session_table *table, struct hosted_job *job);
+
+static inline uint32_t session_n_free(const struct session *session)
+{
+    return session->n_slots - session->n_assignments;
+}
+
+/* Whether it serves one job alone. */
+static inline bool is_bound(const struct session *session)
+{
+    return session->pinned_job[0] != '\0';
+}
+
+/* Whether the session would serve the job if it did not refuse it. */
+static inline bool session_may_serve(const struct session *session, const struct hosted_job *job)
+{
+    return !is_bound(session) || session->bound_to == job;
+}
+
+/* Whether the session may play clients of the job. */
+bool session_serves(const struct session *session, const struct hosted_job *job);
+
+#endif

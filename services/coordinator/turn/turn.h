@@ -1,0 +1,68 @@
+/* turn: one pass of the loop, after every step of the HTTP server.
+ *
+ *     work      what time and other threads have brought, in the step's transaction
+ *     commit    one commit for everything that the step wrote (group commit)
+ *     publish   only now: acknowledge the writes
+ *     retire    jobs that ended leave, in a transaction of their own
+ *     outside   what needs the store without a transaction: heartbeats, jobs to be read back
+ *     serve     hand out tasks, answer the reads, fill the event streams
+ *
+ * So nothing that a crash could take back is ever seen outside: an acknowledged update is durable,
+ * and no task follows from an update that is not. The rooms above do the work, through turn_ops. */
+#ifndef TALLY_SERVICES_COORDINATOR_TURN_TURN_H
+#define TALLY_SERVICES_COORDINATOR_TURN_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+
+struct call;
+struct tally_coordinator;
+
+enum {
+    TICK_MS = 100,      /* precision of long polls' ends */
+    DEFER_MS = 250,     /* that updates which wait for a task anyway may wait for their commit */
+    DEFER_SHARED_MS = 5 /* the same, where something waits for the end of the transaction */
+};
+
+/* All are required. */
+struct turn_ops {
+    /* Runs what is due. ticks: TICK_MS are over; seconds: a second is, too. */
+    void (*work)(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds);
+    /* Latest time at which a transaction that may be deferred is to be committed. */
+    int64_t (*defer_until)(const struct tally_coordinator *coordinator, int64_t now_ms);
+    /* Whether a task is there for the session that the call polls for. */
+    bool (*has_task)(const struct tally_coordinator *coordinator, const struct call *call);
+    /* Holds the durable update's request as the session's poll, and takes the call. False: the call
+     * is to be answered. */
+    bool (*hold_poll)(struct tally_coordinator *coordinator, struct call *call);
+    /* Transaction `number` is lost: brings the jobs that it wrote to back to the store. */
+    void (*lost)(struct tally_coordinator *coordinator, uint64_t number);
+    void (*retire)(struct tally_coordinator *coordinator);
+    void (*outside)(struct tally_coordinator *coordinator, int64_t now_ms);
+    /* defers: a transaction stays open. True: more is left for a turn at once. */
+    bool (*serve)(struct tally_coordinator *coordinator, int64_t now_ms, bool defers);
+};
+
+struct turn {
+    const struct turn_ops *ops;
+    int wake_fd; /* an eventfd: readable when another thread has something for the loop */
+    int64_t next_tick_ms;
+    uint64_t n_ticks;
+    bool defers;                      /* the transaction stays open through this turn */
+    int64_t defer_until_ms;           /* monotonic; 0 = it has not been deferred yet */
+    const struct call *last_deferred; /* of those written, as far as they have been looked at */
+};
+
+/* Errors: NO_MEMORY, UNAVAILABLE (file descriptors). */
+enum tally_status turn_new(const struct turn_ops *ops, struct turn **ret_turn,
+                           struct tally_error *err);
+/* wake_fd stays open: a thread may still write to it. NULL is allowed. */
+void turn_free(struct turn *turn);
+/* Returns how long the next step may wait, in ms. */
+int turn_run(struct tally_coordinator *coordinator);
+/* The next turn ticks, and a second is over. */
+void turn_hurry(struct turn *turn);
+
+#endif

@@ -1,0 +1,108 @@
+/* deadlines: sessions that are silent, and rounds and jobs whose time is over. */
+#include <stdio.h>
+
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/waiting.h"
+#include "services/coordinator/workers/workers.h"
+#include "services/job/reasons.h"
+
+void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    struct session_table *sessions = &coordinator->workers->sessions;
+    const int64_t timeout_ms = coordinator->config.session_timeout_ms;
+    struct session *session = session_take_due(sessions, now_ms, timeout_ms);
+    while (session != NULL) {
+        struct session *next = session_of_timer(session->timer.next);
+        session_set_timer(sessions, session, timeout_ms);
+        if (session->poll.request != NULL) {
+            mark_ready(coordinator, session);
+        } else {
+            tally_log(TALLY_LOG_WARN, tally_log_event("worker is silent"),
+                      tally_log_text("worker", session->name),
+                      tally_log_integer("clients", session->n_assignments));
+            coordinator->workers->counts.lost++;
+            end_session(coordinator, session);
+        }
+        session = next;
+    }
+}
+
+static void note_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                         int64_t now_ms)
+{
+    struct tally_waiting waiting;
+    if (job_waiting(coordinator, job, now_ms, &waiting)) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("round waits past its deadline"),
+                  tally_log_text("job", job->row.id),
+                  tally_log_integer("round", tally_job_open_round(job->engine)->round),
+                  tally_log_text("clients", waiting.clients),
+                  tally_log_text("waits", waiting.text));
+    }
+}
+
+/* The open round's deadline has passed. */
+static void end_round(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job_outcome outcome;
+    const bool may_close = job->spec.policy != TALLY_POLICY_WAIT;
+    if ((may_close && transaction_begin_write(coordinator->transaction, &err) != TALLY_OK) ||
+        tally_job_overdue(job->engine, &outcome, &err) != TALLY_OK) {
+        return;
+    }
+    for (uint32_t m = 0; m < job->row.clients; m++) { /* those that have missed it */
+        job->slots[m].absent = job->slots[m].absent || tally_job_is_absent(job->engine, m);
+    }
+    if (has_closed(job, &outcome)) {
+        put_closed(coordinator, job, &outcome, &err);
+        return;
+    }
+    job->deadline_noted = true;
+    note_waiting(coordinator, job, now_ms);
+}
+
+/* The job's own time is over. */
+static void end_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms)
+{
+    struct tally_waiting waiting;
+    if (!job_waiting(coordinator, job, now_ms, &waiting)) {
+        snprintf(waiting.text, sizeof waiting.text, "in round %lld, at time step %lld of %lld",
+                 (long long)tally_job_open_round(job->engine)->round,
+                 (long long)job->row.progress.time_step, (long long)job->row.horizon);
+    }
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, JOB_DEADLINE_PASSED, (long long)job->spec.job_deadline_ms,
+                       tally_job_status_name(job->row.status), waiting.text);
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (fail_job(coordinator, job, reason, &err) == TALLY_OK) {
+        round_closed(coordinator, job);
+    }
+}
+
+void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    const int64_t unix_ms = tally_realtime_ms();
+    if (coordinator->draining) {
+        return; /* no work is given out any more */
+    }
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+        const enum tally_job_status status = tally_job_status(job->engine);
+        const struct tally_job_spec *spec = &job->spec;
+        if (job->needs_reload || tally_job_status_is_terminal(status) ||
+            !is_store_well(coordinator)) {
+            continue;
+        }
+        if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
+            end_job(coordinator, job, now_ms);
+        } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING &&
+                   !job->deadline_noted &&
+                   now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {
+            end_round(coordinator, job, now_ms);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/* long_polls: polls that wait for a task, and their responses.
+ *
+ * A poll comes as a request of its own, or with an update; then it waits for nothing before the
+ * update is durable. While it waits, the session holds the request, which costs no thread. After
+ * each commit the sessions that were marked ready are looked at. */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_LONG_POLLS_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_LONG_POLLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "services/coordinator/calls/call.h"
+#include "services/coordinator/sessions/session.h"
+
+/* The longest that a poll waits here. */
+int64_t longest_wait(const struct tally_coordinator *coordinator);
+/* Takes what a worker polls with; ends a poll that it has given up. Errors: NO_MEMORY. */
+enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+                            struct session *session, const struct tally_poll_request *message,
+                            struct tally_error *err);
+/* From now on the request waits as the session's poll. */
+void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+               const struct call *call);
+/* The same for the update of a call, which is durable: the call is over. False if it cannot wait,
+ * and is to be answered. */
+bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
+/* The peer has gone. */
+void abandon_poll(struct tally_coordinator *coordinator, struct session *session);
+
+/* Answers the polls of ready sessions that have work or whose time is over. */
+void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
+/* Answers a waiting poll with `idle`. */
+void answer_idle(struct tally_coordinator *coordinator, struct session *session);
+void answer_all_idle(struct tally_coordinator *coordinator);
+/* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
+void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Whether an open round waits for a client of the session for whose task the call waits. */
+bool has_task(const struct tally_coordinator *coordinator, const struct call *call);
+
+#endif

@@ -1,0 +1,53 @@
+/* matching: which queued job starts, which waits for slots, and which stuck job gets the slots of
+ * the others. Pure: counts in, a decision out.
+ *
+ * Vacant clients of started jobs are filled first, oldest job first. If that leaves several of them
+ * short, the oldest that can be filled gets the others' slots (match_can_borrow): jobs that began
+ * when there were more workers may each lack clients for ever, although together they hold enough
+ * for one. Then queued jobs start in order of age as soon as all their clients can be filled
+ * (match_queued). A queued job that the present workers could fill once the jobs that progress have
+ * ended keeps younger jobs from taking its slots. A job that they could not fill does not: there
+ * are too few workers, or a job that is paused or stuck keeps them. Memory follows the same rule.
+ *
+ *     slots       free 3, of progressing jobs 5, of a paused job 8
+ *     job 1       16 clients    MATCH_PASS: 3 + 5 slots will never be enough
+ *     job 2        8 clients    MATCH_WAIT: 3 + 5 will be
+ *     job 3        2 clients    not looked at: it would take slots from job 2 */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_MATCHING_MATCHING_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_MATCHING_MATCHING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A queued job. */
+struct match_job {
+    bool is_prepared;      /* it lacks nothing but slots and memory to start */
+    bool is_unsolved;      /* its f(x*) is to be solved, which has not begun */
+    bool has_memory;       /* for its next step: solving or starting */
+    bool will_have_memory; /* once the jobs that progress have ended */
+    int64_t clients;
+    int64_t n_free;   /* slots that it could have now */
+    int64_t n_coming; /* those, and the slots of jobs that progress */
+};
+
+enum match {
+    MATCH_START,
+    MATCH_PASS, /* younger jobs may start */
+    MATCH_WAIT  /* no younger job overtakes it */
+};
+
+/* Whether slots or memory are to be found for the job now: it does not wait for its f(x*) alone. */
+bool match_is_candidate(const struct match_job *job);
+/* Precondition: match_is_candidate(). */
+enum match match_queued(const struct match_job *job);
+
+/* How many slots a queued job lacks that other replicas are to send: those that it needs to start
+ * at once if the others have them free, else those that it will lack even when all that comes here
+ * has come. 0 or less = none. */
+int64_t match_lacking(const struct match_job *job, int64_t n_free_elsewhere);
+
+/* Whether a stuck job that lacks n_vacant clients can be filled from the other stuck jobs.
+ * n_elsewhere: their clients at unbound workers; n_refused: of those, at workers that refuse it. */
+bool match_can_borrow(int64_t n_vacant, int64_t n_elsewhere, int64_t n_refused);
+
+#endif

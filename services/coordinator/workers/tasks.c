@@ -1,0 +1,211 @@
+#include "services/coordinator/workers/tasks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "services/coordinator/sessions/session.h"
+
+/* From this size on, what the tasks of a round share is not copied into each response: below it,
+ * the pages of a connection cost more. */
+enum { MIN_TAIL_BYTES = 8 * 1024 };
+
+/* Clients of the session that the job's open round still waits for. */
+static size_t pending_clients(const struct session *session, const struct hosted_job *job,
+                              uint32_t *clients)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        if (played->job == job && !tally_job_has_received(job->engine, played->client)) {
+            clients[n++] = played->client;
+        }
+    }
+    return n;
+}
+
+/* Whether the clients of the job may be given its open round. */
+static bool hands_out(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload;
+}
+
+bool has_work(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        if (hands_out(played->job) &&
+            !tally_job_has_received(played->job->engine, played->client)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In turns, else a busy job starves the others. */
+struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients)
+{
+    const uint32_t n = session->n_assignments;
+    const struct hosted_job *before = NULL;
+    for (uint32_t k = 0, first = session->turn; k < n; k++) {
+        const uint32_t i = (first + k) % n;
+        struct hosted_job *job = session->assignments[i].job;
+        if (job == before) { /* the clients of a job are mostly side by side */
+            continue;
+        }
+        before = job;
+        if (hands_out(job)) {
+            *ret_n_clients = pending_clients(session, job, clients);
+            if (*ret_n_clients > 0) {
+                session->turn = i + 1;
+                while (session->turn < n && session->assignments[session->turn].job == job) {
+                    session->turn++;
+                }
+                return job;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
+ * one of them, which the ledger has counted as delivered to it when the broadcast was made. */
+static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
+{
+    int64_t delivered = INT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t iterate = job->slots[clients[i]].delivered_iterate;
+        delivered = iterate < delivered ? iterate : delivered;
+    }
+    return delivered;
+}
+
+/* Adds what brings a worker from point `have` to the present one: the broadcasts in between if they
+ * are kept and shorter than the point itself, else the point. */
+static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task *task)
+{
+    const int64_t now = tally_job_progress(job->engine)->iterate;
+    if (have == now) {
+        return;
+    }
+    size_t dim;
+    const double *x = tally_job_point(job->engine, &dim);
+    const int64_t delivered = delivered_to(job, task->clients, task->n_clients);
+    const uint64_t snapshot_bits = 64 * (uint64_t)dim;
+    uint64_t bits = 0, again_bits = 0;
+    bool kept = now - have <= TALLY_MAX_BROADCASTS;
+    for (int64_t k = have + 1; kept && k <= now; k++) {
+        const struct tally_message *message = tally_job_broadcast(job->engine, k);
+        kept = message != NULL;
+        if (kept) {
+            const struct tally_broadcast broadcast = {
+                .iterate = (uint64_t)k,
+                .payload = {message->payload.data, message->payload.size},
+                .payload_bits = message->bits.payload_bits,
+                .quantizer_step = message->grid.step,
+                .quantizer_intervals = message->grid.intervals};
+            task->broadcasts[task->n_broadcasts++] = broadcast;
+            bits += message->bits.payload_bits;
+            again_bits += k <= delivered ? message->bits.payload_bits : 0;
+        }
+    }
+    const bool is_next = now == have + 1; /* the ordinary case: never replaced by the point */
+    if (kept && (is_next || bits <= snapshot_bits)) {
+        job->recovery_bits += again_bits;
+    } else {
+        task->n_broadcasts = 0;
+        task->snapshot = (struct tally_bytes){(const uint8_t *)x, dim * sizeof *x};
+        job->recovery_bits += snapshot_bits;
+    }
+}
+
+/* The worker's cursor for the job; 0 if it shows none. */
+static int64_t cursor_of(const struct session *session, const struct hosted_job *job)
+{
+    const struct tally_poll_request *poll = session->poll.message;
+    for (size_t i = 0; i < poll->n_cursors; i++) {
+        if (strcmp(poll->cursors[i].job_id, job->row.id) == 0) {
+            uint64_t iterate = poll->cursors[i].iterate;
+            return iterate <= (uint64_t)tally_job_progress(job->engine)->iterate ? (int64_t)iterate
+                                                                                 : 0;
+        }
+    }
+    return 0;
+}
+
+static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
+{
+    if (job->spec.round_deadline_ms == 0) {
+        return 0;
+    }
+    const int64_t left = job->deadline_from_ms + job->spec.round_deadline_ms - now_ms;
+    return left > 0 ? (uint32_t)left : 1;
+}
+
+/* What is the same for all clients of the round. */
+static void describe_round(const struct hosted_job *job, const struct tally_job_round *round,
+                           struct tally_task *task)
+{
+    memcpy(task->job_id, job->row.id, sizeof task->job_id);
+    task->round = (uint32_t)round->round;
+    task->stage = (uint32_t)round->plan.stage;
+    task->iterate = (uint64_t)round->iterate;
+    task->samples = (uint64_t)round->plan.samples;
+    task->quantizer_step = round->plan.grid.step;
+    task->quantizer_intervals = round->plan.grid.intervals;
+    snprintf(task->encoding, sizeof task->encoding, "%s",
+             TALLY_ENCODINGS[job->spec.encoding]->name);
+    task->evaluate = round->evaluate;
+    task->cut = round->plan.cut;
+    task->x_checksum = tally_job_progress(job->engine)->x_checksum;
+}
+
+/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few
+ * are sent, is encoded by itself, and so is every one if memory is short. */
+static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
+                       struct tally_task *task)
+{
+    struct shared_task *shared = &job->shared_task;
+    if (shared->round != round->round || shared->have != have) {
+        describe_round(job, round, task);
+        shared->round = 0;
+        shared->bytes.size = 0;
+        tally_shared_bytes_release(shared->tail);
+        shared->tail = NULL;
+        if (task->job_document.size + task->snapshot.size > 0 ||
+            tally_task_encode_shared(task, &shared->bytes) != TALLY_OK) {
+            return;
+        }
+        shared->round = round->round;
+        shared->have = have;
+        if (shared->bytes.size >= MIN_TAIL_BYTES) {
+            shared->tail = tally_shared_bytes_new(&shared->bytes);
+        }
+    }
+    const struct tally_buffer *bytes = shared->tail != NULL ? &shared->tail->bytes : &shared->bytes;
+    task->shared = (struct tally_bytes){bytes->data, bytes->size};
+    task->shared_is_apart = shared->tail != NULL;
+}
+
+void make_task(const struct session *session, struct hosted_job *job, uint32_t *clients,
+               size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    struct tally_task *task = &ret_response->task;
+    ret_response->kind = TALLY_POLL_TASK;
+    task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
+    task->n_broadcasts = 0;
+    task->shared_is_apart = false;
+    task->deadline_ms = time_left(job, now_ms);
+    task->clients = clients;
+    task->n_clients = n_clients;
+    const int64_t have = cursor_of(session, job);
+    if (have == 0) {
+        task->job_document = (struct tally_bytes){job->document.data, job->document.size};
+    }
+    /* Every worker can make the initial point from the document. */
+    add_catch_up(job, have > 0 ? have : 1, task);
+    share_task(job, round, have, task);
+    for (size_t i = 0; i < n_clients; i++) {
+        job->slots[clients[i]].delivered_iterate = round->iterate;
+    }
+}

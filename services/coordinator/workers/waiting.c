@@ -1,0 +1,215 @@
+#include "services/coordinator/workers/waiting.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/assignment.h"
+#include "services/coordinator/workers/workers.h"
+
+enum { NAMES_IN_TEXT = 3 };
+
+/* Appends to the text for people, as far as there is room. */
+__attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting *waiting,
+                                                           const char *format, ...)
+{
+    const size_t at = strlen(waiting->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(waiting->text + at, sizeof waiting->text - at, format, arguments);
+    va_end(arguments);
+}
+
+/* Names the newest worker that has refused the job, with its reason, and counts the others. */
+static void add_refusals(const struct hosted_job *job, struct tally_waiting *waiting)
+{
+    int64_t n = 0;
+    const struct refusal *newest = job->supply.refusals;
+    for (const struct refusal *r = newest; r != NULL; r = r->next_of_job) {
+        newest = r->session->place.number > newest->session->place.number ? r : newest;
+        n++;
+    }
+    if (n > 0) {
+        add_text(waiting, "; worker %s cannot serve it: %s", newest->session->name, newest->reason);
+    }
+    if (n > 1) {
+        add_text(waiting, "; nor can %lld others", (long long)n - 1);
+    }
+}
+
+static void wait_for_workers(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job, struct tally_waiting *waiting)
+{
+    const int64_t n_free = count_free_slots(coordinator, job);
+    waiting->what = TALLY_WAITS_FOR_WORKERS;
+    add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
+             job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
+    if (coordinator->view.is_shared) {
+        add_text(waiting, " at this coordinator, %lld at others",
+                 (long long)coordinator->view.n_free_slots);
+    }
+    if (n_free >= job->n_vacant) {
+        add_text(waiting, ", but %s",
+                 coordinator->draining ? "the coordinator is shutting down"
+                                       : "an older job goes first");
+    }
+    add_refusals(job, waiting);
+}
+
+/* Takes a name once. */
+static void add_worker(struct tally_waiting *waiting, const char *name)
+{
+    for (int i = 0; i < waiting->n_workers; i++) {
+        if (strcmp(waiting->workers[i], name) == 0) {
+            return;
+        }
+    }
+    if (name[0] != '\0' && waiting->n_workers < TALLY_WAITING_WORKERS) {
+        snprintf(waiting->workers[waiting->n_workers++], sizeof waiting->workers[0], "%s", name);
+    }
+}
+
+/* " (worker-3, worker-17, ...)" */
+static void add_names(struct tally_waiting *waiting)
+{
+    for (int i = 0; i < waiting->n_workers && i <= NAMES_IN_TEXT; i++) {
+        add_text(waiting, "%s%s", i == 0 ? " (" : ", ",
+                 i < NAMES_IN_TEXT ? waiting->workers[i] : "...");
+    }
+    add_text(waiting, "%s", waiting->n_workers > 0 ? ")" : "");
+}
+
+static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
+{
+    if (n_vacant > 0 && n_vacant < waiting->n_clients) {
+        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
+    } else if (n_vacant > 0) {
+        add_text(waiting, "; no worker plays %s", n_vacant == 1 ? "it" : "them");
+    }
+}
+
+/* False if the round waits for nobody. */
+static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting *waiting)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    int64_t n_vacant = 0;
+    waiting->what = TALLY_WAITS_FOR_CLIENTS;
+    for (uint32_t m = 0; m < job->row.clients; m++) {
+        if (tally_job_awaits(job->engine, m)) {
+            const struct client_slot *slot = &job->slots[m];
+            waiting->n_clients++;
+            n_vacant += slot->session == NULL;
+            add_worker(waiting, slot->session != NULL ? slot->session->name : slot->previous);
+        }
+    }
+    if (waiting->n_clients == 0) {
+        return false;
+    }
+    tally_job_list_awaited(job->engine, waiting->clients);
+    add_text(waiting, "waits for client%s %s", waiting->n_clients == 1 ? "" : "s",
+             waiting->clients);
+    add_names(waiting);
+    add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
+             (long long)round->received, (long long)job->row.clients);
+    if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
+        add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
+    }
+    if (round->overdue) {
+        add_text(waiting, ", its deadline of %lld ms has passed",
+                 (long long)job->spec.round_deadline_ms);
+    }
+    add_vacant(n_vacant, waiting);
+    add_refusals(job, waiting);
+    return true;
+}
+
+static bool wait_for_store(const struct tally_coordinator *coordinator,
+                           struct tally_waiting *waiting)
+{
+    waiting->what = TALLY_WAITS_FOR_STORE;
+    if (coordinator->transaction->error.status != TALLY_OK) {
+        waiting->since_ms = coordinator->transaction->failed_ms;
+        add_text(waiting, "waits for the store, which cannot be written: %s",
+                 coordinator->transaction->error.message);
+    } else {
+        add_text(waiting, "waits to be read back from the store");
+    }
+    return true;
+}
+
+/* A running job: its round has been open for `open_ms`. */
+static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                          int64_t open_ms, struct tally_waiting *waiting)
+{
+    if (coordinator->transaction->error.status !=
+        TALLY_OK) { /* not even what has come can be taken */
+        return wait_for_store(coordinator, waiting);
+    }
+    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) && wait_for_clients(job, waiting);
+}
+
+/* A queued job that needs memory to solve f(x*) or to start, or a job that lacks the memory to be
+ * read back from the store. */
+static void wait_for_memory(const struct memory_use *use, const struct hosted_job *job,
+                            struct tally_waiting *waiting)
+{
+    const int64_t needed = job->lacks_memory ? job->started_bytes : memory_needed(job);
+    const int64_t n_free = use->limit - use->held;
+    waiting->what = TALLY_WAITS_FOR_MEMORY;
+    add_text(waiting, "waits for memory: it needs %lld bytes%s", (long long)needed,
+             job->lacks_memory ? " to be read back from the store, and the system refused them"
+             : job->prepared   ? ""
+                               : " to solve f(x*)");
+    if (!job->lacks_memory) {
+        add_text(waiting, ", and %lld of %lld (--max-job-bytes) are free",
+                 (long long)(n_free > 0 ? n_free : 0), (long long)use->limit);
+    }
+}
+
+/* A queued job: f(x*), memory, or workers. */
+static void wait_to_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                          struct tally_waiting *waiting)
+{
+    const struct memory_use *use = &coordinator->jobs->memory;
+    const bool is_unsolved = memory_is_unsolved(job);
+    if ((job->prepared || is_unsolved) && !memory_is_free(use, job)) {
+        wait_for_memory(use, job, waiting);
+    } else if (!job->prepared) {
+        waiting->what = TALLY_WAITS_FOR_REFERENCE;
+        add_text(waiting, is_unsolved ? "waits for f(x*), which will be computed"
+                                      : "waits for f(x*), which is being computed");
+    } else {
+        wait_for_workers(coordinator, job, waiting);
+    }
+}
+
+bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                 int64_t now_ms, struct tally_waiting *ret_waiting)
+{
+    struct tally_waiting *waiting = ret_waiting;
+    memset(waiting, 0, sizeof *waiting);
+    waiting->since_ms = job->waits_since_ms;
+    bool waits = true;
+    const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* and that is not stored yet */
+                            job->prepare_error.status != TALLY_OK;
+    if (job->lacks_memory) {
+        wait_for_memory(&coordinator->jobs->memory, job, waiting);
+    } else if (job->needs_reload || is_to_fail) {
+        wait_for_store(coordinator, waiting);
+    } else if (job->row.status == TALLY_JOB_PAUSED) {
+        waiting->what = TALLY_WAITS_FOR_RESUME;
+        add_text(waiting, "is paused and waits to be resumed");
+    } else if (job->row.status == TALLY_JOB_RUNNING) {
+        waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
+    } else if (job->row.status != TALLY_JOB_QUEUED) {
+        waits = false;
+    } else {
+        wait_to_start(coordinator, job, waiting);
+    }
+    waiting->text[tally_utf8_valid_prefix(waiting->text, strlen(waiting->text))] = '\0';
+    return waits;
+}

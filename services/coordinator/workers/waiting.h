@@ -1,0 +1,21 @@
+/* waiting: what a live job waits for, said so that somebody can do something about it. */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "services/document/detail.h"
+
+struct hosted_job;
+struct tally_coordinator;
+
+/* A round that is open for less than this, and whose deadline has not passed, is work in progress
+ * and no waiting. */
+enum { WAITING_AFTER_MS = 1000 };
+
+/* What the job waits for at monotonic time now_ms; false if it gets on or has ended. */
+bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                 int64_t now_ms, struct tally_waiting *ret_waiting);
+
+#endif

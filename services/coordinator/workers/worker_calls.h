@@ -1,0 +1,9 @@
+/* worker_calls: the four methods of tally.v1.WorkerService, worker.proto. */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_CALLS_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_CALLS_H
+
+#include "services/coordinator/calls/call.h"
+
+handler_fn worker_join, worker_poll, worker_update, worker_leave;
+
+#endif

@@ -1,0 +1,99 @@
+#include "services/coordinator/workers/workers.h"
+
+#include <stdlib.h>
+
+#include "services/coordinator/jobs/live_jobs.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers/long_polls.h"
+
+/* Up to MAX_WAIT_MS of long_polls.c. */
+static const double POLL_SECONDS[] = {0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30};
+enum { N_POLL_SECONDS = sizeof POLL_SECONDS / sizeof POLL_SECONDS[0] };
+_Static_assert(sizeof POLL_SECONDS / sizeof POLL_SECONDS[0] <= HISTOGRAM_MAX_BOUNDS,
+               "buckets of polls");
+
+enum tally_status workers_new(struct tally_coordinator *coordinator, struct tally_error *err)
+{
+    struct workers *workers = calloc(1, sizeof *workers);
+    if (workers == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the workers");
+    }
+    for (int i = 0; i < N_POLL_KINDS; i++) {
+        workers->counts.polls[i].bounds = POLL_SECONDS;
+        workers->counts.polls[i].n_bounds = N_POLL_SECONDS;
+    }
+    coordinator->workers = workers;
+    return TALLY_OK;
+}
+
+void workers_free(struct workers *workers)
+{
+    if (workers != NULL) {
+        session_table_fini(&workers->sessions);
+        tally_buffer_fini(&workers->answer);
+        free(workers);
+    }
+}
+
+void mark_ready(struct tally_coordinator *coordinator, struct session *session)
+{
+    if (session->link_ready != NULL) {
+        return;
+    }
+    session->next_ready = coordinator->workers->ready;
+    session->link_ready = &coordinator->workers->ready;
+    if (coordinator->workers->ready != NULL) {
+        coordinator->workers->ready->link_ready = &session->next_ready;
+    }
+    coordinator->workers->ready = session;
+}
+
+void unmark_ready(struct session *session)
+{
+    if (session->link_ready == NULL) {
+        return;
+    }
+    *session->link_ready = session->next_ready;
+    if (session->next_ready != NULL) {
+        session->next_ready->link_ready = session->link_ready;
+    }
+    session->link_ready = NULL;
+}
+
+void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
+        if (job->slots[m].session != NULL) {
+            mark_ready(coordinator, job->slots[m].session);
+        }
+    }
+}
+
+void end_session(struct tally_coordinator *coordinator, struct session *session)
+{
+    if (session->poll.request != NULL) {
+        answer_idle(coordinator, session);
+    }
+    unmark_ready(session);
+    session_free(&coordinator->workers->sessions, session);
+    coordinator->jobs->match_due = true;
+}
+
+void mark_all_ready(struct tally_coordinator *coordinator)
+{
+    for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
+        mark_ready(coordinator, s);
+    }
+}
+
+void session_heard(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        const struct assignment *played = &session->assignments[i];
+        struct client_slot *slot = &played->job->slots[played->client];
+        if (slot->absent) {
+            slot->absent = false;
+            mark_absence(played->job);
+        }
+    }
+}

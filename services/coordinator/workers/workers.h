@@ -1,0 +1,54 @@
+/* workers: what the coordinator does with the workers that have joined.
+ *
+ *     assignment   gives clients of jobs to sessions, and starts jobs (matching decides)
+ *     long_polls   polls that wait, and what they are answered: a task (tasks), idle, released
+ *     deadlines    sessions that are silent, rounds and jobs whose time is over
+ *     waiting      what a job waits for, in words
+ *     worker_calls the four methods of tally.v1.WorkerService */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "services/coordinator/calls/histogram.h"
+#include "services/coordinator/sessions/session.h"
+
+enum { N_POLL_KINDS = TALLY_POLL_RELEASED + 1 };
+
+struct worker_counts {
+    uint64_t joined, lost;
+    struct histogram polls[N_POLL_KINDS]; /* seconds until the response, by its kind */
+};
+
+struct workers {
+    struct session_table sessions;
+    struct session *ready;      /* sessions whose long poll may have a response */
+    struct tally_buffer answer; /* to a poll, while it is made */
+    struct worker_counts counts;
+};
+
+/* Sets coordinator->workers. Errors: NO_MEMORY. */
+enum tally_status workers_new(struct tally_coordinator *coordinator, struct tally_error *err);
+/* Frees all sessions. NULL is allowed. */
+void workers_free(struct workers *workers);
+
+/* Puts the session on the list of those whose poll is looked at after the commit. */
+void mark_ready(struct tally_coordinator *coordinator, struct session *session);
+void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
+void mark_all_ready(struct tally_coordinator *coordinator);
+/* Takes it off again. */
+void unmark_ready(struct session *session);
+/* The worker has been heard of: its clients are waited for (again). */
+void session_heard(const struct session *session);
+/* Answers the session's poll, ends the session and frees its slots. */
+void end_session(struct tally_coordinator *coordinator, struct session *session);
+
+/* ---- deadlines.c ---- */
+
+/* Looks at the polls whose time is over, and ends sessions that are silent. */
+void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
+/* Ends rounds and jobs whose time is over, as their policy says. Writes. */
+void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
+
+#endif
