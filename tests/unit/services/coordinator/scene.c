@@ -1,0 +1,168 @@
+#include "tests/unit/services/coordinator/scene.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/worker/worker_messages.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "storage/backends/backends.h"
+#include "tests/harness.h"
+#include "tests/unit/services/coordinator/jobs/job_in_store.h"
+
+void scene_init(struct scene *scene)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    memset(scene, 0, sizeof *scene);
+    TALLY_ASSERT_STATUS(tally_store_open("memory:", NULL, &scene->store, &err), TALLY_OK, &err);
+    const struct tally_coordinator_config config = {.store = scene->store,
+                                                    .session_timeout_ms = 1000000,
+                                                    .max_jobs = 10,
+                                                    .max_streams = 2,
+                                                    .max_clients = 10,
+                                                    .max_dim = 1000,
+                                                    .max_job_bytes = INT64_C(1) << 30,
+                                                    .max_sessions = 10,
+                                                    .max_sessions_per_token = 10,
+                                                    .heartbeat_ms = 1000000,
+                                                    .metrics_keep_ms = 60000};
+    TALLY_ASSERT_STATUS(tally_coordinator_new(&config, &scene->coordinator, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(scene->coordinator);
+}
+
+void scene_fini(struct scene *scene)
+{
+    for (int i = 0; i < scene->n_requests; i++) {
+        struct tally_http_request *request = &scene->requests[i];
+        if (request->status == 0) {
+            tally_coordinator_on_abandoned(scene->coordinator, request);
+        }
+        fake_request_fini(request);
+    }
+    tally_coordinator_free(scene->coordinator);
+}
+
+void scene_turn(struct scene *scene)
+{
+    (void)tally_coordinator_turn(scene->coordinator);
+}
+
+struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_policy policy,
+                                 int quorum)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job_spec spec = job_in_store_spec();
+    struct hosted_job *job = NULL;
+    spec.objective.data.synthetic_linear.dim = 4;
+    spec.clients = clients;
+    spec.policy = policy;
+    spec.quorum = quorum;
+    spec.round_deadline_ms = policy == TALLY_POLICY_WAIT ? 0 : 1000000;
+    TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+    job->prepared = true; /* without waiting for the solver's thread */
+    scene_turn(scene);
+    return job;
+}
+
+static struct tally_http_request *send_request(struct scene *scene, const char *method,
+                                               const char *path, const char *content_type,
+                                               const struct tally_buffer *body)
+{
+    CU_ASSERT_FATAL(scene->n_requests < SCENE_REQUESTS);
+    struct tally_http_request *request = &scene->requests[scene->n_requests++];
+    request->method = method;
+    request->path = path;
+    request->content_type = content_type;
+    if (body != NULL) {
+        request->body = *body;
+    }
+    tally_coordinator_on_request(scene->coordinator, request);
+    return request;
+}
+
+struct tally_http_request *scene_get(struct scene *scene, const char *path)
+{
+    return send_request(scene, "GET", path, NULL, NULL);
+}
+
+struct tally_http_request *scene_post(struct scene *scene, const char *path)
+{
+    return send_request(scene, "POST", path, NULL, NULL);
+}
+
+static struct tally_http_request *call(struct scene *scene, const char *path,
+                                       const struct tally_buffer *body)
+{
+    return send_request(scene, "POST", path, "application/proto", body);
+}
+
+uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots)
+{
+    struct tally_join_request join = {.slots = slots};
+    struct tally_join_response response = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_buffer body = {0};
+    snprintf(join.name, sizeof join.name, "%s", name);
+    CU_ASSERT_EQUAL_FATAL(tally_join_request_encode(&join, &body), TALLY_OK);
+    struct tally_http_request *request = call(scene, "/tally.v1.WorkerService/Join", &body);
+    scene_turn(scene);
+    CU_ASSERT_EQUAL_FATAL(request->status, 200);
+    TALLY_ASSERT_STATUS(
+        tally_join_response_decode(request->response.data, request->response.size, &response, &err),
+        TALLY_OK, &err);
+    return response.session;
+}
+
+struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms)
+{
+    static struct tally_poll_request poll; /* large */
+    struct tally_buffer body = {0};
+    poll.session = session;
+    poll.wait_ms = wait_ms;
+    CU_ASSERT_EQUAL_FATAL(tally_poll_request_encode(&poll, &body), TALLY_OK);
+    return call(scene, "/tally.v1.WorkerService/PollTask", &body);
+}
+
+struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
+                                        struct hosted_job *job, uint32_t client)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_objective *objective = NULL;
+    struct tally_replica *replica = NULL;
+    struct tally_job_update computed;
+    struct tally_bits bits;
+    size_t dim;
+    const double *x = tally_job_point(job->engine, &dim);
+    TALLY_ASSERT_STATUS(tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
+                                            tally_job_spec_setting(&job->spec).key, NULL,
+                                            &objective, &err),
+                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_replica_new(&job->spec, objective, &replica, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(
+        tally_replica_load(replica, round->iterate, (const uint8_t *)x, dim * sizeof *x, &err),
+        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_replica_compute(replica, round, client, &computed, &bits, &err),
+                        TALLY_OK, &err);
+    struct tally_update update = {.session = session,
+                                  .round = (uint32_t)computed.round,
+                                  .client = client,
+                                  .payload = {computed.payload, computed.n_payload},
+                                  .payload_bits = computed.payload_bits,
+                                  .clipped = computed.clipped,
+                                  .has_loss = computed.has_loss,
+                                  .loss = computed.loss};
+    struct tally_buffer body = {0};
+    memcpy(update.job_id, job->row.id, sizeof job->row.id);
+    CU_ASSERT_EQUAL_FATAL(tally_update_encode(&update, &body), TALLY_OK);
+    tally_replica_free(replica);
+    tally_objective_free(objective);
+    return call(scene, "/tally.v1.WorkerService/PostUpdate", &body);
+}
+
+void scene_leave(struct scene *scene, uint64_t session)
+{
+    struct tally_buffer body = {0};
+    CU_ASSERT_EQUAL_FATAL(tally_leave_request_encode(session, &body), TALLY_OK);
+    (void)call(scene, "/tally.v1.WorkerService/Leave", &body);
+}

@@ -1,0 +1,41 @@
+/* scene: a coordinator with a store in memory, and workers that call it without a network. */
+#ifndef TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SCENE_H
+#define TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SCENE_H
+
+#include "services/coordinator/jobs/hosted_job.h"
+#include "services/coordinator/rooms.h"
+#include "services/job/replica.h"
+#include "tests/unit/services/coordinator/fake_http.h"
+
+enum { SCENE_REQUESTS = 32 };
+
+struct scene {
+    struct tally_coordinator *coordinator;
+    struct tally_store *store;
+    struct tally_http_request requests[SCENE_REQUESTS];
+    int n_requests;
+};
+
+void scene_init(struct scene *scene);
+void scene_fini(struct scene *scene);
+
+/* A queued job that could start if it had the workers. Small, and it ends after many rounds. */
+struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_policy policy,
+                                 int quorum);
+/* One pass of the loop. Ticks are due only once in 100 ms of the real clock: nothing may depend on
+ * one. */
+void scene_turn(struct scene *scene);
+
+/* A request that has come; its response, if there is one yet, is in it. */
+struct tally_http_request *scene_get(struct scene *scene, const char *path);
+struct tally_http_request *scene_post(struct scene *scene, const char *path);
+/* The worker's session. */
+uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots);
+/* A poll that waits so long. */
+struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms);
+/* The client's update for the job's open round, from its session. */
+struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
+                                        struct hosted_job *job, uint32_t client);
+void scene_leave(struct scene *scene, uint64_t session);
+
+#endif

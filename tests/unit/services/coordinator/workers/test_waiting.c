@@ -1,0 +1,99 @@
+#include "services/coordinator/workers/waiting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "services/base/time.h"
+#include "services/coordinator/turn/transaction.h"
+#include "tests/harness.h"
+#include "tests/unit/services/coordinator/scene.h"
+
+enum { LATER_MS = 10 * WAITING_AFTER_MS };
+
+/* What the job waits for when its round has been open for long. */
+static struct tally_waiting look(struct scene *scene, const struct hosted_job *job)
+{
+    struct tally_waiting waiting;
+    CU_ASSERT_TRUE(job_waiting(scene->coordinator, job, tally_monotonic_ms() + LATER_MS, &waiting));
+    return waiting;
+}
+
+static void test_coordinator_waiting__a_queued_job_waits_for_slots(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    scene_join(&scene, "w", 1);
+    const struct hosted_job *job = scene_add_job(&scene, 3, TALLY_POLICY_WAIT, 3);
+    const struct tally_waiting waiting = look(&scene, job);
+    CU_ASSERT_EQUAL(waiting.what, TALLY_WAITS_FOR_WORKERS);
+    CU_ASSERT_PTR_NOT_NULL(strstr(waiting.text, "3 clients, 1 slot is free"));
+    scene_fini(&scene);
+}
+
+static void test_coordinator_waiting__an_unprepared_job_waits_for_its_optimum(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    job->prepared = false;
+    CU_ASSERT_EQUAL(look(&scene, job).what, TALLY_WAITS_FOR_REFERENCE);
+    scene_fini(&scene);
+}
+
+/* A round that has just opened is work in progress. */
+static void test_coordinator_waiting__a_round_waits_only_after_a_while(void)
+{
+    struct scene scene;
+    struct tally_waiting waiting;
+    scene_init(&scene);
+    const uint64_t session = scene_join(&scene, "slow", 2);
+    struct hosted_job *job = scene_add_job(&scene, 2, TALLY_POLICY_WAIT, 2);
+    CU_ASSERT_FALSE(job_waiting(scene.coordinator, job, job->round_opened_ms + 1, &waiting));
+    scene_update(&scene, session, job, 1);
+    scene_turn(&scene);
+    waiting = look(&scene, job);
+    CU_ASSERT_EQUAL(waiting.what, TALLY_WAITS_FOR_CLIENTS);
+    CU_ASSERT_EQUAL(waiting.n_clients, 1);
+    CU_ASSERT_EQUAL_FATAL(waiting.n_workers, 1);
+    TALLY_ASSERT_TEXT(waiting.workers[0], "slow");
+    TALLY_ASSERT_TEXT(waiting.clients, "0");
+    scene_fini(&scene);
+}
+
+static void test_coordinator_waiting__a_paused_job_waits_to_be_resumed(void)
+{
+    struct scene scene;
+    char path[64];
+    scene_init(&scene);
+    scene_join(&scene, "w", 1);
+    struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    snprintf(path, sizeof path, "/v1/jobs/%s/pause", job->row.id);
+    scene_post(&scene, path);
+    scene_turn(&scene);
+    CU_ASSERT_EQUAL(look(&scene, job).what, TALLY_WAITS_FOR_RESUME);
+    scene_fini(&scene);
+}
+
+static void test_coordinator_waiting__a_failed_store_comes_first(void)
+{
+    struct scene scene;
+    struct tally_error full = TALLY_ERROR_INIT;
+    scene_init(&scene);
+    scene_join(&scene, "w", 1);
+    struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    tally_fail(&full, TALLY_STORE, NULL, "disk full");
+    transaction_note_store(scene.coordinator->transaction, &full);
+    const struct tally_waiting waiting = look(&scene, job);
+    CU_ASSERT_EQUAL(waiting.what, TALLY_WAITS_FOR_STORE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(waiting.text, "disk full"));
+    scene_fini(&scene);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_waiting__a_queued_job_waits_for_slots),
+    TALLY_TEST(test_coordinator_waiting__an_unprepared_job_waits_for_its_optimum),
+    TALLY_TEST(test_coordinator_waiting__a_round_waits_only_after_a_while),
+    TALLY_TEST(test_coordinator_waiting__a_paused_job_waits_to_be_resumed),
+    TALLY_TEST(test_coordinator_waiting__a_failed_store_comes_first),
+};
+TALLY_SUITE(coordinator_waiting, TESTS);
