@@ -1,6 +1,7 @@
 """Documents: every link and path exists, the README is short, and its examples print what they show.
 
-A path is what stands between backticks and begins with a folder of the top, or is the bare name of a source file.
+A path is what stands between backticks and begins with a folder of the top, is the name of a source file or the end
+of its path, or is the name of a folder, with a slash at its end.
 """
 
 import fnmatch
@@ -21,7 +22,7 @@ HISTORY = {"deploy/CHANGELOG.md"}  # names what older versions had
 TOP = ("services", "api", "codec", "storage", "deploy", "tests", ".github", ".ci")
 MADE = ("deploy/secrets", "deploy/kubernetes/secrets")  # by deploy/init-secrets; git ignores them
 FOREIGN_HEADERS = {"cblas.h", "curl.h", "jansson.h", "libpq-fe.h", "microhttpd.h", "pb.h", "sqlite3.h", "zip.h",
-                   "zlib.h"}
+                   "zlib.h", "tally/plugin.h"}
 
 PLACEHOLDER = re.compile(r"NAME|TARGET|ENCODING")
 
@@ -69,24 +70,22 @@ def expand(text):
             for each in expand(text[:braces.start()] + part + text[braces.end():])]
 
 
-@functools.cache
-def base_names():
-    return {Path(path).name for path in paths()}
-
-
 def is_there(path, known):
     return path in known or "*" in path and bool(fnmatch.filter(known, path))
 
 
 def missing_paths(code):
-    """What a piece of inline code names that is not there."""
+    """What a piece of inline code names that is not there: paths from the top, and ends of paths."""
     missing = []
     for word in code.split():
-        word = PLACEHOLDER.sub("*", word.rstrip(".,;:)").split(":")[0].rstrip("/"))
-        if re.fullmatch(r"[\w.*{},/-]+", word) and word.split("/")[0] in TOP and "/" in word:
-            missing += [path for path in expand(word) if not path.startswith(MADE) and not is_there(path, paths())]
-        elif re.fullmatch(r"[\w*-]+\.(c|h|py|mjs|md)", word) and word[0] != "_" and word not in FOREIGN_HEADERS:
-            missing += [] if is_there(word, base_names()) else [word]
+        word = PLACEHOLDER.sub("*", word.rstrip(".,;:)").split(":")[0])
+        if not re.fullmatch(r"[\w.*{},/-]+", word) or word in FOREIGN_HEADERS or word[0] in "_/":
+            continue
+        for path in expand(word.rstrip("/")):
+            if word.split("/")[0] in TOP and "/" in word:
+                missing += [] if path.startswith(MADE) or is_there(path, paths()) else [path]
+            elif re.search(r"\w\.(c|h|py|mjs|md)$", word) or re.fullmatch(r"([\w*-]+/)+", word):
+                missing += [] if is_there("*/" + path, paths()) or path in paths() else [path]
     return missing
 
 
@@ -129,17 +128,28 @@ class Paths(unittest.TestCase):
     def test_the_checks_find_what_is_missing(self):
         self.assertEqual(missing_paths("services/nowhere/x.c"), ["services/nowhere/x.c"])
         self.assertEqual(missing_paths("nowhere_at_all.c"), ["nowhere_at_all.c"])
+        self.assertEqual(missing_paths("base/nowhere.h"), ["base/nowhere.h"])
+        self.assertEqual(missing_paths("nowhere/"), ["nowhere"])
+        self.assertEqual(missing_paths("base/ledger.h unary/ ledger.h"), [])
         self.assertEqual(missing_paths("codec/base/{ledger,nothing}.h"), ["codec/base/nothing.h"])
         self.assertEqual(missing_paths("tests/run --help"), [])
         self.assertEqual(missing_paths("deploy/jobs/*.json"), [])
         self.assertNotIn("codec/nothing", paths())
 
-    def test_every_room_of_the_map_is_there(self):
-        text = (REPO / "README.md").read_text()
-        for folder in sorted(path for path in paths() if path.count("/") == 1 and path.startswith("services/")
-                             and (REPO / path).is_dir()):
-            with self.subTest(folder=folder):
-                self.assertIn(folder + "/", text)
+    def test_every_room_is_in_the_readme_above_it(self):
+        rooms = {str(Path(path).parent) for path in files() if re.match(r"(services|api|codec|storage)/.*\.[ch]$", path)}
+        rooms |= {str(parent) for room in rooms for parent in Path(room).parents} - {"."}
+        for document in documents():
+            if Path(document).name != "README.md":
+                continue
+            folder = Path(document).parent
+            text = prose(document)
+            for room in sorted(room for room in rooms if Path(room).parent == folder):
+                with self.subTest(document=document, room=room):
+                    self.assertRegex(text, rf"\b{Path(room).name}/")
+        for room in sorted(room for room in rooms if Path(room).parent == Path("services")):
+            with self.subTest(document="README.md", room=room):
+                self.assertIn(room + "/", prose("README.md"))
 
     def test_length_of_the_readme(self):
         self.assertLessEqual(len((REPO / "README.md").read_text().splitlines()), MAX_README_LINES)
