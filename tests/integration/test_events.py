@@ -262,7 +262,7 @@ class Events(EventsTestCase):
 
         def share():
             before, started = cpu_seconds(self.coordinator), time.monotonic()
-            time.sleep(0.5)
+            time.sleep(0.5)  # the interval that is measured
             return (cpu_seconds(self.coordinator) - before) / (time.monotonic() - started)
 
         wait_until(lambda: share() < 0.05, "the coordinator to rest")

@@ -73,6 +73,15 @@ def is_running(pid):
         return False
 
 
+def pending_signals(pid):
+    """How many signals the process has not received yet (proc(5)); one that has ended has received all."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return sum(int(bits, 16).bit_count() for bits in re.findall(r"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)$", status, re.MULTILINE))
+
+
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
@@ -373,7 +382,7 @@ class Plugins(TallyTestCase):
         self.assertEqual(os.getpgid(child), child, "a terminal's Ctrl-C does not reach it")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(child, number)
-        time.sleep(0.2)
+        wait_until(lambda: pending_signals(child) == 0, "the child to have received the signals")
         self.assertTrue(is_running(child))
         self.assertEqual(len(client.get_json("/v1/workers")["workers"]), 1)
         self.assert_ends_well(worker)

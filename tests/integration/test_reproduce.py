@@ -19,7 +19,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-from common import signal_once_caught
+from common import cpu_seconds, signal_once_caught, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = ROOT / "deploy/jobs"
@@ -251,7 +251,7 @@ class Refusals(ReproduceCase):
         with subprocess.Popen([TALLY, "reproduce", "synthetic", "--frontier"], cwd=self.cwd,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env=self.environment) as child:
-            time.sleep(0.5)
+            wait_until(lambda: cpu_seconds(child) > 0.2, "the frontier to be computed")
             signal_once_caught(child, signal.SIGINT)
             out, err = child.communicate(timeout=PATIENCE_S)
         self.assertEqual((child.returncode, out, err), (130, b"", b""))

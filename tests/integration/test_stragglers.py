@@ -88,6 +88,13 @@ class Stragglers(TallyTestCase):
             return waiting
         return None
 
+    def wait_wire_bytes_stored(self, client, job_id):
+        """Once the worker's traffic has been counted in the store, nothing more is written until it sends again."""
+        path = f"{self.folder}/tally.db"
+        wait_until(lambda: query(path, "SELECT wire_in_bytes, wire_out_bytes FROM jobs WHERE id = ?", job_id)
+                   == [tuple(client.job(job_id)["bits"]["wire_bytes"][way] for way in ("in", "out"))],
+                   "the wire bytes to be stored")
+
     def waiting_seconds(self, client, job_id):
         """For how long the job has waited, by the coordinator's clock."""
         metrics = client.get("/metrics").body.decode()
@@ -546,7 +553,7 @@ class Stragglers(TallyTestCase):
         tasks = [hand.poll_task() for hand in hands]
         hands[0].answer(tasks[0], 3.0)
         hands[1].answer(tasks[1], 5.0)
-        time.sleep(1.5)  # the wire bytes are stored: nothing else will be written later
+        self.wait_wire_bytes_stored(client, job_id)
         with self.full_disk(coordinator):
             hands[2].leave()
             waiting = self.wait_waiting(client, job_id, "store")
@@ -608,7 +615,7 @@ class Stragglers(TallyTestCase):
         client = coordinator.client
         large = client.submit(by_hand(clients=2))
         stays = Hand(client, "stays")
-        time.sleep(1.5)  # the wire bytes are stored: nothing else will be written later
+        self.wait_wire_bytes_stored(client, large)
         with self.full_disk(coordinator):
             goes = Hand(client, "goes")
             wait_until(lambda: "write failed" in coordinator.log(), "a start that is not stored")
@@ -632,7 +639,7 @@ class Stragglers(TallyTestCase):
                 self.assert_connect_error("unavailable", hand.post, hand.vector(task, 1))
             other.execute("ROLLBACK")
         wait_until(lambda: client.get("/readyz").status == 200, "/readyz green")
-        time.sleep(0.5)  # the clock has looked
+        time.sleep(0.5)  # nothing happens in five ticks of the coordinator's clock
         self.assertEqual(client.job(job_id)["status"], "running")
         hand.post(hand.vector(task, 1))
         self.assertEqual(client.job(job_id)["round"], 1)
@@ -714,7 +721,7 @@ class Stragglers(TallyTestCase):
 
     def test_f_star_is_waited_for(self):
         _, client = self.start()
-        job_id = client.submit(by_hand(objective__data__points=200000, objective__data__dim=300))
+        job_id = client.submit(by_hand(objective__data__points=50000, objective__data__dim=200))
         waiting = self.wait_waiting(client, job_id, "reference")
         self.assertEqual(waiting["text"], "waits for f(x*), which is being computed")
         self.wait_waiting(client, job_id, "workers")
