@@ -6,6 +6,7 @@
 
 #include "services/base/options/nearest_name.h"
 #include "services/base/signals.h"
+#include "services/base/text/text.h"
 #include "services/cli/commands/commands.h"
 
 static const struct tally_command COMMANDS[] = {
@@ -188,18 +189,14 @@ static int run_command(const struct tally_command *command, int argc, char *cons
 static int run_without_command(int argc, char *const *argv)
 {
     struct tally_buffer epilogue = {0};
-    enum tally_status status = tally_buffer_append_text(&epilogue, "Commands:\n");
-    for (int i = 0; i < N_COMMANDS && status == TALLY_OK; i++) {
-        status =
-            tally_buffer_printf(&epilogue, "  %-14s%s\n", COMMANDS[i].name, COMMANDS[i].summary);
+    struct tally_text text = {&epilogue, TALLY_OK};
+    tally_text_put(&text, "Commands:\n");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        tally_text_printf(&text, "  %-14s%s\n", COMMANDS[i].name, COMMANDS[i].summary);
     }
-    if (status == TALLY_OK) {
-        status = tally_buffer_printf(&epilogue, "  %-14sshow the options of a command\n\n%s",
-                                     "help COMMAND", EXIT_CODES);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(&epilogue, "", 1);
-    }
+    tally_text_printf(&text, "  %-14sshow the options of a command\n\n%s", "help COMMAND",
+                      EXIT_CODES);
+    tally_text_put_bytes(&text, "", 1);
     int exit_code = TALLY_EXIT_FAILED;
     const struct tally_options_spec spec = {
         .program = "tally",
@@ -211,7 +208,7 @@ static int run_without_command(int argc, char *const *argv)
         .epilogue = (const char *)epilogue.data,
     };
     struct tally_options *options = NULL;
-    if (status == TALLY_OK && tally_options_start(&spec, argc, argv, &options, &exit_code)) {
+    if (text.status == TALLY_OK && tally_options_start(&spec, argc, argv, &options, &exit_code)) {
         fprintf(stderr, "tally: no command\nTry 'tally --help'.\n");
         exit_code = TALLY_EXIT_USAGE;
     }

@@ -4,39 +4,20 @@
 #include <string.h>
 
 #include "services/base/options/options_internal.h"
+#include "services/base/text/text.h"
 
 /* A terminal has 80 columns and some leave the last one alone. Help begins in one column for all
  * options; a longer label has its help on the next line. */
 enum { LINE_COLUMNS = 79, MAX_LABEL_COLUMNS = 30, LABEL_INDENT = 2, LABEL_CAPACITY = 128 };
 
-/* Appends until something fails, then does nothing: looked at once, at the end. */
-struct writer {
-    struct tally_buffer *out;
-    enum tally_status status;
-};
-
-static void put(struct writer *writer, const char *text, size_t n)
+static void put_spaces(struct tally_text *writer, int n)
 {
-    if (writer->status == TALLY_OK) {
-        writer->status = tally_buffer_append(writer->out, text, n);
-    }
-}
-
-static void put_text(struct writer *writer, const char *text)
-{
-    put(writer, text, strlen(text));
-}
-
-static void put_spaces(struct writer *writer, int n)
-{
-    for (int i = 0; i < n; i++) {
-        put(writer, " ", 1);
-    }
+    tally_text_printf(writer, "%*s", n, "");
 }
 
 /* Writes the words of one paragraph and ends the line. The cursor stands in `column`; later lines
  * are indented by `indent`. */
-static void put_wrapped(struct writer *writer, const char *text, size_t n_text, int column,
+static void put_wrapped(struct tally_text *writer, const char *text, size_t n_text, int column,
                         int indent)
 {
     bool at_start = true;
@@ -47,14 +28,14 @@ static void put_wrapped(struct writer *writer, const char *text, size_t n_text, 
             n = (size_t)(end - text);
         }
         if (!at_start && column + 1 + (int)n > LINE_COLUMNS) {
-            put_text(writer, "\n");
+            tally_text_put(writer, "\n");
             put_spaces(writer, indent);
             column = indent;
         } else if (!at_start) {
-            put_text(writer, " ");
+            tally_text_put(writer, " ");
             column++;
         }
-        put(writer, text, n);
+        tally_text_put_bytes(writer, text, n);
         column += (int)n;
         at_start = false;
         text += n;
@@ -62,10 +43,10 @@ static void put_wrapped(struct writer *writer, const char *text, size_t n_text, 
             text++;
         }
     }
-    put_text(writer, "\n");
+    tally_text_put(writer, "\n");
 }
 
-static void put_paragraphs(struct writer *writer, const char *text)
+static void put_paragraphs(struct tally_text *writer, const char *text)
 {
     while (*text != '\0') {
         size_t n = strcspn(text, "\n");
@@ -111,15 +92,15 @@ static void describe_sources(const struct tally_option *option, char *ret_text, 
     }
 }
 
-static void put_option(struct writer *writer, const struct tally_option *option, int columns)
+static void put_option(struct tally_text *writer, const struct tally_option *option, int columns)
 {
     char label[LABEL_CAPACITY], sources[256], help[768];
     int n = label_of(option, label);
     int help_column = LABEL_INDENT + columns + 2;
     put_spaces(writer, LABEL_INDENT);
-    put_text(writer, label);
+    tally_text_put(writer, label);
     if (n > columns) {
-        put_text(writer, "\n");
+        tally_text_put(writer, "\n");
         put_spaces(writer, help_column);
     } else {
         put_spaces(writer, columns + 2 - n);
@@ -137,12 +118,8 @@ static const char *group_of(const struct tally_option *option)
 enum tally_status tally_options_help(const struct tally_options_spec *spec,
                                      struct tally_buffer *out)
 {
-    struct writer writer = {out, TALLY_OK};
-    put_text(&writer, "Usage: ");
-    put_text(&writer, spec->program);
-    put_text(&writer, " ");
-    put_text(&writer, spec->synopsis);
-    put_text(&writer, "\n\n");
+    struct tally_text writer = {out, TALLY_OK};
+    tally_text_printf(&writer, "Usage: %s %s\n\n", spec->program, spec->synopsis);
     put_paragraphs(&writer, spec->description);
     int columns = label_columns(spec), table = 0, row = 0;
     const char *group = "";
@@ -150,15 +127,12 @@ enum tally_status tally_options_help(const struct tally_options_spec *spec,
     while ((option = tally_options_next(spec, &table, &row)) != NULL) {
         if (strcmp(group, group_of(option)) != 0) {
             group = group_of(option);
-            put_text(&writer, "\n");
-            put_text(&writer, group);
-            put_text(&writer, ":\n");
+            tally_text_printf(&writer, "\n%s:\n", group);
         }
         put_option(&writer, option, columns);
     }
     if (spec->epilogue != NULL) {
-        put_text(&writer, "\n");
-        put_text(&writer, spec->epilogue);
+        tally_text_printf(&writer, "\n%s", spec->epilogue);
     }
     return writer.status;
 }

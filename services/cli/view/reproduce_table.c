@@ -1,9 +1,8 @@
 #include "services/cli/view/reproduce_table.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "services/base/text/text.h"
 #include "services/base/text/text_table.h"
 
 /* Whole bits once there are many of them. */
@@ -79,36 +78,33 @@ static enum tally_status render_part(const struct part *part, const struct tally
     return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 
-static enum tally_status render_title(const struct tally_campaign *campaign,
-                                      struct tally_buffer *out)
+static void put_title(const struct tally_campaign *campaign, struct tally_text *text)
 {
     const struct tally_problem *problem = &campaign->config.problem;
     const struct tally_runner_config *runner = &campaign->config.runner;
     const long long first = runner->first_seed, last = first + (long long)runner->n_seeds - 1;
-    if (tally_problem_reading(problem) == NULL) {
-        return tally_buffer_printf(out, "%s, seeds %lld-%lld\n\n",
-                                   tally_problem_experiment(problem), first, last);
+    tally_text_put(text, tally_problem_experiment(problem));
+    if (tally_problem_reading(problem) != NULL) {
+        tally_text_printf(text, ", %s reading, start radius %g", tally_problem_reading(problem),
+                          problem->radius);
     }
-    return tally_buffer_printf(out, "%s, %s reading, start radius %g, seeds %lld-%lld\n\n",
-                               tally_problem_experiment(problem), tally_problem_reading(problem),
-                               problem->radius, first, last);
+    tally_text_printf(text, ", seeds %lld-%lld\n\n", first, last);
 }
 
 enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
                                                struct tally_buffer *out)
 {
-    enum tally_status status = render_title(campaign, out);
-    for (size_t i = 0; status == TALLY_OK && i < N_PARTS; i++) {
-        status = render_part(&PARTS[i], campaign, out);
+    struct tally_text text = {out, TALLY_OK};
+    put_title(campaign, &text);
+    for (size_t i = 0; text.status == TALLY_OK && i < N_PARTS; i++) {
+        text.status = render_part(&PARTS[i], campaign, out);
     }
-    return status != TALLY_OK
-               ? status
-               : tally_buffer_append_text(
-                     out, "Bits are per client up and per broadcast down, over a whole job; means "
+    tally_text_put(&text, "Bits are per client up and per broadcast down, over a whole job; means "
                           "over the runs.\n"
                           "ratio: formula bits to the paper's.\n"
                           "entropy (est.): zero-order entropy of each message's levels, an "
                           "estimate of the best coder.\n");
+    return text.status;
 }
 
 enum { TRIALS_PER_LINE = 5 }; /* 22 characters each at most */
@@ -123,38 +119,38 @@ static const char *edge_note(const struct tally_search *search)
                                   : "";
 }
 
-static enum tally_status render_search(const struct tally_search *search, struct tally_buffer *out)
+static void put_search(const struct tally_search *search, struct tally_text *text)
 {
-    enum tally_status status =
-        tally_buffer_printf(out, "  %s\n   ", search->preset->algorithm->name);
-    for (size_t k = 0; status == TALLY_OK && k < search->n_trials; k++) {
+    tally_text_printf(text, "  %s\n   ", search->preset->algorithm->name);
+    for (size_t k = 0; k < search->n_trials; k++) {
         const struct tally_trial *trial = &search->trials[k];
         const char *mark = k == search->best ? "*" : "";
-        status = isfinite(trial->regret.mean)
-                     ? tally_buffer_printf(out, " %s%.3g: %.4g%s", mark, trial->step_size,
-                                           trial->regret.mean, mark)
-                     : tally_buffer_printf(out, " %.3g: diverged", trial->step_size);
-        if (status == TALLY_OK && k + 1 < search->n_trials) {
-            status = tally_buffer_append_text(
-                out, k % TRIALS_PER_LINE == TRIALS_PER_LINE - 1 ? ",\n   " : ",");
+        if (isfinite(trial->regret.mean)) {
+            tally_text_printf(text, " %s%.3g: %.4g%s", mark, trial->step_size, trial->regret.mean,
+                              mark);
+        } else {
+            tally_text_printf(text, " %.3g: diverged", trial->step_size);
+        }
+        if (k + 1 < search->n_trials) {
+            tally_text_put(text, k % TRIALS_PER_LINE == TRIALS_PER_LINE - 1 ? ",\n   " : ",");
         }
     }
-    return status != TALLY_OK ? status : tally_buffer_printf(out, "\n%s", edge_note(search));
+    tally_text_printf(text, "\n%s", edge_note(search));
 }
 
 enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
                                                struct tally_buffer *out)
 {
     const long long first = campaign->config.runner.first_seed;
-    enum tally_status status = TALLY_OK;
+    struct tally_text text = {out, TALLY_OK};
     if (campaign->n_searches > 0) {
-        status = tally_buffer_printf(out,
-                                     "Grid of step sizes, mean regret over seeds %lld-%lld, best "
-                                     "between asterisks:\n",
-                                     first, first + (long long)campaign->n_search_seeds - 1);
+        tally_text_printf(&text,
+                          "Grid of step sizes, mean regret over seeds %lld-%lld, best "
+                          "between asterisks:\n",
+                          first, first + (long long)campaign->n_search_seeds - 1);
     }
-    for (size_t i = 0; status == TALLY_OK && i < campaign->n_searches; i++) {
-        status = render_search(&campaign->searches[i], out);
+    for (size_t i = 0; i < campaign->n_searches; i++) {
+        put_search(&campaign->searches[i], &text);
     }
-    return status;
+    return text.status;
 }

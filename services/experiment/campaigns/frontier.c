@@ -42,47 +42,17 @@ static const struct ceal_table CEAL_TABLES[] = {
 /* Constants that a search (CMA-ES over all of them, seeds 1-60, start radius 1) ended at, each run
  * for least regret within other bits: 1, 1.1, 1.2 and 1.3 times those of Table I, and twice.
  * Without noise to speak of, a start further away is the same problem on a larger scale. */
+#define FOUND(noise, c, j0, up, down, bound, step, failure)                                        \
+    {                                                                                              \
+        .sigma = noise, .sample_scale = c, .first_stage = j0, .gamma0 = up, .phi0 = down,          \
+        .gradient_bound = bound, .step_size = step, .delta = failure                               \
+    }
 static const struct tally_ceal_params QUIET_FOUND[] = {
-    {.sigma = 1.797,
-     .sample_scale = 0.0715,
-     .first_stage = 3,
-     .gamma0 = 1.6,
-     .phi0 = 3.05,
-     .gradient_bound = 0.256,
-     .step_size = 2.4,
-     .delta = 0.1},
-    {.sigma = 0.522,
-     .sample_scale = 0.542,
-     .first_stage = 2,
-     .gamma0 = 5.18,
-     .phi0 = 3.75,
-     .gradient_bound = 0.109,
-     .step_size = 2.43,
-     .delta = 0.1},
-    {.sigma = 0.4,
-     .sample_scale = 0.54,
-     .first_stage = 4,
-     .gamma0 = 4.7,
-     .phi0 = 3.9,
-     .gradient_bound = 0.342,
-     .step_size = 2.41,
-     .delta = 0.1},
-    {.sigma = 0.175,
-     .sample_scale = 3.66,
-     .first_stage = 4,
-     .gamma0 = 12.1,
-     .phi0 = 3.53,
-     .gradient_bound = 0.47,
-     .step_size = 2.33,
-     .delta = 0.1},
-    {.sigma = 0.989,
-     .sample_scale = 0.035,
-     .first_stage = 2,
-     .gamma0 = 1.16,
-     .phi0 = 3.57,
-     .gradient_bound = 0.106,
-     .step_size = 2.09,
-     .delta = 0.11},
+    FOUND(1.797, 0.0715, 3, 1.6, 3.05, 0.256, 2.4, 0.1),
+    FOUND(0.522, 0.542, 2, 5.18, 3.75, 0.109, 2.43, 0.1),
+    FOUND(0.4, 0.54, 4, 4.7, 3.9, 0.342, 2.41, 0.1),
+    FOUND(0.175, 3.66, 4, 12.1, 3.53, 0.47, 2.33, 0.1),
+    FOUND(0.989, 0.035, 2, 1.16, 3.57, 0.106, 2.09, 0.11),
 };
 enum { N_QUIET_FOUND = sizeof QUIET_FOUND / sizeof QUIET_FOUND[0] };
 
@@ -191,31 +161,18 @@ static void set_step_size(union tally_algorithm_params *params,
     }
 }
 
-static enum tally_status add_point(struct tally_frontier *frontier,
-                                   const struct tally_frontier_point *point,
-                                   struct tally_error *err)
-{
-    if (frontier->n_points == frontier->capacity) {
-        const size_t capacity = frontier->capacity == 0 ? 1024 : 2 * frontier->capacity;
-        struct tally_frontier_point *points = realloc(frontier->points, capacity * sizeof *points);
-        if (points == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", capacity);
-        }
-        frontier->points = points;
-        frontier->capacity = capacity;
-    }
-    frontier->points[frontier->n_points++] = *point;
-    return TALLY_OK;
-}
-
 static enum tally_status take_points(struct tally_frontier *frontier,
                                      const struct tally_problem *problem, const struct maker *maker,
                                      const double *step_sizes, const struct tally_run *runs,
                                      struct tally_error *err)
 {
-    const size_t n_seeds = frontier->n_seeds;
-    enum tally_status status = TALLY_OK;
-    for (size_t i = 0; status == TALLY_OK && i < maker->n; i++) {
+    const size_t n_seeds = frontier->n_seeds, n = frontier->n_points + maker->n;
+    struct tally_frontier_point *points = realloc(frontier->points, n * sizeof *points);
+    if (points == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", n);
+    }
+    frontier->points = points;
+    for (size_t i = 0; i < maker->n; i++) {
         struct tally_frontier_point point = {
             .problem = *problem,
             .algorithm = maker->presets[i].algorithm,
@@ -224,10 +181,10 @@ static enum tally_status take_points(struct tally_frontier *frontier,
             .bits = tally_summary_of_bits(runs + i * n_seeds, n_seeds)};
         set_step_size(&point.params, point.algorithm, step_sizes[i]);
         if (isfinite(point.regret.mean)) {
-            status = add_point(frontier, &point, err);
+            points[frontier->n_points++] = point;
         }
     }
-    return status;
+    return TALLY_OK;
 }
 
 /* Runs all presets at their step sizes and keeps what came out. */

@@ -23,7 +23,7 @@ struct tally_frontier {
     int64_t first_seed;
     size_t n_seeds;
     struct tally_frontier_point *points; /* problem by problem, algorithm by algorithm, by bits */
-    size_t n_points, capacity;
+    size_t n_points;
 };
 
 /* Formula bits of a point, per client up plus down. */

@@ -1,103 +1,77 @@
 #include "services/experiment/campaigns/frontier_report.h"
 
+#include "services/base/text/text.h"
 #include "services/experiment/campaigns/report.h"
 
 /* Constants of CEAL are empty in baselines' lines, and the other way round. */
-static enum tally_status print_params(const struct tally_frontier_point *point,
-                                      struct tally_buffer *out)
+static void put_params(const struct tally_frontier_point *point, struct tally_text *text)
 {
-    if (point->algorithm == &TALLY_CEAL) {
-        const struct tally_ceal_params *ceal = &point->params.ceal;
-        return tally_buffer_printf(out, ",%.9g,,%.9g,%lld,%.9g,%.9g,%.9g,%.9g", ceal->step_size,
-                                   ceal->sample_scale, (long long)ceal->first_stage, ceal->gamma0,
-                                   ceal->phi0, ceal->gradient_bound, ceal->sigma);
-    }
+    const struct tally_ceal_params *ceal = &point->params.ceal;
     const struct tally_baseline_params *baseline = &point->params.baseline;
-    return tally_buffer_printf(out, ",%.9g,%lld,,,,,,", baseline->step_size,
-                               (long long)baseline->local_steps);
+    if (point->algorithm == &TALLY_CEAL) {
+        tally_text_printf(text, ",%.9g,,%.9g,%lld,%.9g,%.9g,%.9g,%.9g", ceal->step_size,
+                          ceal->sample_scale, (long long)ceal->first_stage, ceal->gamma0,
+                          ceal->phi0, ceal->gradient_bound, ceal->sigma);
+    } else {
+        tally_text_printf(text, ",%.9g,%lld,,,,,,", baseline->step_size,
+                          (long long)baseline->local_steps);
+    }
 }
 
 enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                                      struct tally_buffer *out)
 {
-    enum tally_status status = tally_buffer_append_text(
-        out, "reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,phi0,"
-             "gradient_bound,sigma,regret_mean,regret_std,uplink_formula,downlink_formula,"
-             "uplink_entropy_payload,downlink_entropy_payload,on_front\n");
-    for (size_t i = 0; status == TALLY_OK && i < frontier->n_points; i++) {
+    struct tally_text text = {out, TALLY_OK};
+    tally_text_put(&text,
+                   "reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,"
+                   "phi0,gradient_bound,sigma,regret_mean,regret_std,uplink_formula,"
+                   "downlink_formula,uplink_entropy_payload,downlink_entropy_payload,on_front\n");
+    for (size_t i = 0; i < frontier->n_points; i++) {
         const struct tally_frontier_point *point = &frontier->points[i];
-        status = tally_buffer_printf(out, "%s,%g,%s", tally_problem_reading(&point->problem),
-                                     point->problem.radius, point->algorithm->name);
-        if (status == TALLY_OK) {
-            status = print_params(point, out);
-        }
-        if (status == TALLY_OK) {
-            status = tally_buffer_printf(out, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n",
-                                         point->regret.mean, point->regret.std,
-                                         point->bits.uplink.formula, point->bits.downlink.formula,
-                                         point->bits.uplink.entropy_payload,
-                                         point->bits.downlink.entropy_payload, point->on_front);
-        }
+        tally_text_printf(&text, "%s,%g,%s", tally_problem_reading(&point->problem),
+                          point->problem.radius, point->algorithm->name);
+        put_params(point, &text);
+        tally_text_printf(&text, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", point->regret.mean,
+                          point->regret.std, point->bits.uplink.formula,
+                          point->bits.downlink.formula, point->bits.uplink.entropy_payload,
+                          point->bits.downlink.entropy_payload, point->on_front);
     }
-    return status;
-}
-
-/* Takes `member`, which is NULL when memory ran out. */
-static bool set(struct tally_json *object, const char *key, struct tally_json *member)
-{
-    return member != NULL && tally_json_set(object, key, member);
+    return text.status;
 }
 
 static struct tally_json *params_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
-    if (json == NULL || !tally_json_write_fields(json, point->algorithm->fields,
-                                                 point->algorithm->n_fields, &point->params)) {
-        tally_json_free(json);
-        return NULL;
-    }
-    return json;
+    return tally_report_checked(
+        json, json != NULL && tally_json_write_fields(json, point->algorithm->fields,
+                                                      point->algorithm->n_fields, &point->params));
 }
 
 static struct tally_json *point_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
-    const bool ok = json != NULL &&
-                    tally_json_set_text(json, "reading", tally_problem_reading(&point->problem)) &&
-                    tally_json_set_real(json, "radius", point->problem.radius) &&
-                    tally_json_set_text(json, "algorithm", point->algorithm->name) &&
-                    set(json, "parameters", params_json(point)) &&
-                    set(json, "regret", tally_report_regret(&point->regret)) &&
-                    set(json, "uplink", tally_report_bits(&point->bits.uplink)) &&
-                    set(json, "downlink", tally_report_bits(&point->bits.downlink)) &&
-                    tally_json_set_bool(json, "on_front", point->on_front);
-    if (!ok) {
-        tally_json_free(json);
-        return NULL;
-    }
-    return json;
+    bool ok = tally_json_set_text(json, "reading", tally_problem_reading(&point->problem)) &&
+              tally_json_set_real(json, "radius", point->problem.radius) &&
+              tally_json_set_text(json, "algorithm", point->algorithm->name) &&
+              tally_json_set(json, "parameters", params_json(point)) &&
+              tally_json_set(json, "regret", tally_report_regret(&point->regret)) &&
+              tally_json_set(json, "uplink", tally_report_bits(&point->bits.uplink)) &&
+              tally_json_set(json, "downlink", tally_report_bits(&point->bits.downlink)) &&
+              tally_json_set_bool(json, "on_front", point->on_front);
+    return tally_report_checked(json, ok);
 }
 
 struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
 {
     struct tally_json *json = tally_json_object(), *points = tally_json_array();
-    bool ok = json != NULL && points != NULL;
+    bool ok =
+        tally_json_set_text(json, "experiment", "synthetic") &&
+        tally_json_set(json, "seeds", tally_report_seeds(frontier->first_seed, frontier->n_seeds));
     for (size_t i = 0; ok && i < frontier->n_points; i++) {
         if (frontier->points[i].on_front) {
-            struct tally_json *point = point_json(&frontier->points[i]);
-            ok = point != NULL && tally_json_append(points, point);
+            ok = tally_json_append(points, point_json(&frontier->points[i]));
         }
     }
-    ok = ok && tally_json_set_text(json, "experiment", "synthetic") &&
-         set(json, "seeds", tally_report_seeds(frontier->first_seed, frontier->n_seeds));
-    if (ok) {
-        ok = tally_json_set(json, "points", points);
-    } else {
-        tally_json_free(points);
-    }
-    if (!ok) {
-        tally_json_free(json);
-        return NULL;
-    }
-    return json;
+    ok = tally_json_set(json, "points", points) && ok;
+    return tally_report_checked(json, ok);
 }

@@ -1,8 +1,8 @@
 /* plot: a campaign's pictures, as data files and gnuplot scripts that draw them.
  *
  *   curves.csv, regret.gnuplot  ->  regret.svg, regret.png   Figure 1 of [1]: mean regret over
- * time, bands of one standard deviation rows.csv, bits.gnuplot      ->  bits.svg, bits.png regret
- * against bits
+ *                                                            time, bands of one standard deviation
+ *   rows.csv, bits.gnuplot      ->  bits.svg, bits.png       regret against bits
  *
  * The pictures show each baseline at its best known step size and CEAL's presets; the data files
  * hold every row. Colours are those of Okabe and Ito, which the colour-blind can tell apart; dashes
@@ -12,10 +12,6 @@
 
 #include "codec/base/buffer.h"
 #include "services/experiment/campaigns/campaign.h"
-
-/* "FedAvg" for "fedavg"; and the colour of an algorithm, "#e69f00". */
-const char *tally_plot_title(const struct tally_algorithm *algorithm);
-const char *tally_plot_colour(const struct tally_algorithm *algorithm);
 
 /* Whether a row is drawn: it has not diverged, is a preset of CEAL or a baseline's best. */
 bool tally_plot_shows(const struct tally_campaign *campaign, size_t row);
@@ -28,11 +24,5 @@ enum tally_status tally_plot_regret_script(const struct tally_campaign *campaign
                                            struct tally_buffer *out);
 enum tally_status tally_plot_bits_script(const struct tally_campaign *campaign,
                                          struct tally_buffer *out);
-
-/* What every script begins with, and how it ends: the plot that `plot` is the text of, as
- * NAME.svg and NAME.png of the given size in points. Errors: NO_MEMORY. */
-enum tally_status tally_plot_begin(struct tally_buffer *out, const char *title);
-enum tally_status tally_plot_end(struct tally_buffer *out, const char *name, int width, int height,
-                                 const char *plot);
 
 #endif

@@ -13,6 +13,8 @@
  * memory ran out. */
 struct tally_json *tally_report_json(const struct tally_campaign *campaign);
 
+/* Returns `json` if it is whole; else frees it and returns NULL. */
+struct tally_json *tally_report_checked(struct tally_json *json, bool is_whole);
 /* Parts that the frontier's JSON has too. NULL when memory ran out. */
 struct tally_json *tally_report_seeds(int64_t first, size_t n);
 struct tally_json *tally_report_bits(const struct tally_run_bits *bits);

@@ -25,7 +25,7 @@ static struct tally_frontier make_frontier(void)
     points[4] = point_of(&TALLY_FEDPAQ, 1, 400, 400, 8);
     points[5] = point_of(&TALLY_FEDAVG, 1, 300, 300, 3);
     struct tally_frontier frontier = {
-        .first_seed = 1, .n_seeds = 2, .points = points, .n_points = 6, .capacity = 6};
+        .first_seed = 1, .n_seeds = 2, .points = points, .n_points = 6};
     tally_frontier_sort(&frontier);
     return frontier;
 }
