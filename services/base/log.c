@@ -244,13 +244,11 @@ void tally_log_set(const struct tally_log_settings *settings)
 enum tally_status tally_log_configure(const struct tally_options *options, struct tally_error *err)
 {
     int level = 0, format = 0;
-    enum tally_status status = tally_options_choice(options, "log-level", LEVEL_NAMES, &level, err);
-    if (status == TALLY_OK) {
-        status = tally_options_choice(options, "log-format", FORMAT_NAMES, &format, err);
-    }
-    if (status == TALLY_OK) {
+    tally_options_choice(options, "log-level", LEVEL_NAMES, &level, err);
+    tally_options_choice(options, "log-format", FORMAT_NAMES, &format, err);
+    if (err->status == TALLY_OK) {
         settings_now.level = (enum tally_log_level)level;
         settings_now.format = (enum tally_log_format)format;
     }
-    return status;
+    return err->status;
 }

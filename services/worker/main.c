@@ -68,30 +68,25 @@ struct settings {
     struct tally_plugin_set plugins;
 };
 
-static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
-                                     struct tally_error *err)
+static void read_limits(const struct tally_options *options, struct settings *settings,
+                        struct tally_error *err)
 {
     static const char *const names[] = {"plugin-timeout-ms", "plugin-memory-mib"};
     int64_t mib = 0;
     settings->isolates = tally_options_bool(options, "plugin-isolated");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (tally_options_is_given(options, names[i]) && !settings->isolates) {
-            return tally_options_refuse(options, names[i], err,
-                                        "only a plug-in that is isolated can be limited; add "
-                                        "--plugin-isolated");
+            tally_options_refuse(options, names[i], err,
+                                 "limits apply to isolated plug-ins only; add --plugin-isolated");
         }
     }
-    enum tally_status status =
-        tally_options_integer(options, names[0], 1, 86400000, &settings->limits.timeout_ms, err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, names[1], 0, 1 << 24, &mib, err);
-    }
+    tally_options_integer(options, names[0], 1, 86400000, &settings->limits.timeout_ms, err);
+    tally_options_integer(options, names[1], 0, 1 << 24, &mib, err);
     settings->limits.memory_bytes = mib << 20;
-    return status;
 }
 
-static enum tally_status read_name(const struct tally_options *options, struct settings *settings,
-                                   struct tally_error *err)
+static void read_name(const struct tally_options *options, struct settings *settings,
+                      struct tally_error *err)
 {
     const char *name = tally_options_text(options, "name");
     if (name == NULL) {
@@ -99,13 +94,12 @@ static enum tally_status read_name(const struct tally_options *options, struct s
         gethostname(host, sizeof host - 1);
         snprintf(settings->name, sizeof settings->name, "%s-%ld", host, (long)getpid());
     } else if (name[0] == '\0' || strlen(name) >= sizeof settings->name) {
-        return tally_options_refuse(options, "name", err, "length %zu outside [1, %zu]",
-                                    strlen(name), sizeof settings->name - 1);
+        tally_options_refuse(options, "name", err, "length %zu outside [1, %zu]", strlen(name),
+                             sizeof settings->name - 1);
     } else {
         snprintf(settings->name, sizeof settings->name, "%s", name);
     }
     settings->config.name = settings->name;
-    return TALLY_OK;
 }
 
 static enum tally_status read_settings(const struct tally_options *options,
@@ -113,36 +107,25 @@ static enum tally_status read_settings(const struct tally_options *options,
 {
     struct worker_config *config = &settings->config;
     int64_t clients = 0, wait_ms = 0;
-    enum tally_status status = tally_log_configure(options, err);
-    if (status == TALLY_OK) {
-        status = read_name(options, settings, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "clients", 1, TALLY_MAX_SLOTS, &clients, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "wait-ms", 1, 30000, &wait_ms, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_client_token_read(options, &settings->token, err);
-        config->token_file = tally_options_text(options, "token-file");
-        config->token = settings->token.text[0] != '\0' ? settings->token.text : NULL;
-    }
-    if (status == TALLY_OK) {
-        status = read_limits(options, settings, err);
-    }
+    tally_log_configure(options, err);
+    read_name(options, settings, err);
+    tally_options_integer(options, "clients", 1, TALLY_MAX_SLOTS, &clients, err);
+    tally_options_integer(options, "wait-ms", 1, 30000, &wait_ms, err);
+    tally_client_token_read(options, &settings->token, err);
+    read_limits(options, settings, err);
+    config->token_file = tally_options_text(options, "token-file");
+    config->token = settings->token.text[0] != '\0' ? settings->token.text : NULL;
     config->data_dir = tally_options_text(options, "data-dir");
     config->coordinator_url = tally_options_text(options, "coordinator");
     config->tls_ca = tally_options_text(options, "tls-ca");
     config->job_id = tally_options_text(options, "job");
-    if (status == TALLY_OK && config->job_id != NULL &&
-        strlen(config->job_id) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {
-        status = tally_options_refuse(options, "job", err, "this is no job id");
+    if (config->job_id != NULL && strlen(config->job_id) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {
+        tally_options_refuse(options, "job", err, "this is not a job id");
     }
     config->slots = (uint32_t)clients;
     config->wait_ms = (uint32_t)wait_ms;
     config->exit_when_idle = tally_options_bool(options, "exit-when-idle");
-    return status;
+    return err->status;
 }
 
 /* Once signals are caught: a plug-in that takes long to load can be interrupted. */

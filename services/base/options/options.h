@@ -68,7 +68,9 @@ int tally_options_n_positionals(const struct tally_options *options);
 const char *tally_options_positional(const struct tally_options *options, int index);
 
 /* Accessors. `name` must stand in the table. Errors: INVALID_ARGUMENT (not such a value, or the
- * option was not given and has no default), OUT_OF_RANGE. */
+ * option was not given and has no default), OUT_OF_RANGE; *ret_value then stays as it was. Since
+ * the first error stays in `err`, a program reads its options one after the other and looks at
+ * err->status once. */
 
 bool tally_options_has(const struct tally_options *options, const char *name); /* has any value */
 bool tally_options_is_given(const struct tally_options *options, const char *name); /* no default */

@@ -107,38 +107,25 @@ enum tally_status tally_coordinator_sweep_read(const struct tally_options *optio
     int encoding = 0;
     const char *dims =
         tally_options_has(options, "dim") ? tally_options_text(options, "dim") : DEFAULT_DIMS;
-    enum tally_status status =
-        read_numbers(options, "clients", tally_options_text(options, "clients"), 1, MAX_CLIENTS,
-                     sweep->clients, &sweep->n_clients, err);
-    if (status == TALLY_OK) {
-        status = read_numbers(options, "dim", dims, TALLY_BENCH_MIN_DIM, TALLY_MAX_DIM, sweep->dims,
-                              &sweep->n_dims, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_stores(options, &sweep->bench, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "runs", 1, TALLY_BENCH_MAX_RUNS, &runs, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "rounds", 0, 100000000, &rounds, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "idle", 0, MAX_IDLE, &idle, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &encoding, err);
+    read_numbers(options, "clients", tally_options_text(options, "clients"), 1, MAX_CLIENTS,
+                 sweep->clients, &sweep->n_clients, err);
+    read_numbers(options, "dim", dims, TALLY_BENCH_MIN_DIM, TALLY_MAX_DIM, sweep->dims,
+                 &sweep->n_dims, err);
+    read_stores(options, &sweep->bench, err);
+    tally_options_integer(options, "runs", 1, TALLY_BENCH_MAX_RUNS, &runs, err);
+    tally_options_integer(options, "rounds", 0, 100000000, &rounds, err);
+    tally_options_integer(options, "idle", 0, MAX_IDLE, &idle, err);
+    tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &encoding, err);
+    sweep->bench.seconds = DEFAULT_SECONDS;
+    if (tally_options_has(options, "seconds")) {
+        tally_options_real(options, "seconds", 0.01, 3600, &sweep->bench.seconds, err);
     }
     sweep->bench.encoding = TALLY_ENCODING_NAMES[encoding];
-    sweep->bench.seconds = DEFAULT_SECONDS;
-    if (status == TALLY_OK && tally_options_has(options, "seconds")) {
-        status = tally_options_real(options, "seconds", 0.01, 3600, &sweep->bench.seconds, err);
-    }
     sweep->bench.n_runs = (int)runs;
     sweep->bench.rounds = (uint32_t)rounds;
     sweep->bench.idle = (uint32_t)idle;
     sweep->n_points = sweep->n_clients * sweep->n_dims;
-    return status;
+    return err->status;
 }
 
 /* ---- Measuring ---- */

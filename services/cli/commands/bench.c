@@ -44,19 +44,18 @@ static int bench_codec(const struct tally_options *options)
     struct tally_error err = TALLY_ERROR_INIT;
     int64_t dim = DEFAULT_DIM;
     double seconds = DEFAULT_SECONDS;
-    enum tally_status status = TALLY_OK;
     if (tally_options_has(options, "dim")) {
-        status = tally_options_integer(options, "dim", MIN_DIM, MAX_DIM, &dim, &err);
+        tally_options_integer(options, "dim", MIN_DIM, MAX_DIM, &dim, &err);
     }
-    if (status == TALLY_OK && tally_options_has(options, "seconds")) {
-        status = tally_options_real(options, "seconds", 0, 3600, &seconds, &err);
+    if (tally_options_has(options, "seconds")) {
+        tally_options_real(options, "seconds", 0, 3600, &seconds, &err);
     }
-    if (status != TALLY_OK) {
+    if (err.status != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
     struct tally_buffer text = {0};
-    status = tally_codec_bench_report((size_t)dim, seconds, tally_options_bool(options, "json"),
-                                      &text, &err);
+    enum tally_status status = tally_codec_bench_report(
+        (size_t)dim, seconds, tally_options_bool(options, "json"), &text, &err);
     return print(status, &text, &err);
 }
 

@@ -43,30 +43,23 @@ struct message {
 };
 
 /* --encoding, --intervals and --step. */
-static enum tally_status read_format(const struct tally_options *options, struct message *message,
-                                     struct tally_error *err)
+static void read_format(const struct tally_options *options, struct message *message,
+                        struct tally_error *err)
 {
     int index = 0;
     int64_t intervals = 0;
     double step = 0;
-    enum tally_status status =
-        tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &index, err);
-    if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "intervals", 2, TALLY_MAX_INTERVALS, &intervals, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_real(options, "step", 1e-30, 1e30, &step, err);
-    }
+    tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &index, err);
+    tally_options_integer(options, "intervals", 2, TALLY_MAX_INTERVALS, &intervals, err);
+    tally_options_real(options, "step", 1e-30, 1e30, &step, err);
     message->encoding = TALLY_ENCODINGS[index];
     message->grid = (struct tally_grid){.step = step, .intervals = (uint32_t)intervals};
-    if (status == TALLY_OK && !tally_grid_is_valid(&message->grid)) {
-        status = tally_options_refuse(
+    if (!tally_grid_is_valid(&message->grid)) {
+        tally_options_refuse(
             options, "intervals", err,
             "%lld intervals of step %g do not make a quantizer: the number must be even",
             (long long)intervals, step);
     }
-    return status;
 }
 
 /* Prints the message as JSON: on stdout, or on stderr if `out` is "-", where the bytes go. */
@@ -94,13 +87,12 @@ static int print_message(const struct message *message, const char *out)
 }
 
 /* What both commands end with. `bytes` are freed. */
-static int finish(const struct tally_options *options, enum tally_status status,
-                  const struct message *message, struct tally_buffer *bytes,
-                  struct tally_error *err)
+static int finish(const struct tally_options *options, const struct message *message,
+                  struct tally_buffer *bytes, struct tally_error *err)
 {
     const char *out = tally_options_text(options, "out");
     int exit_code;
-    if (status != TALLY_OK) {
+    if (err->status != TALLY_OK) {
         exit_code = tally_cli_report_usage(err);
     } else if (out != NULL &&
                tally_whole_file_write(out, bytes->data, bytes->size, err) != TALLY_OK) {
@@ -208,15 +200,12 @@ int tally_cli_encode(struct tally_cli *cli)
     struct message message = {.clipped = 0};
     struct tally_buffer payload = {0};
     int64_t seed = 0;
-    enum tally_status status = read_format(cli->options, &message, &err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(cli->options, "seed", 0, INT64_MAX, &seed, &err);
+    read_format(cli->options, &message, &err);
+    tally_options_integer(cli->options, "seed", 0, INT64_MAX, &seed, &err);
+    if (err.status == TALLY_OK) {
+        encode_file(tally_options_positional(cli->options, 0), seed, &message, &payload, &err);
     }
-    if (status == TALLY_OK) {
-        status =
-            encode_file(tally_options_positional(cli->options, 0), seed, &message, &payload, &err);
-    }
-    return finish(cli->options, status, &message, &payload, &err);
+    return finish(cli->options, &message, &payload, &err);
 }
 
 /* ---- decode ---- */
@@ -276,19 +265,14 @@ int tally_cli_decode(struct tally_cli *cli)
     struct message message = {.clipped = 0};
     struct tally_buffer npy = {0};
     int64_t dim = 0, payload_bits = 0;
-    enum tally_status status = read_format(cli->options, &message, &err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(cli->options, "dim", 1, MAX_DIM, &dim, &err);
-    }
-    if (status == TALLY_OK) {
-        status =
-            tally_options_integer(cli->options, "payload-bits", 0, INT64_MAX, &payload_bits, &err);
-    }
-    if (status == TALLY_OK) {
+    read_format(cli->options, &message, &err);
+    tally_options_integer(cli->options, "dim", 1, MAX_DIM, &dim, &err);
+    tally_options_integer(cli->options, "payload-bits", 0, INT64_MAX, &payload_bits, &err);
+    if (err.status == TALLY_OK) {
         message.dim = (size_t)dim;
         message.stats.payload_bits = (uint64_t)payload_bits;
-        status = decode_file(tally_options_positional(cli->options, 0), &message,
-                             tally_options_bool(cli->options, "values"), &npy, &err);
+        decode_file(tally_options_positional(cli->options, 0), &message,
+                    tally_options_bool(cli->options, "values"), &npy, &err);
     }
-    return finish(cli->options, status, &message, &npy, &err);
+    return finish(cli->options, &message, &npy, &err);
 }

@@ -53,91 +53,68 @@ static bool watch(void *context, double fraction, const char *what)
     return *tally_signals_stop() == 0;
 }
 
-static enum tally_status read_problem(const struct tally_options *options,
-                                      struct tally_problem *ret_problem, struct tally_error *err)
+static void read_problem(const struct tally_options *options, struct tally_problem *ret_problem,
+                         struct tally_error *err)
 {
     static const char *const readings[] = {"loud", "quiet", NULL};
     const char *experiment = tally_options_positional(options, 0);
     int reading = 0;
-    enum tally_status status = tally_options_choice(options, "reading", readings, &reading, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    const bool is_mnist = strcmp(experiment, "mnist") == 0;
-    if (!is_mnist && strcmp(experiment, "synthetic") != 0) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "no experiment \"%.60s\"; there are synthetic and mnist", experiment);
-    }
-    if (is_mnist) {
+    tally_options_choice(options, "reading", readings, &reading, err);
+    if (strcmp(experiment, "mnist") == 0) {
         *ret_problem = (struct tally_problem){TALLY_PROBLEM_MNIST, 0};
-        return TALLY_OK;
+        return;
+    }
+    if (strcmp(experiment, "synthetic") != 0) {
+        tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                   "no experiment \"%.60s\"; there are synthetic and mnist", experiment);
     }
     const enum tally_problem_kind kind = reading == 1 ? TALLY_PROBLEM_QUIET : TALLY_PROBLEM_LOUD;
     *ret_problem = (struct tally_problem){kind, tally_problem_usual_radius(kind)};
-    return tally_options_has(options, "radius")
-               ? tally_options_real(options, "radius", 0, 1e6, &ret_problem->radius, err)
-               : TALLY_OK;
+    if (tally_options_has(options, "radius")) {
+        tally_options_real(options, "radius", 0, 1e6, &ret_problem->radius, err);
+    }
 }
 
 /* --seeds, or 1 to --runs; both only if they agree. */
-static enum tally_status read_seeds(const struct tally_options *options,
-                                    struct tally_runner_config *config, struct tally_error *err)
+static void read_seeds(const struct tally_options *options, struct tally_runner_config *config,
+                       struct tally_error *err)
 {
-    int64_t runs;
-    enum tally_status status =
-        tally_options_integer(options, "runs", 1, TALLY_MAX_SEEDS, &runs, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    int64_t runs = 1;
+    struct tally_error why = TALLY_ERROR_INIT;
+    tally_options_integer(options, "runs", 1, TALLY_MAX_SEEDS, &runs, err);
     config->first_seed = 1;
     config->n_seeds = (size_t)runs;
     if (!tally_options_has(options, "seeds")) {
-        return TALLY_OK;
+        return;
     }
-    struct tally_error why = TALLY_ERROR_INIT;
     if (tally_seeds_parse(tally_options_text(options, "seeds"), &config->first_seed,
                           &config->n_seeds, &why) != TALLY_OK) {
-        return tally_options_refuse(options, "seeds", err, "%s", why.message);
+        tally_options_refuse(options, "seeds", err, "%s", why.message);
+    } else if (tally_options_is_given(options, "runs") && (size_t)runs != config->n_seeds) {
+        tally_options_refuse(options, "seeds", err, "these are %zu seeds for %lld runs",
+                             config->n_seeds, (long long)runs);
     }
-    if (tally_options_is_given(options, "runs") && (size_t)runs != config->n_seeds) {
-        return tally_options_refuse(options, "seeds", err, "these are %zu seeds for %lld runs",
-                                    config->n_seeds, (long long)runs);
-    }
-    return TALLY_OK;
-}
-
-static enum tally_status read_threads(const struct tally_options *options, unsigned *ret_threads,
-                                      struct tally_error *err)
-{
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t threads = online < 1 ? 1 : online < MAX_THREADS ? online : MAX_THREADS;
-    enum tally_status status = TALLY_OK;
-    if (tally_options_has(options, "threads")) {
-        status = tally_options_integer(options, "threads", 1, MAX_THREADS, &threads, err);
-    }
-    *ret_threads = (unsigned)threads;
-    return status;
 }
 
 static enum tally_status read_config(const struct tally_options *options,
                                      struct tally_campaign_config *config, struct tally_error *err)
 {
-    enum tally_status status = read_problem(options, &config->problem, err);
-    if (status == TALLY_OK) {
-        status = read_seeds(options, &config->runner, err);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = online < 1 ? 1 : online < MAX_THREADS ? online : MAX_THREADS;
+    read_problem(options, &config->problem, err);
+    read_seeds(options, &config->runner, err);
+    if (tally_options_has(options, "threads")) {
+        tally_options_integer(options, "threads", 1, MAX_THREADS, &threads, err);
     }
-    if (status == TALLY_OK) {
-        status = read_threads(options, &config->runner.threads, err);
+    if (config->problem.kind == TALLY_PROBLEM_MNIST && tally_options_bool(options, "frontier")) {
+        tally_options_refuse(options, "frontier", err, "only synthetic has a frontier");
     }
-    if (status == TALLY_OK && config->problem.kind == TALLY_PROBLEM_MNIST &&
-        tally_options_bool(options, "frontier")) {
-        status = tally_options_refuse(options, "frontier", err, "it is of synthetic alone");
-    }
+    config->runner.threads = (unsigned)threads;
     config->runner.kind = config->problem.kind;
     config->runner.data_dir = tally_options_text(options, "data-dir");
     config->with_grid = !tally_options_bool(options, "no-grid");
     config->only = tally_options_text(options, "preset");
-    return status;
+    return err->status;
 }
 
 /* Prints and frees `json`, which is NULL when memory ran out. */

@@ -24,14 +24,10 @@ enum tally_status tally_job_watch_read_options(const struct tally_options *optio
                                                struct tally_error *err)
 {
     int64_t timeout_s = 0;
-    enum tally_status status =
-        tally_options_integer(options, "timeout", 0, 10000000, &timeout_s, err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "interval-ms", 10, 3600000, &ret_watch->interval_ms,
-                                       err);
-    }
+    tally_options_integer(options, "timeout", 0, 10000000, &timeout_s, err);
+    tally_options_integer(options, "interval-ms", 10, 3600000, &ret_watch->interval_ms, err);
     ret_watch->timeout_ms = timeout_s * 1000;
-    return status;
+    return err->status;
 }
 
 static const char *status_of(const struct tally_json *detail)
