@@ -7,22 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "services/base/text/whole_file.h"
+
 enum { FILE_BYTES = 4096 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-/* The start of a small file; "" if it cannot be read. */
-static void read_file(const char *path, char ret_text[FILE_BYTES])
-{
-    FILE *file = fopen(path, "re");
-    const size_t n = file != NULL ? fread(ret_text, 1, FILE_BYTES - 1, file) : 0;
-    ret_text[n] = '\0';
-    if (file != NULL) {
-        fclose(file);
-    }
 }
 
 int64_t tally_cgroup_limit(const char *text)
@@ -42,7 +33,7 @@ static int64_t least_limit(const char *root, const char *controller, char *path,
         char file[PATH_MAX], text[FILE_BYTES];
         const int n = snprintf(file, sizeof file, "%s%s%s/%s", root, controller, path, name);
         if (n > 0 && n < (int)sizeof file) {
-            read_file(file, text);
+            tally_file_peek(file, text, sizeof text);
             least = smaller(least, tally_cgroup_limit(text));
         }
         char *slash = strrchr(path, '/');
@@ -107,6 +98,6 @@ int64_t tally_machine_memory(void)
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const int64_t machine =
         pages > 0 && page_bytes > 0 ? (int64_t)pages * (int64_t)page_bytes : INT64_MAX;
-    read_file("/proc/self/cgroup", membership);
+    tally_file_peek("/proc/self/cgroup", membership, sizeof membership);
     return smaller(machine, tally_cgroup_memory(membership, "/sys/fs/cgroup"));
 }

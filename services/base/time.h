@@ -7,6 +7,8 @@
 
 #include "codec/base/monotonic.h"
 
+/* Processor time of the calling thread, in seconds. For benchmarks. */
+double tally_thread_cpu_s(void);
 /* Since 1970-01-01T00:00:00Z. For people. */
 int64_t tally_realtime_ms(void);
 

@@ -19,16 +19,6 @@ void tally_timestamp_format(int64_t realtime_ms, char ret_text[TALLY_TIMESTAMP_C
              (unsigned)utc.tm_sec % 100, (unsigned)ms % 1000);
 }
 
-/* `n` digits as a number within limits, or -1. */
-static int read_digits(const char *text, int n, int min, int max)
-{
-    int value = 0;
-    for (int i = 0; i < n; i++) {
-        value = 10 * value + (text[i] - '0');
-    }
-    return value >= min && value <= max ? value : -1;
-}
-
 /* ".123", ".1" or nothing, up to the Z that ends it all; -1 if it is not so. */
 static int read_fraction(const char *text)
 {
@@ -53,15 +43,10 @@ bool tally_timestamp_parse(const char *text, int64_t *ret_realtime_ms)
             return false;
         }
     }
-    struct tm utc = {.tm_year = read_digits(text, 4, 1970, 9999) - 1900,
-                     .tm_mon = read_digits(text + 5, 2, 1, 12) - 1,
-                     .tm_mday = read_digits(text + 8, 2, 1, 31),
-                     .tm_hour = read_digits(text + 11, 2, 0, 23),
-                     .tm_min = read_digits(text + 14, 2, 0, 59),
-                     .tm_sec = read_digits(text + 17, 2, 0, 59)};
-    const int day = utc.tm_mday, ms = read_fraction(text + sizeof SHAPE - 1);
-    if (utc.tm_year < 70 || utc.tm_mon < 0 || day < 0 || utc.tm_hour < 0 || utc.tm_min < 0 ||
-        utc.tm_sec < 0 || ms < 0) {
+    struct tm utc = {0};
+    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &utc);
+    const int day = utc.tm_mday, ms = end == text + sizeof SHAPE - 1 ? read_fraction(end) : -1;
+    if (ms < 0 || utc.tm_year < 70 || utc.tm_sec > 59) {
         return false;
     }
     const time_t seconds = timegm(&utc);

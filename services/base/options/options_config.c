@@ -1,44 +1,31 @@
 /* The config file: lines `key = value`, comments, quoted values. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "services/base/options/options_internal.h"
+#include "services/base/text/whole_file.h"
 
-/* A config file has a few lines; a megabyte is somebody's data set given by mistake. */
+/* A config file has a few lines; a megabyte is a data set given by mistake. */
 enum { MAX_FILE_BYTES = 1 << 20 };
 
 enum tally_status tally_config_load(const char *path, char **ret_text, struct tally_error *err)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "config", "%s: %s", path, strerror(errno));
-    }
-    enum tally_status status = TALLY_OK;
-    char *text = malloc(MAX_FILE_BYTES + 2);
-    size_t n = 0;
-    if (text == NULL) {
-        status = tally_fail(err, TALLY_NO_MEMORY, "config", "%s: out of memory", path);
-        goto out;
-    }
-    n = fread(text, 1, MAX_FILE_BYTES + 1, file);
-    if (ferror(file)) {
-        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "config", "%s: %s", path, strerror(errno));
-    } else if (n > MAX_FILE_BYTES) {
+    struct tally_buffer text = {.limit = MAX_FILE_BYTES + 1};
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = tally_file_read(path, &text, &why);
+    if (status == TALLY_TOO_LARGE || text.size > MAX_FILE_BYTES) {
         status = tally_fail(err, TALLY_INVALID_ARGUMENT, "config", "%s: longer than %d bytes", path,
                             MAX_FILE_BYTES);
-    } else if (memchr(text, '\0', n) != NULL) {
+    } else if (text.size > 0 && memchr(text.data, '\0', text.size) != NULL) {
         status = tally_fail(err, TALLY_INVALID_ARGUMENT, "config", "%s: holds a NUL byte", path);
+    } else if (status != TALLY_OK || (status = tally_buffer_append(&text, "", 1)) != TALLY_OK) {
+        tally_fail(err, status, "config", "%s",
+                   why.message[0] != '\0' ? why.message : "no memory for the config file");
     }
     if (status == TALLY_OK) {
-        text[n] = '\0';
-        *ret_text = text;
-        text = NULL;
+        *ret_text = (char *)text.data;
+    } else {
+        tally_buffer_fini(&text);
     }
-out:
-    free(text);
-    fclose(file);
     return status;
 }
 

@@ -16,13 +16,19 @@ static bool is_standard(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-enum tally_status tally_whole_file_read(const char *path, struct tally_buffer *out,
-                                        struct tally_error *err)
+void tally_file_peek(const char *path, char *ret_text, size_t capacity)
 {
-    int fd = is_standard(path) ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", path, strerror(errno));
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, ret_text, capacity - 1) : 0;
+    ret_text[n > 0 ? n : 0] = '\0';
+    if (fd >= 0) {
+        close(fd);
     }
+}
+
+static enum tally_status read_all(int fd, const char *path, struct tally_buffer *out,
+                                  struct tally_error *err)
+{
     enum tally_status status = TALLY_OK;
     ssize_t n = 1;
     while (status == TALLY_OK && n > 0) {
@@ -35,10 +41,26 @@ enum tally_status tally_whole_file_read(const char *path, struct tally_buffer *o
             tally_fail(err, status, NULL, "%.200s: %s", path, tally_status_info(status)->title);
         }
     }
-    if (!is_standard(path)) {
-        close(fd);
-    }
     return status;
+}
+
+enum tally_status tally_file_read(const char *path, struct tally_buffer *out,
+                                  struct tally_error *err)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", path, strerror(errno));
+    }
+    enum tally_status status = read_all(fd, path, out, err);
+    close(fd);
+    return status;
+}
+
+enum tally_status tally_whole_file_read(const char *path, struct tally_buffer *out,
+                                        struct tally_error *err)
+{
+    return is_standard(path) ? read_all(STDIN_FILENO, path, out, err)
+                             : tally_file_read(path, out, err);
 }
 
 static enum tally_status write_all(int fd, const void *bytes, size_t n, const char *path,

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "services/base/signals.h"
+#include "services/base/time.h"
 #include "services/bench/codec/zstd_yardstick.h"
 
 enum { TOP = 32, MIN_SAMPLES = 3 };
@@ -23,13 +23,6 @@ size_t tally_bench_n_encodings(void)
     }
     assert(n <= TALLY_BENCH_MAX_ENCODINGS);
     return n;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* float[dim] of N(0, std). */
@@ -232,10 +225,10 @@ static enum tally_status run_all(struct tally_bench *bench, struct workload *wor
     for (size_t i = 0; i < bench->n_meters && status == TALLY_OK; i++) {
         struct tally_bench_meter *meter = &bench->meters[i];
         tally_cpu_set_limit(meter->cpu);
-        const double begin = now();
+        const double begin = tally_thread_cpu_s();
         status = run_once(work, meter, err);
         if (sample >= 0) {
-            meter->samples[sample] = now() - begin;
+            meter->samples[sample] = tally_thread_cpu_s() - begin;
         } else if (status == TALLY_OK && meter->operation == TALLY_BENCH_DECODE &&
                    memcmp(work->output, work->levels, work->dim * sizeof *work->levels) != 0) {
             status = tally_fail(err, TALLY_INTERNAL, NULL, "%s decodes to other levels",
@@ -273,10 +266,10 @@ enum tally_status tally_bench_run(size_t dim, double seconds, struct tally_bench
     if (status == TALLY_OK) {
         status = run_all(ret_bench, &work, -1, err);
     }
-    const double begin = now();
+    const double begin = tally_thread_cpu_s();
     size_t n = 0;
     while (status == TALLY_OK && n < TALLY_BENCH_MAX_SAMPLES &&
-           (n < MIN_SAMPLES || now() - begin < seconds)) {
+           (n < MIN_SAMPLES || tally_thread_cpu_s() - begin < seconds)) {
         status = run_all(ret_bench, &work, (int64_t)n++, err);
     }
     ret_bench->n_samples = n;

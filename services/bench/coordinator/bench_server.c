@@ -17,6 +17,7 @@
 #include "api/echo/echo_server.h"
 #include "services/base/child_environment.h"
 #include "services/base/signals.h"
+#include "services/base/text/whole_file.h"
 #include "services/base/time.h"
 
 enum {
@@ -197,12 +198,7 @@ static enum tally_status await_port(struct tally_bench_server *server, const cha
     const int64_t until_ms = tally_monotonic_ms() + START_MS;
     char text[1024] = "";
     while (server->port == 0) {
-        FILE *file = fopen(log, "re");
-        const size_t n = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
-        text[n] = '\0';
-        if (file != NULL) {
-            fclose(file);
-        }
+        tally_file_peek(log, text, sizeof text);
         const char *at = strstr(text, " port=");
         if (at != NULL && strchr(at, '\n') != NULL) {
             server->port = (uint16_t)strtoul(at + sizeof " port=" - 1, NULL, 10);
@@ -317,23 +313,17 @@ double tally_bench_cpu_s(const struct tally_bench_server *server)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
+/* The value of a line "NAME   1234 kB" of /proc/PID/status. */
+static uint64_t bytes_of(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at != NULL ? 1024 * strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
 struct tally_bench_memory tally_bench_memory(const struct tally_bench_server *server)
 {
-    struct tally_bench_memory memory = {0};
-    char path[64], line[128];
+    char path[64], text[4096];
     snprintf(path, sizeof path, "/proc/%ld/status", (long)server->pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *digits = strpbrk(line, "0123456789");
-        const uint64_t bytes = digits != NULL ? 1024 * strtoull(digits, NULL, 10) : 0;
-        if (strncmp(line, "VmRSS:", 6) == 0) {
-            memory.now = bytes;
-        } else if (strncmp(line, "VmHWM:", 6) == 0) {
-            memory.peak = bytes;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return memory;
+    tally_file_peek(path, text, sizeof text);
+    return (struct tally_bench_memory){bytes_of(text, "VmRSS:"), bytes_of(text, "VmHWM:")};
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/json/problem.h"
 #include "codec/encoding.h"
@@ -477,17 +476,10 @@ enum tally_status tally_players_sample(struct tally_players *players, const char
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for a request");
 }
 
-static double cpu_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static enum tally_status accumulate(const struct tally_players *players, int64_t *sums,
                                     double *ret_s, struct tally_error *err)
 {
-    const double begin = cpu_s();
+    const double begin = tally_thread_cpu_s();
     enum tally_status status = TALLY_OK;
     for (uint32_t i = 0; i < players->n_messages && status == TALLY_OK; i++) {
         const struct message *message = &players->messages[i];
@@ -496,7 +488,7 @@ static enum tally_status accumulate(const struct tally_players *players, int64_t
                                                message->stats.payload_bits, players->config.dim,
                                                &players->grid, sums, &stats, err);
     }
-    *ret_s = (cpu_s() - begin) / (double)players->n_messages;
+    *ret_s = (tally_thread_cpu_s() - begin) / (double)players->n_messages;
     return status;
 }
 

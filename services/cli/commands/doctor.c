@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "services/base/text/whole_file.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/doctor_checks.h"
@@ -197,8 +198,8 @@ static void gather_coordinator(struct tally_cli *cli, struct doctor_facts *facts
 /* What the owner has open, and may; only its user and root can see that. */
 static void gather_descriptors(struct doctor_facts *facts)
 {
-    char path[64];
-    char line[256];
+    static const char LIMIT[] = "Max open files";
+    char path[64], limits[4096];
     snprintf(path, sizeof path, "/proc/%lld/fd", (long long)facts->owner);
     DIR *entries = opendir(path);
     if (entries == NULL) {
@@ -210,15 +211,10 @@ static void gather_descriptors(struct doctor_facts *facts)
     }
     closedir(entries);
     snprintf(path, sizeof path, "/proc/%lld/limits", (long long)facts->owner);
-    FILE *limits = fopen(path, "r");
-    while (limits != NULL && fgets(line, sizeof line, limits) != NULL) {
-        long long soft = 0;
-        if (sscanf(line, "Max open files %lld", &soft) == 1) {
-            facts->descriptor_limit = soft;
-        }
-    }
-    if (limits != NULL) {
-        fclose(limits);
+    tally_file_peek(path, limits, sizeof limits);
+    const char *at = strstr(limits, LIMIT);
+    if (at != NULL) {
+        facts->descriptor_limit = strtoll(at + sizeof LIMIT - 1, NULL, 10); /* the soft one */
     }
 }
 

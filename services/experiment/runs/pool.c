@@ -6,7 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { WATCH_NS = 100000000 };
+#include "services/base/time.h"
+
+enum { WATCH_MS = 100 };
 
 struct crew {
     size_t n;
@@ -55,16 +57,6 @@ static void *work(void *argument)
     return NULL;
 }
 
-static struct timespec after(long nanoseconds)
-{
-    struct timespec when;
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_nsec += nanoseconds;
-    when.tv_sec += when.tv_nsec / 1000000000;
-    when.tv_nsec %= 1000000000;
-    return when;
-}
-
 /* Until all threads have ended. */
 static void watch(const struct tally_pool *pool, struct crew *crew)
 {
@@ -79,7 +71,8 @@ static void watch(const struct tally_pool *pool, struct crew *crew)
         if (ended) {
             return;
         }
-        const struct timespec deadline = after(WATCH_NS);
+        const int64_t until_ms = tally_monotonic_ms() + WATCH_MS;
+        const struct timespec deadline = {until_ms / 1000, until_ms % 1000 * 1000000};
         int waited = 0;
         pthread_mutex_lock(&crew->mutex);
         while (crew->at_work > 0 && waited != ETIMEDOUT) {
