@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "storage/allocate.h"
 #include "storage/columns.h"
 
 /* Rows between two looks at the progress. */
@@ -152,15 +153,12 @@ static enum tally_status add_job(struct tally_store_digest *digest,
                                  const struct tally_store_job *job,
                                  struct tally_job_digest **ret_job, struct tally_error *err)
 {
-    if (digest->n_jobs == digest->capacity) {
-        const size_t capacity = digest->capacity > 0 ? 2 * digest->capacity : 64;
-        void *jobs = reallocarray(digest->jobs, capacity, sizeof *digest->jobs);
-        if (jobs == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu jobs", capacity);
-        }
-        digest->jobs = jobs;
-        digest->capacity = capacity;
+    void *jobs =
+        tally_store_grow(digest->jobs, &digest->capacity, digest->n_jobs + 1, sizeof *digest->jobs);
+    if (jobs == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu jobs", digest->n_jobs);
     }
+    digest->jobs = jobs;
     struct tally_job_digest *made = &digest->jobs[digest->n_jobs++];
     *made = (struct tally_job_digest){.key = job->key,
                                       .is_live = !tally_job_status_is_terminal(job->status)};

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/allocate.h"
+
 void tally_lease_set_fini(struct tally_lease_set *set)
 {
     free(set->leases);
@@ -38,15 +40,12 @@ enum tally_status tally_lease_put(struct tally_lease_set *set, int64_t job_key, 
         set->leases[at] = (struct tally_lease){.job_key = job_key, .token = token};
         return TALLY_OK;
     }
-    if (set->n == set->capacity) {
-        size_t capacity = set->capacity > 0 ? 2 * set->capacity : 16;
-        struct tally_lease *leases = realloc(set->leases, capacity * sizeof *leases);
-        if (leases == NULL) {
-            return TALLY_NO_MEMORY;
-        }
-        set->leases = leases;
-        set->capacity = capacity;
+    struct tally_lease *leases =
+        tally_store_grow(set->leases, &set->capacity, set->n + 1, sizeof *leases);
+    if (leases == NULL) {
+        return TALLY_NO_MEMORY;
     }
+    set->leases = leases;
     memmove(set->leases + at + 1, set->leases + at, (set->n - at) * sizeof *set->leases);
     set->leases[at] = (struct tally_lease){.job_key = job_key, .token = token};
     set->n++;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 
 static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
@@ -398,7 +399,7 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
                                              struct tally_store **ret_store,
                                              struct tally_error *err)
 {
-    struct tally_memory_store *memory = calloc(1, sizeof *memory);
+    struct tally_memory_store *memory = tally_store_allocate(sizeof *memory);
     if (memory == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory store");
     }

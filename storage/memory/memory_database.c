@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 
 static int64_t monotonic_ms(void *context)
@@ -17,7 +18,7 @@ enum tally_status tally_memory_database_new(const struct tally_memory_clock *clo
                                             struct tally_memory_database **ret_database,
                                             struct tally_error *err)
 {
-    struct tally_memory_database *database = calloc(1, sizeof *database);
+    struct tally_memory_database *database = tally_store_allocate(sizeof *database);
     if (database == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory database");
     }

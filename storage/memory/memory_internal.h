@@ -20,7 +20,7 @@ struct tally_memory_database {
     struct tally_memory_job **jobs; /* committed, by key */
     size_t n_jobs, jobs_capacity;
     struct tally_memory_replica *replicas; /* by number */
-    size_t n_replicas;
+    size_t n_replicas, replicas_capacity;
     int64_t renewed_ms;               /* the last renewal by any replica */
     struct tally_memory_store *first; /* of the store objects */
 };

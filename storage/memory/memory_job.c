@@ -3,14 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FIRST_ROUNDS = 16,
-    MORE_UPDATES = 16 /* that a transaction may add to a copy before that has to grow */
-};
+#include "storage/allocate.h"
 
 static struct tally_blob *blob_new(const void *bytes, size_t n)
 {
-    struct tally_blob *blob = malloc(sizeof *blob + n);
+    struct tally_blob *blob = tally_store_allocate(sizeof *blob + n);
     if (blob != NULL) {
         blob->n_owners = 1;
         blob->n = n;
@@ -21,11 +18,12 @@ static struct tally_blob *blob_new(const void *bytes, size_t n)
     return blob;
 }
 
-static void blob_share(struct tally_blob *blob)
+static struct tally_blob *blob_share(struct tally_blob *blob)
 {
     if (blob != NULL) {
         blob->n_owners++;
     }
+    return blob;
 }
 
 static void blob_release(struct tally_blob *blob)
@@ -57,33 +55,41 @@ static void content_free(struct tally_memory_content *content)
     free(content);
 }
 
-/* NULL without memory. One change more than needed, so that NULL means only that. */
+/* NULL without memory. */
 static struct tally_memory_content *content_copy(const struct tally_memory_content *from)
 {
-    struct tally_memory_content *copy = malloc(sizeof *copy);
-    const size_t capacity = from->n_updates + MORE_UPDATES;
-    struct tally_memory_update *updates = malloc(capacity * sizeof *updates);
-    struct tally_memory_change *changes = calloc(from->n_changes + 1, sizeof *changes);
-    if (copy == NULL || updates == NULL || changes == NULL) {
-        free(copy);
-        free(updates);
-        free(changes);
+    struct tally_memory_content *copy = tally_store_allocate(sizeof *copy);
+    if (copy == NULL) {
         return NULL;
     }
-    *copy = *from;
-    copy->updates = updates;
-    copy->updates_capacity = capacity;
-    copy->changes = changes;
-    blob_share(copy->state);
-    for (size_t i = 0; i < from->n_changes; i++) {
-        changes[i] = from->changes[i];
-        blob_share(changes[i].bytes);
+    /* Room for one row more, so that NULL means only that there is no memory. */
+    copy->updates =
+        tally_store_grow(NULL, &copy->updates_capacity, from->n_updates + 1, sizeof *copy->updates);
+    copy->changes =
+        tally_store_grow(NULL, &copy->changes_capacity, from->n_changes + 1, sizeof *copy->changes);
+    if (copy->updates == NULL || copy->changes == NULL) {
+        content_free(copy);
+        return NULL;
     }
-    for (size_t i = 0; i < from->n_updates; i++) {
-        updates[i] = from->updates[i];
-        blob_share(updates[i].body);
+    copy->job = from->job;
+    copy->state = blob_share(from->state);
+    for (; copy->n_changes < from->n_changes; copy->n_changes++) {
+        copy->changes[copy->n_changes] = from->changes[copy->n_changes];
+        blob_share(copy->changes[copy->n_changes].bytes);
+    }
+    for (; copy->n_updates < from->n_updates; copy->n_updates++) {
+        copy->updates[copy->n_updates] = from->updates[copy->n_updates];
+        blob_share(copy->updates[copy->n_updates].body);
     }
     return copy;
+}
+
+/* NULL for NULL, or without memory. */
+static char *copy_text(const char *text)
+{
+    const size_t n = text != NULL ? strlen(text) + 1 : 0;
+    char *copy = text != NULL ? tally_store_allocate(n) : NULL;
+    return copy != NULL ? memcpy(copy, text, n) : NULL;
 }
 
 struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_job *row,
@@ -91,8 +97,8 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
                                                      const char *idempotency_key,
                                                      uint64_t request_digest)
 {
-    struct tally_memory_job *job = calloc(1, sizeof *job);
-    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    struct tally_memory_job *job = tally_store_allocate(sizeof *job);
+    struct tally_memory_draft *draft = tally_store_allocate(sizeof *draft);
     if (job == NULL || draft == NULL) {
         free(job);
         free(draft);
@@ -102,7 +108,7 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
     draft->is_new = true;
     draft->content = content_copy(&(struct tally_memory_content){.job = *row});
     job->document = blob_new(document, n_document);
-    job->idempotency_key = idempotency_key != NULL ? strdup(idempotency_key) : NULL;
+    job->idempotency_key = copy_text(idempotency_key);
     job->request_digest = request_digest;
     if (draft->content == NULL || job->document == NULL ||
         (idempotency_key != NULL && job->idempotency_key == NULL)) {
@@ -114,7 +120,7 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
 
 struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job)
 {
-    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
+    struct tally_memory_draft *draft = tally_store_allocate(sizeof *draft);
     if (draft == NULL) {
         return NULL;
     }
@@ -183,19 +189,12 @@ const struct tally_round_record *tally_memory_round_after(const struct tally_mem
 /* Makes room for n records. */
 static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size_t n)
 {
-    size_t capacity = rounds->capacity > 0 ? rounds->capacity : FIRST_ROUNDS;
-    while (capacity < n) {
-        capacity *= 2;
-    }
-    if (n <= rounds->capacity) {
-        return TALLY_OK;
-    }
-    struct tally_round_record *records = realloc(rounds->records, capacity * sizeof *records);
+    struct tally_round_record *records =
+        tally_store_grow(rounds->records, &rounds->capacity, n, sizeof *records);
     if (records == NULL) {
         return TALLY_NO_MEMORY;
     }
     rounds->records = records;
-    rounds->capacity = capacity;
     return TALLY_OK;
 }
 
@@ -253,7 +252,7 @@ enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft
         return TALLY_ALREADY_EXISTS;
     }
     struct tally_memory_change *changes =
-        realloc(now->changes, (now->n_changes + 1) * sizeof *changes);
+        tally_store_grow(now->changes, &now->changes_capacity, now->n_changes + 1, sizeof *changes);
     if (changes == NULL) {
         return TALLY_NO_MEMORY;
     }
@@ -265,22 +264,6 @@ enum tally_status tally_memory_draft_add_change(struct tally_memory_draft *draft
     memmove(changes + at + 1, changes + at, (now->n_changes - at) * sizeof *changes);
     changes[at] = (struct tally_memory_change){round, blob};
     now->n_changes++;
-    return TALLY_OK;
-}
-
-/* Makes room for one more. */
-static enum tally_status reserve_update(struct tally_memory_content *content)
-{
-    if (content->n_updates < content->updates_capacity) {
-        return TALLY_OK;
-    }
-    const size_t capacity = 2 * content->n_updates + MORE_UPDATES;
-    struct tally_memory_update *updates = realloc(content->updates, capacity * sizeof *updates);
-    if (updates == NULL) {
-        return TALLY_NO_MEMORY;
-    }
-    content->updates = updates;
-    content->updates_capacity = capacity;
     return TALLY_OK;
 }
 
@@ -298,9 +281,12 @@ enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft
         now->updates[at].client == update->client) {
         return TALLY_ALREADY_EXISTS;
     }
-    if (reserve_update(now) != TALLY_OK) {
+    struct tally_memory_update *updates =
+        tally_store_grow(now->updates, &now->updates_capacity, now->n_updates + 1, sizeof *updates);
+    if (updates == NULL) {
         return TALLY_NO_MEMORY;
     }
+    now->updates = updates;
     struct tally_blob *body = blob_new(update->body, update->n_body);
     if (body == NULL) {
         return TALLY_NO_MEMORY;

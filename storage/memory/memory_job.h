@@ -39,7 +39,7 @@ struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
     struct tally_memory_change *changes; /* of the state since then, by round */
-    size_t n_changes;
+    size_t n_changes, changes_capacity;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates, updates_capacity;
 };

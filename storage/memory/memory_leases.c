@@ -1,12 +1,13 @@
 /* memory_leases: replicas, and which of them leads which job.
  *
- * The rules are those of the statements in postgres_statement.c. A job's token grows with each
+ * The rules are those of the statements in postgres_sql.c. A job's token grows with each
  * change of leader. A store object may lead a job without holding its token: the job was given to
  * it, or an earlier process with the same id led the job. Its next take() returns such a job. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 
 /* After a week of silence a replica loses its number. */
@@ -128,7 +129,8 @@ static enum tally_status add_replica(struct tally_memory_database *database,
         return tally_fail(err, TALLY_STORE, NULL, "there are %d replicas already",
                           (int)TALLY_MAX_REPLICA_NUMBER);
     }
-    struct tally_memory_replica *replicas = realloc(database->replicas, (n + 1) * sizeof *replicas);
+    struct tally_memory_replica *replicas =
+        tally_store_grow(database->replicas, &database->replicas_capacity, n + 1, sizeof *replicas);
     if (replicas == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a replica");
     }

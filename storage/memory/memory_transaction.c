@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 
 /* ---- What is visible ---- */
@@ -190,17 +191,14 @@ enum tally_status tally_memory_require_transaction(const struct tally_memory_sto
 enum tally_status tally_memory_add_draft(struct tally_memory_store *memory,
                                          struct tally_memory_draft *draft, struct tally_error *err)
 {
-    if (memory->n_drafts == memory->drafts_capacity) {
-        const size_t capacity = memory->drafts_capacity > 0 ? 2 * memory->drafts_capacity : 16;
-        struct tally_memory_draft **drafts =
-            realloc(memory->drafts, capacity * sizeof(struct tally_memory_draft *));
-        if (drafts == NULL) {
-            tally_memory_draft_free(draft);
-            return tally_memory_fail(memory, err);
-        }
-        memory->drafts = drafts;
-        memory->drafts_capacity = capacity;
+    struct tally_memory_draft **drafts =
+        tally_store_grow(memory->drafts, &memory->drafts_capacity, memory->n_drafts + 1,
+                         sizeof(struct tally_memory_draft *));
+    if (drafts == NULL) {
+        tally_memory_draft_free(draft);
+        return tally_memory_fail(memory, err);
     }
+    memory->drafts = drafts;
     const size_t at = place_of_draft(memory, key_of(draft));
     memmove(memory->drafts + at + 1, memory->drafts + at,
             (memory->n_drafts - at) * sizeof(struct tally_memory_draft *));
@@ -291,29 +289,14 @@ static enum tally_status find_conflict(const struct tally_memory_store *memory,
     return TALLY_OK;
 }
 
-/* Makes room for n more jobs. */
-static enum tally_status reserve_jobs(struct tally_memory_database *database, size_t n)
-{
-    size_t capacity = database->jobs_capacity > 0 ? database->jobs_capacity : 16;
-    while (capacity < database->n_jobs + n) {
-        capacity *= 2;
-    }
-    if (capacity == database->jobs_capacity) {
-        return TALLY_OK;
-    }
-    struct tally_memory_job **jobs =
-        realloc(database->jobs, capacity * sizeof(struct tally_memory_job *));
-    if (jobs == NULL) {
-        return TALLY_NO_MEMORY;
-    }
-    database->jobs = jobs;
-    database->jobs_capacity = capacity;
-    return TALLY_OK;
-}
-
 static enum tally_status prepare(struct tally_memory_store *memory, struct tally_error *err)
 {
-    enum tally_status status = reserve_jobs(memory->database, memory->n_drafts);
+    struct tally_memory_database *database = memory->database;
+    struct tally_memory_job **jobs = tally_store_grow(database->jobs, &database->jobs_capacity,
+                                                      database->n_jobs + memory->n_drafts + 1,
+                                                      sizeof(struct tally_memory_job *));
+    enum tally_status status = jobs != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    database->jobs = jobs != NULL ? jobs : database->jobs;
     for (size_t i = 0; i < memory->n_drafts && status == TALLY_OK; i++) {
         status = tally_memory_draft_prepare(memory->drafts[i]);
     }

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/allocate.h"
 #include "storage/leases.h"
 #include "storage/memory/memory.h"
 #include "tests/harness.h"
 
-/* ---- Allocations; the linker is told to replace them (--wrap) ---- */
+/* ---- Allocations: in place of storage/allocate.c ---- */
 
 enum { NEVER = -1 };
 static long n_allocations;
@@ -18,36 +19,23 @@ static bool is_failing(void)
     return failing_allocation != NEVER && n_allocations++ == failing_allocation;
 }
 
-/* NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the linker's names */
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *memory, size_t n);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *memory, size_t n);
-char *__wrap_strdup(const char *text);
-
-void *__wrap_malloc(size_t n)
+void *tally_store_allocate(size_t n)
 {
-    return is_failing() ? NULL : __real_malloc(n);
+    return is_failing() ? NULL : calloc(1, n);
 }
 
-void *__wrap_calloc(size_t n, size_t size)
+/* By one item at a time, so that each item is an allocation that may fail. */
+void *tally_store_grow(void *array, size_t *capacity, size_t n, size_t size)
 {
-    return is_failing() ? NULL : __real_calloc(n, size);
+    if (array != NULL && n <= *capacity) {
+        return array;
+    }
+    void *grown = is_failing() ? NULL : reallocarray(array, n, size);
+    if (grown != NULL) {
+        *capacity = n;
+    }
+    return grown;
 }
-
-void *__wrap_realloc(void *memory, size_t n)
-{
-    return is_failing() ? NULL : __real_realloc(memory, n);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return is_failing() ? NULL : __real_strdup(text);
-}
-/* NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming) */
 
 /* ---- The scenario: "a" inserts jobs and adds to them, dies, and "b" takes them ---- */
 

@@ -1,0 +1,14 @@
+/* allocate: memory for rows, in two functions, so that a test can make the n-th allocation fail: it
+ * links its own in their place (tests/contract/store_memory_exhaustion.c). free() frees. */
+#ifndef TALLY_STORAGE_ALLOCATE_H
+#define TALLY_STORAGE_ALLOCATE_H
+
+#include <stddef.h>
+
+/* n > 0 bytes of zeros; NULL = no memory. */
+void *tally_store_allocate(size_t n);
+/* Makes room for n > 0 items of `size` bytes in `array` (NULL = none yet) and returns it, or where
+ * it is now. *capacity counts items and doubles. NULL = no memory, and nothing has changed. */
+void *tally_store_grow(void *array, size_t *capacity, size_t n, size_t size);
+
+#endif
