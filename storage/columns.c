@@ -1,6 +1,7 @@
 #include "storage/columns.h"
 
 #include <stdint.h>
+#include <string.h>
 
 #include "storage/store.h"
 
@@ -112,3 +113,68 @@ const struct tally_columns TALLY_JOB_COLUMNS = {"jobs", JOB_COLUMN,
                                                 (int)(sizeof JOB_COLUMN / sizeof JOB_COLUMN[0])};
 const struct tally_columns TALLY_ROUND_COLUMNS = {
     "rounds", ROUND_COLUMN, (int)(sizeof ROUND_COLUMN / sizeof ROUND_COLUMN[0])};
+
+/* What a {...} lists: which columns, and whether their names and parameters. */
+static const struct list_token {
+    const char *text;
+    bool has_fixed, has_moving;
+    bool has_name, has_parameter;
+} LIST_TOKEN[] = {
+    {"{names}", true, true, true, false},          {"{values}", true, true, false, true},
+    {"{sets}", false, true, true, true},           {"{fixed_names}", true, false, true, false},
+    {"{fixed_values}", true, false, false, true},  {"{moving_names}", false, true, true, false},
+    {"{moving_values}", false, true, false, true},
+};
+enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
+
+static enum tally_status append_list(struct tally_buffer *out, const struct tally_columns *columns,
+                                     const struct list_token *token,
+                                     const struct tally_columns_dialect *dialect)
+{
+    enum tally_status status = TALLY_OK;
+    int n_listed = 0;
+    for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
+        const struct tally_column *column = &columns->column[i];
+        if (column->since > dialect->version ||
+            (column->fixed ? !token->has_fixed : !token->has_moving)) {
+            continue;
+        }
+        const int number = dialect->first_parameter + (dialect->has_gaps ? i : n_listed);
+        status = tally_buffer_printf(out, "%s%s%s", n_listed > 0 ? ", " : "",
+                                     token->has_name ? column->name : "",
+                                     token->has_name && token->has_parameter ? " = " : "");
+        if (status == TALLY_OK && token->has_parameter) {
+            status = dialect->append_parameter(out, number, column->kind);
+        }
+        n_listed++;
+    }
+    return status;
+}
+
+enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql,
+                                       const struct tally_columns *columns,
+                                       const struct tally_columns_dialect *dialect)
+{
+    enum tally_status status = TALLY_OK;
+    while (sql[0] != '\0' && status == TALLY_OK) {
+        const size_t n = strcspn(sql, "{");
+        status = tally_buffer_append(out, sql, n);
+        sql += n;
+        for (int i = 0; i < N_LIST_TOKENS && status == TALLY_OK; i++) {
+            const size_t n_token = strlen(LIST_TOKEN[i].text);
+            if (strncmp(sql, LIST_TOKEN[i].text, n_token) == 0) {
+                status = append_list(out, columns, &LIST_TOKEN[i], dialect);
+                sql += n_token;
+            }
+        }
+    }
+    return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
+}
+
+const char *tally_status_filter(int status)
+{
+    if (status < 0) {
+        return NULL;
+    }
+    return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
+}

@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "codec/base/buffer.h"
+#include "codec/base/record.h"
+
 enum tally_column_kind {
     TALLY_COLUMN_INT64,  /* int64_t */
     TALLY_COLUMN_UINT64, /* uint64_t; stored as the int64 of the same 64 bits */
@@ -36,5 +39,34 @@ struct tally_columns {
 
 extern const struct tally_columns TALLY_JOB_COLUMNS;   /* struct tally_store_job, except its key */
 extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_record */
+
+/* How a database numbers and types the parameters of a statement. */
+struct tally_columns_dialect {
+    int version;         /* of the schema: columns since a later one are left out */
+    int first_parameter; /* of the columns */
+    bool has_gaps;       /* a column has the same number in each list, also where others are not */
+    enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
+                                          enum tally_column_kind kind);
+};
+
+/* Appends `sql` and a NUL. In it {names}, {values} and {sets} stand for the list of `columns` (NULL
+ * = there is none), of their parameters, and of "column = parameter" for those that are not fixed;
+ * {fixed_names} and {fixed_values} for the columns that are fixed, {moving_names} and
+ * {moving_values} for the others. Errors: NO_MEMORY. */
+enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql,
+                                       const struct tally_columns *columns,
+                                       const struct tally_columns_dialect *dialect);
+
+/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, for SQL. A status that this
+ * program does not know is live, so that start-up fails instead of losing the job. */
+/* NOLINTBEGIN(readability-identifier-naming): "true" and "false" are those of the table */
+#define TALLY_NAME_IF_true(name) ", '" name "'"
+#define TALLY_NAME_IF_false(name)
+/* NOLINTEND(readability-identifier-naming) */
+#define TALLY_TERMINAL_NAME(symbol, name, terminal) TALLY_NAME_IF_##terminal(name)
+#define TALLY_SQL_TERMINAL_NAMES                    "''" TALLY_JOB_STATUS_TABLE(TALLY_TERMINAL_NAME)
+
+/* What job_list compares the column `status` with: NULL = any, "" = a number that is no status. */
+const char *tally_status_filter(int status);
 
 #endif

@@ -369,11 +369,15 @@ enum tally_status tally_pg_ask(struct tally_postgres *pg, const char *sql, int64
     PGresult *result = NULL;
     tally_pg_queue_sql(pg, sql);
     enum tally_status status = tally_pg_exchange(pg, keep_result, &result, err);
+    if (status == TALLY_OK && PQntuples(result) != 1) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": %d rows, not 1",
+                            pg->label, PQntuples(result));
+    }
     if (status == TALLY_OK) {
-        status = PQntuples(result) == 1
-                     ? tally_pg_read_int64(pg, result, 0, 0, ret_value, err)
-                     : tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": %d rows, not 1",
-                                  pg->label, PQntuples(result));
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        const int64_t value = tally_pg_take_int64(&row);
+        status = row.status;
+        *ret_value = status == TALLY_OK ? value : *ret_value;
     }
     PQclear(result);
     return status;

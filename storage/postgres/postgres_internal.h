@@ -10,7 +10,7 @@
 #include "storage/leases.h"
 #include "storage/store.h"
 
-/* The prepared statements; postgres_statement.c has their text. */
+/* The prepared statements; postgres_sql.c has their text. */
 enum tally_pg_sql {
     TALLY_PG_BEGIN,
     TALLY_PG_COMMIT,
@@ -199,7 +199,7 @@ int tally_pg_newest_version(void);
 /* Makes and migrates what is missing, all in one transaction, one process at a time. */
 enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err);
 
-/* Statements (postgres_statement.c). */
+/* Statements (postgres_sql.c, postgres_values.c). */
 
 enum tally_status tally_pg_prepare(struct tally_postgres *pg, struct tally_error *err);
 
@@ -218,25 +218,31 @@ void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_s
 void tally_pg_bind_row(struct tally_pg_call *call, const struct tally_columns *columns,
                        const void *row, bool moving_only);
 
-/* Columns of a row, counted from 0. Errors: DATA_LOSS if it is of another type or NULL. */
-enum tally_status tally_pg_read_int64(struct tally_postgres *pg, const PGresult *result, int row,
-                                      int column, int64_t *ret_value, struct tally_error *err);
-enum tally_status tally_pg_read_bool(struct tally_postgres *pg, const PGresult *result, int row,
-                                     int column, bool *ret_value, struct tally_error *err);
-enum tally_status tally_pg_read_text(struct tally_postgres *pg, const PGresult *result, int row,
-                                     int column, char *ret_text, size_t capacity,
-                                     struct tally_error *err);
-/* *ret_bytes is borrowed from the result. */
-enum tally_status tally_pg_read_bytes(struct tally_postgres *pg, const PGresult *result, int row,
-                                      int column, const uint8_t **ret_bytes, size_t *ret_n,
-                                      struct tally_error *err);
-/* Fills the members of `ret_row` from the columns `first`, `first` + 1, ... */
-enum tally_status tally_pg_read_row(struct tally_postgres *pg, const PGresult *result, int row,
-                                    int first, const struct tally_columns *columns, void *ret_row,
-                                    struct tally_error *err);
-/* job_key and the columns of a job from the start of a row. */
-enum tally_status tally_pg_read_job(struct tally_postgres *pg, const PGresult *result, int row,
-                                    struct tally_store_job *ret_job, struct tally_error *err);
+/* A row of a result, read column after column. Errors: DATA_LOSS if a value is of another type or
+ * NULL; the first one stays in `status`, and what is read after it is 0, false or unset. */
+struct tally_pg_row {
+    struct tally_postgres *pg;
+    const PGresult *result;
+    int row;
+    int column; /* the next one */
+    enum tally_status status;
+    struct tally_error *err;
+};
+
+struct tally_pg_row tally_pg_row(struct tally_postgres *pg, const PGresult *result, int row,
+                                 struct tally_error *err);
+/* Whether the next value is NULL; it stays the next one. */
+bool tally_pg_is_null(const struct tally_pg_row *row);
+int64_t tally_pg_take_int64(struct tally_pg_row *row);
+bool tally_pg_take_bool(struct tally_pg_row *row);
+void tally_pg_take_text(struct tally_pg_row *row, char *ret_text, size_t capacity);
+/* Borrowed from the result; NULL after a failure. */
+const uint8_t *tally_pg_take_bytes(struct tally_pg_row *row, size_t *ret_n);
+/* A member for each of the columns. */
+void tally_pg_take_columns(struct tally_pg_row *row, const struct tally_columns *columns,
+                           void *ret_struct);
+/* job_key and the columns of a job. */
+void tally_pg_take_job(struct tally_pg_row *row, struct tally_store_job *ret_job);
 
 /* Texts (postgres_text.c): PostgreSQL's are UTF-8 without exception, ours are any bytes. */
 

@@ -119,23 +119,20 @@ static void bind_replica(struct tally_pg_call *call, const struct tally_replica 
 static enum tally_status tell_join(struct tally_postgres *pg, const PGresult *joined,
                                    int64_t lease_ms, int64_t *ret_number, struct tally_error *err)
 {
-    int64_t number = 0;
-    int64_t incarnation = 0;
-    enum tally_status status =
-        PQntuples(joined) == 1
-            ? tally_pg_read_int64(pg, joined, 0, 0, &number, err)
-            : tally_fail(err, TALLY_STORE, NULL, "database \"%s\": there are %d replicas already",
-                         pg->label, (int)TALLY_MAX_REPLICA_NUMBER);
-    if (status == TALLY_OK) {
-        status = tally_pg_read_int64(pg, joined, 0, 1, &incarnation, err);
+    if (PQntuples(joined) != 1) {
+        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\": there are %d replicas already",
+                          pg->label, (int)TALLY_MAX_REPLICA_NUMBER);
     }
-    if (status == TALLY_OK) {
+    struct tally_pg_row row = tally_pg_row(pg, joined, 0, err);
+    const int64_t number = tally_pg_take_int64(&row);
+    const int64_t incarnation = tally_pg_take_int64(&row);
+    if (row.status == TALLY_OK) {
         pg->number = *ret_number = number;
         pg->incarnation = incarnation;
         pg->lease_ms = lease_ms;
         pg->held.n = 0;
     }
-    return status;
+    return row.status;
 }
 
 static enum tally_status postgres_join(struct tally_store *store, const struct tally_replica *self,
@@ -175,38 +172,37 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     return status;
 }
 
+static enum tally_status confirm(struct tally_lease_set *confirmed, int64_t job_key, int64_t token,
+                                 bool has_ended)
+{
+    enum tally_status status = tally_lease_put(confirmed, job_key, token);
+    if (status == TALLY_OK) {
+        tally_lease_find(confirmed, job_key)->has_ended = has_ended;
+    }
+    return status;
+}
+
 /* Keeps of what is held the leases that the answer confirms. */
 static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresult *leases,
                                         struct tally_error *err)
 {
     struct tally_lease_set confirmed = {0};
     enum tally_status status = TALLY_OK;
-    for (int row = 0; row < PQntuples(leases) && status == TALLY_OK; row++) {
-        int64_t key = 0;
-        int64_t token = 0;
-        bool is_live = false;
-        status = tally_pg_read_int64(pg, leases, row, 0, &key, err);
-        if (status == TALLY_OK) {
-            status = tally_pg_read_int64(pg, leases, row, 1, &token, err);
-        }
-        if (status == TALLY_OK) {
-            status = tally_pg_read_bool(pg, leases, row, 2, &is_live, err);
-        }
+    for (int i = 0; i < PQntuples(leases) && status == TALLY_OK; i++) {
+        struct tally_pg_row row = tally_pg_row(pg, leases, i, err);
+        const int64_t key = tally_pg_take_int64(&row);
+        const int64_t token = tally_pg_take_int64(&row);
+        const bool is_live = tally_pg_take_bool(&row);
         const struct tally_lease *held = tally_lease_find(&pg->held, key);
+        status = row.status;
         if (status == TALLY_OK && held != NULL && held->token == token) {
-            status = tally_lease_put(&confirmed, key, token);
-            if (status == TALLY_OK) {
-                tally_lease_find(&confirmed, key)->has_ended = !is_live;
-            }
+            status = confirm(&confirmed, key, token, !is_live);
         }
     }
     for (size_t i = 0; i < pg->held.n && status == TALLY_OK; i++) {
-        if (pg->held.leases[i].has_ended) { /* was not asked for */
-            status =
-                tally_lease_put(&confirmed, pg->held.leases[i].job_key, pg->held.leases[i].token);
-            if (status == TALLY_OK) {
-                tally_lease_find(&confirmed, pg->held.leases[i].job_key)->has_ended = true;
-            }
+        const struct tally_lease *lease = &pg->held.leases[i];
+        if (lease->has_ended) { /* was not asked for */
+            status = confirm(&confirmed, lease->job_key, lease->token, true);
         }
     }
     if (status != TALLY_OK) {
@@ -218,29 +214,24 @@ static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresul
     return TALLY_OK;
 }
 
-static enum tally_status read_replica(struct tally_postgres *pg, const PGresult *rows, int row,
+static enum tally_status read_replica(struct tally_postgres *pg, const PGresult *rows, int i,
                                       struct tally_replica *ret_replica, struct tally_error *err)
 {
     struct tally_replica replica = {.number = 0};
-    int64_t *const numbers[] = {&replica.jobs, &replica.slots, &replica.free_slots,
-                                &replica.wants_key, &replica.wants_slots};
-    enum tally_status status = tally_pg_read_int64(pg, rows, row, 0, &replica.number, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_read_text(pg, rows, row, 1, replica.id, sizeof replica.id, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_pg_read_text(pg, rows, row, 2, replica.address, sizeof replica.address, err);
-    }
-    for (int i = 0; i < 5 && status == TALLY_OK; i++) {
-        status = tally_pg_read_int64(pg, rows, row, 3 + i, numbers[i], err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_pg_read_bool(pg, rows, row, 8, &replica.is_alive, err);
-    }
-    if (status == TALLY_OK) {
+    struct tally_pg_row row = tally_pg_row(pg, rows, i, err);
+    replica.number = tally_pg_take_int64(&row);
+    tally_pg_take_text(&row, replica.id, sizeof replica.id);
+    tally_pg_take_text(&row, replica.address, sizeof replica.address);
+    replica.jobs = tally_pg_take_int64(&row);
+    replica.slots = tally_pg_take_int64(&row);
+    replica.free_slots = tally_pg_take_int64(&row);
+    replica.wants_key = tally_pg_take_int64(&row);
+    replica.wants_slots = tally_pg_take_int64(&row);
+    replica.is_alive = tally_pg_take_bool(&row);
+    if (row.status == TALLY_OK) {
         *ret_replica = replica;
     }
-    return status;
+    return row.status;
 }
 
 static enum tally_status postgres_renew(struct tally_store *store, const struct tally_replica *self,
@@ -291,13 +282,11 @@ static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
                               struct tally_lease_set *ret_taken, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    for (int row = 0; row < PQntuples(leases) && status == TALLY_OK; row++) {
-        int64_t key = 0;
-        int64_t token = 0;
-        status = tally_pg_read_int64(pg, leases, row, 0, &key, err);
-        if (status == TALLY_OK) {
-            status = tally_pg_read_int64(pg, leases, row, 1, &token, err);
-        }
+    for (int i = 0; i < PQntuples(leases) && status == TALLY_OK; i++) {
+        struct tally_pg_row row = tally_pg_row(pg, leases, i, err);
+        const int64_t key = tally_pg_take_int64(&row);
+        const int64_t token = tally_pg_take_int64(&row);
+        status = row.status;
         if (status == TALLY_OK && ret_taken != NULL) {
             status = tally_lease_put(ret_taken, key, token);
         }
@@ -319,7 +308,9 @@ static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_an
     tally_pg_bind_keys(&call, &pg->held);
     enum tally_status status = tally_pg_run(pg, &call, &result, NULL);
     if (status == TALLY_OK) {
-        status = tally_pg_read_int64(pg, result, 0, 0, &n, err);
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        n = tally_pg_take_int64(&row);
+        status = row.status;
     } else if (pg->connection != NULL) {
         n = 1; /* it may not be allowed; a dead replica's locks end by themselves, only later */
         status = TALLY_OK;
@@ -342,9 +333,11 @@ static enum tally_status walk_taken(struct tally_postgres *pg, const struct tall
     int64_t seen_key = INT64_MIN;
     tally_pg_bind_keys(&call, taken);
     enum tally_status status = tally_pg_run(pg, &call, &jobs, err);
-    for (int row = 0; status == TALLY_OK && row < PQntuples(jobs); row++) {
+    for (int i = 0; status == TALLY_OK && i < PQntuples(jobs); i++) {
         struct tally_store_job job;
-        status = tally_pg_read_job(pg, jobs, row, &job, err);
+        struct tally_pg_row row = tally_pg_row(pg, jobs, i, err);
+        tally_pg_take_job(&row, &job);
+        status = row.status;
         if (status == TALLY_OK) {
             status = each(context, &job, err);
         }
@@ -431,29 +424,21 @@ static enum tally_status read_leader(struct tally_postgres *pg, const PGresult *
                                      struct tally_job_leader *ret_leader, struct tally_error *err)
 {
     struct tally_job_leader leader = {.key = 0};
-    struct tally_replica *replica = &leader.replica;
-    enum tally_status status = tally_pg_read_int64(pg, result, 0, 0, &leader.key, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_read_bool(pg, result, 0, 1, &leader.is_live, err);
-    }
-    leader.has_leader = status == TALLY_OK && leader.is_live && PQgetisnull(result, 0, 2) == 0;
+    struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+    leader.key = tally_pg_take_int64(&row);
+    leader.is_live = tally_pg_take_bool(&row);
+    leader.has_leader = leader.is_live && !tally_pg_is_null(&row);
     if (leader.has_leader) {
-        status = tally_pg_read_int64(pg, result, 0, 2, &replica->number, err);
+        struct tally_replica *replica = &leader.replica;
+        replica->number = tally_pg_take_int64(&row);
+        tally_pg_take_text(&row, replica->id, sizeof replica->id);
+        tally_pg_take_text(&row, replica->address, sizeof replica->address);
+        replica->is_alive = tally_pg_take_bool(&row);
     }
-    if (leader.has_leader && status == TALLY_OK) {
-        status = tally_pg_read_text(pg, result, 0, 3, replica->id, sizeof replica->id, err);
-    }
-    if (leader.has_leader && status == TALLY_OK) {
-        status =
-            tally_pg_read_text(pg, result, 0, 4, replica->address, sizeof replica->address, err);
-    }
-    if (leader.has_leader && status == TALLY_OK) {
-        status = tally_pg_read_bool(pg, result, 0, 5, &replica->is_alive, err);
-    }
-    if (status == TALLY_OK) {
+    if (row.status == TALLY_OK) {
         *ret_leader = leader;
     }
-    return status;
+    return row.status;
 }
 
 static enum tally_status postgres_leader_of(struct tally_store *store, const char *job_id,

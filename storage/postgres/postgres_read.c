@@ -75,15 +75,6 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The job in the first row, if there is one. */
-static enum tally_status read_one_job(struct tally_postgres *pg, const PGresult *result,
-                                      struct tally_store_job *ret_job, bool *ret_is_there,
-                                      struct tally_error *err)
-{
-    *ret_is_there = PQntuples(result) > 0;
-    return *ret_is_there ? tally_pg_read_job(pg, result, 0, ret_job, err) : TALLY_OK;
-}
-
 enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,
                                    struct tally_store_job *ret_job, struct tally_error *err)
 {
@@ -91,13 +82,16 @@ enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_GET);
     tally_pg_bind_text(&call, id);
     PGresult *result = NULL;
-    bool is_there = false;
     enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK) {
-        status = read_one_job(pg, result, ret_job, &is_there, err);
-    }
-    if (status == TALLY_OK && !is_there) {
+    if (status == TALLY_OK && PQntuples(result) == 0) {
         status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
+    }
+    if (status == TALLY_OK) {
+        struct tally_store_job job;
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        tally_pg_take_job(&row, &job);
+        status = row.status;
+        *ret_job = status == TALLY_OK ? job : *ret_job;
     }
     PQclear(result);
     return status;
@@ -113,45 +107,41 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_BY_IDEMPOTENCY_KEY);
     tally_pg_bind_text(&call, idempotency_key);
     PGresult *result = NULL;
-    bool is_there = false;
-    int64_t digest = 0;
-    struct tally_store_job job;
     enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK) {
-        status = read_one_job(pg, result, &job, &is_there, err);
-    }
-    if (status == TALLY_OK && !is_there) {
+    if (status == TALLY_OK && PQntuples(result) == 0) {
         status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
                             idempotency_key);
     }
     if (status == TALLY_OK) {
-        status = tally_pg_read_int64(pg, result, 0, 1 + TALLY_JOB_COLUMNS.n_columns, &digest, err);
-    }
-    if (status == TALLY_OK) {
-        *ret_job = job;
-        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+        struct tally_store_job job;
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        tally_pg_take_job(&row, &job);
+        const uint64_t digest = (uint64_t)tally_pg_take_int64(&row);
+        status = row.status;
+        if (status == TALLY_OK) {
+            *ret_job = job;
+            *ret_request_digest = digest;
+        }
     }
     PQclear(result);
     return status;
 }
 
-/* Appends what is stored in the first column, as it was before it was encoded. */
-static enum tally_status append_text(struct tally_postgres *pg, const PGresult *result,
-                                     struct tally_buffer *out, struct tally_error *err)
+/* Appends the next value as it was before it was encoded. */
+static enum tally_status append_text(struct tally_pg_row *row, struct tally_buffer *out)
 {
-    const size_t n = (size_t)PQgetlength(result, 0, 0);
     const size_t n_before = out->size;
+    const size_t n = (size_t)PQgetlength(row->result, row->row, row->column);
     enum tally_status status = tally_buffer_reserve(out, n + 1);
     if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "cannot take %zu bytes", n);
+        return tally_fail(row->err, status, NULL, "cannot take %zu bytes", n);
     }
     char *text = (char *)out->data + n_before; /* not longer than its encoded form */
-    if (!tally_pg_text_decode(PQgetvalue(result, 0, 0), n, text, n + 1)) {
-        return tally_fail(err, TALLY_DATA_LOSS, NULL,
-                          "database \"%s\": an idempotency key cannot be read", pg->label);
+    tally_pg_take_text(row, text, n + 1);
+    if (row->status == TALLY_OK) {
+        out->size = n_before + strlen(text);
     }
-    out->size = n_before + strlen(text);
-    return status;
+    return row->status;
 }
 
 enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_key,
@@ -162,21 +152,19 @@ enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_ke
     struct tally_pg_call call = tally_pg_call(TALLY_PG_REQUEST_GET);
     tally_pg_bind_int64(&call, job_key);
     PGresult *result = NULL;
-    int64_t digest = 0;
     enum tally_status status = read_rows(pg, &call, &result, err);
     if (status == TALLY_OK && PQntuples(result) == 0) {
         status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
     }
     if (status == TALLY_OK) {
-        status = tally_pg_read_int64(pg, result, 0, 1, &digest, err);
-    }
-    const bool has_key = status == TALLY_OK && PQgetisnull(result, 0, 0) == 0;
-    if (has_key) {
-        status = append_text(pg, result, out, err);
-    }
-    if (status == TALLY_OK) {
-        *ret_has_key = has_key;
-        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        const uint64_t digest = (uint64_t)tally_pg_take_int64(&row);
+        const bool has_key = row.status == TALLY_OK && !tally_pg_is_null(&row);
+        status = has_key ? append_text(&row, out) : row.status;
+        if (status == TALLY_OK) {
+            *ret_has_key = has_key;
+            *ret_request_digest = digest;
+        }
     }
     PQclear(result);
     return status;
@@ -189,22 +177,15 @@ static enum tally_status walk_jobs(struct walk *walk, tally_store_job_fn *each, 
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && next_row(walk)) {
         struct tally_store_job job;
-        status = tally_pg_read_job(walk->pg, walk->page, walk->row, &job, err);
+        struct tally_pg_row row = tally_pg_row(walk->pg, walk->page, walk->row, err);
+        tally_pg_take_job(&row, &job);
+        status = row.status;
         if (status == TALLY_OK) {
             *ret_last_key = job.key;
             status = each(context, &job, err);
         }
     }
     return status;
-}
-
-/* What to compare the status column with: NULL for any, "" for a number that is no status. */
-static const char *status_filter(int status)
-{
-    if (status < 0) {
-        return NULL;
-    }
-    return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
 }
 
 enum tally_status tally_pg_job_list(struct tally_store *store, int status, int64_t before_key,
@@ -218,7 +199,7 @@ enum tally_status tally_pg_job_list(struct tally_store *store, int status, int64
         walk.wanted = smaller(limit, PAGE_ROWS);
         limit -= walk.wanted;
         tally_pg_bind_int64(&call, before_key);
-        tally_pg_bind_text(&call, status_filter(status));
+        tally_pg_bind_text(&call, tally_status_filter(status));
         tally_pg_bind_int64(&call, walk.wanted);
         result = read_page(&walk, &call, err);
         if (result == TALLY_OK) {
@@ -257,18 +238,16 @@ static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_s
     struct tally_pg_call call = tally_pg_call(which);
     tally_pg_bind_int64(&call, job_key);
     PGresult *result = NULL;
-    const uint8_t *bytes = NULL;
-    size_t n = 0;
     enum tally_status status = read_rows(pg, &call, &result, err);
     if (status == TALLY_OK && PQntuples(result) == 0) {
         status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld", what,
                             (long long)job_key);
     }
     if (status == TALLY_OK) {
-        status = tally_pg_read_bytes(pg, result, 0, 0, &bytes, &n, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(out, bytes, n);
+        size_t n = 0;
+        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
+        const uint8_t *bytes = tally_pg_take_bytes(&row, &n);
+        status = row.status == TALLY_OK ? tally_buffer_append(out, bytes, n) : row.status;
         if (status != TALLY_OK) {
             tally_fail(err, status, NULL, "cannot take %zu bytes", n);
         }
@@ -293,23 +272,16 @@ enum tally_status tally_pg_state_get(struct tally_store *store, int64_t job_key,
 static enum tally_status read_update(const struct walk *walk, struct tally_store_update *ret_update,
                                      struct tally_error *err)
 {
-    int64_t client = 0;
-    enum tally_status status =
-        tally_pg_read_int64(walk->pg, walk->page, walk->row, 0, &ret_update->round, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_read_int64(walk->pg, walk->page, walk->row, 1, &client, err);
+    struct tally_pg_row row = tally_pg_row(walk->pg, walk->page, walk->row, err);
+    ret_update->round = tally_pg_take_int64(&row);
+    const int64_t client = tally_pg_take_int64(&row);
+    ret_update->body = tally_pg_take_bytes(&row, &ret_update->n_body);
+    if (row.status == TALLY_OK && (client < 0 || client > UINT32_MAX)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": updates.client holds %lld",
+                          walk->pg->label, (long long)client);
     }
-    if (status == TALLY_OK && (client < 0 || client > UINT32_MAX)) {
-        status =
-            tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": updates.client holds %lld",
-                       walk->pg->label, (long long)client);
-    }
-    if (status == TALLY_OK) {
-        ret_update->client = (uint32_t)client;
-        status = tally_pg_read_bytes(walk->pg, walk->page, walk->row, 2, &ret_update->body,
-                                     &ret_update->n_body, err);
-    }
-    return status;
+    ret_update->client = (uint32_t)client;
+    return row.status;
 }
 
 static enum tally_status walk_updates(struct walk *walk, tally_store_update_fn *each, void *context,
@@ -376,8 +348,9 @@ enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key
         status = read_page(&walk, &call, err);
         while (status == TALLY_OK && next_row(&walk)) {
             struct tally_round_record record = {0};
-            status = tally_pg_read_row(walk.pg, walk.page, walk.row, 0, &TALLY_ROUND_COLUMNS,
-                                       &record, err);
+            struct tally_pg_row row = tally_pg_row(walk.pg, walk.page, walk.row, err);
+            tally_pg_take_columns(&row, &TALLY_ROUND_COLUMNS, &record);
+            status = row.status;
             if (status == TALLY_OK) {
                 after_round = record.round;
                 status = each(context, &record, err);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "storage/allocate.h"
 #include "storage/postgres/postgres_internal.h"
 
 /* A conflict with the same transaction a tenth time is no coincidence any more. */
@@ -128,21 +129,19 @@ static enum tally_status append(struct tally_postgres *pg, struct tally_pg_call 
         status = tally_fail(err, call->status, NULL, "cannot keep a write of a transaction");
         transaction->is_broken = true;
     }
-    if (status == TALLY_OK && transaction->n_writes == transaction->capacity) {
-        size_t capacity = transaction->capacity > 0 ? 2 * transaction->capacity : 16;
-        struct tally_pg_write *writes = realloc(transaction->writes, capacity * sizeof *writes);
-        if (writes == NULL) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a transaction");
-            transaction->is_broken = true;
-        } else {
-            transaction->writes = writes;
-            transaction->capacity = capacity;
-        }
+    struct tally_pg_write *writes =
+        status == TALLY_OK ? tally_store_grow(transaction->writes, &transaction->capacity,
+                                              transaction->n_writes + 1, sizeof *writes)
+                           : NULL;
+    if (status == TALLY_OK && writes == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a transaction");
+        transaction->is_broken = true;
     }
     if (status != TALLY_OK) {
         tally_pg_call_fini(call);
         return status;
     }
+    transaction->writes = writes;
     *ret_write = &transaction->writes[transaction->n_writes++];
     **ret_write =
         (struct tally_pg_write){.call = *call, .job_key = job_key, .token = token_now(pg, job_key)};
@@ -200,17 +199,12 @@ struct run {
 static void take_fence(struct run *run, const PGresult *result)
 {
     struct tally_postgres *pg = run->pg;
-    for (int row = 0; row < PQntuples(result) && run->status == TALLY_OK; row++) {
-        int64_t key = 0;
-        int64_t token = 0;
-        bool has_no_leader = false;
-        run->status = tally_pg_read_int64(pg, result, row, 0, &key, NULL);
-        if (run->status == TALLY_OK) {
-            run->status = tally_pg_read_int64(pg, result, row, 1, &token, NULL);
-        }
-        if (run->status == TALLY_OK) {
-            run->status = tally_pg_read_bool(pg, result, row, 2, &has_no_leader, NULL);
-        }
+    for (int i = 0; i < PQntuples(result) && run->status == TALLY_OK; i++) {
+        struct tally_pg_row row = tally_pg_row(pg, result, i, NULL);
+        const int64_t key = tally_pg_take_int64(&row);
+        const int64_t token = tally_pg_take_int64(&row);
+        const bool has_no_leader = tally_pg_take_bool(&row);
+        run->status = row.status;
         if (run->status == TALLY_OK) {
             run->status =
                 tally_lease_put(&pg->transaction.fenced, key,
@@ -230,13 +224,12 @@ static void note_failure(struct run *run, struct tally_pg_write *write, enum tal
 /* Whether an append, which is to a state and not only to a job, added its row; else why not. */
 static enum tally_status judge_append(struct run *run, const PGresult *result)
 {
-    bool is_new = false;
     if (PQntuples(result) == 0) {
         return TALLY_NOT_FOUND;
     }
-    if (run->status == TALLY_OK) {
-        run->status = tally_pg_read_bool(run->pg, result, 0, 0, &is_new, NULL);
-    }
+    struct tally_pg_row row = tally_pg_row(run->pg, result, 0, NULL);
+    const bool is_new = tally_pg_take_bool(&row);
+    run->status = run->status == TALLY_OK ? row.status : run->status;
     return is_new ? TALLY_OK : TALLY_ALREADY_EXISTS;
 }
 
@@ -264,7 +257,9 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
     write->state = TALLY_PG_WRITE_DONE;
     write->was_sent = true;
     if (is_insert && PQntuples(result) == 1 && run->status == TALLY_OK) {
-        run->status = tally_pg_read_int64(run->pg, result, 0, 0, &write->job_key, NULL);
+        struct tally_pg_row row = tally_pg_row(run->pg, result, 0, NULL);
+        write->job_key = tally_pg_take_int64(&row);
+        run->status = row.status;
     }
     if (!is_insert && lease != NULL && lease->token != write->token) {
         run->pg->counters.fenced_writes++;

@@ -106,22 +106,13 @@ static enum tally_status walk_jobs(struct tally_sql_call *call, tally_store_job_
     return status;
 }
 
-/* What to compare the status column with: NULL for any, "" for a number that is no status. */
-static const char *status_filter(int status)
-{
-    if (status < 0) {
-        return NULL;
-    }
-    return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
-}
-
 enum tally_status tally_sqlite_job_list(struct tally_store *store, int status, int64_t before_key,
                                         int64_t limit, tally_store_job_fn *each, void *context,
                                         struct tally_error *err)
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_LIST);
     tally_sql_bind_int64(&call, 1, before_key);
-    tally_sql_bind_text(&call, 2, status_filter(status));
+    tally_sql_bind_text(&call, 2, tally_status_filter(status));
     tally_sql_bind_int64(&call, 3, limit);
     return walk_jobs(&call, each, context, err);
 }

@@ -5,23 +5,14 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* Text of a statement. {names}, {values} and {sets} stand for the column list of `columns`, its
- * parameters, and "column = parameter" of those that are not fixed; {fixed_names} and so on for the
- * columns that are fixed, {moving_names} and so on for the others. */
+/* Text of a statement, whose {...} stand for lists of `columns` (columns.h). */
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;
 };
 
-/* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, from the table in record.h.
- * A status that this program does not know is live, so that start-up stumbles over it. */
-#define NAME_IF_true(name) ", '" name "'"
-#define NAME_IF_false(name)
-#define TERMINAL_NAME(symbol, name, terminal) NAME_IF_##terminal(name)
-#define TERMINAL_NAMES                        "''" TALLY_JOB_STATUS_TABLE(TERMINAL_NAME)
-
 const char TALLY_SQL_COUNT_LIVE_JOBS[] =
-    "SELECT count(*) FROM jobs WHERE status NOT IN (" TERMINAL_NAMES ")";
+    "SELECT count(*) FROM jobs WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES ")";
 
 /* Whether a row is what was written, by table (sqlite_checksum.c, DESIGN.md). */
 #define JOB_IS_INTACT                                                                              \
@@ -100,7 +91,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                             " ORDER BY job_key DESC LIMIT max(0, ?3)"},
     [TALLY_SQL_JOB_LIST_LIVE] = {&TALLY_JOB_COLUMNS,
                                  "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
-                                 " WHERE status NOT IN (" TERMINAL_NAMES ") ORDER BY job_key"},
+                                 " WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES
+                                 ") ORDER BY job_key"},
     [TALLY_SQL_DOCUMENT_GET] = {NULL, "SELECT document" DAMAGE(
                                           DOCUMENT_IS_INTACT,
                                           DOCUMENT_PLACE) " FROM job_documents WHERE job_key = ?1"},
@@ -141,71 +133,20 @@ static const int SINCE[TALLY_N_SQL] = {
     [TALLY_SQL_VERIFY_CHANGES] = FIRST_WITH_CHANGES,
 };
 
-enum list_form { LIST_NAMES, LIST_VALUES, LIST_SETS };
-
-/* What a {...} lists: which columns, in which form. */
-static const struct list_token {
-    const char *text;
-    bool has_fixed, has_moving;
-    enum list_form form;
-} LIST_TOKEN[] = {
-    {"{names}", true, true, LIST_NAMES},
-    {"{values}", true, true, LIST_VALUES},
-    {"{sets}", false, true, LIST_SETS},
-    {"{fixed_names}", true, false, LIST_NAMES},
-    {"{fixed_values}", true, false, LIST_VALUES},
-    {"{moving_names}", false, true, LIST_NAMES},
-    {"{moving_values}", false, true, LIST_VALUES},
-};
-enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
-
-static enum tally_status append_list(struct tally_buffer *out, const struct tally_columns *columns,
-                                     const struct list_token *token, int version)
+static enum tally_status append_parameter(struct tally_buffer *out, int number,
+                                          enum tally_column_kind kind)
 {
-    enum tally_status status = TALLY_OK;
-    const char *comma = "";
-    for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
-        const struct tally_column *column = &columns->column[i];
-        int parameter = TALLY_SQL_N_RESERVED + 1 + i;
-        if (column->since > version || (column->fixed ? !token->has_fixed : !token->has_moving)) {
-            continue;
-        }
-        if (token->form == LIST_NAMES) {
-            status = tally_buffer_printf(out, "%s%s", comma, column->name);
-        } else if (token->form == LIST_VALUES) {
-            status = tally_buffer_printf(out, "%s?%d", comma, parameter);
-        } else {
-            status = tally_buffer_printf(out, "%s%s = ?%d", comma, column->name, parameter);
-        }
-        comma = ", ";
-    }
-    return status;
-}
-
-/* Writes the statement with its {...} filled in. */
-static enum tally_status expand(struct tally_buffer *out, const struct statement_text *text,
-                                int version)
-{
-    enum tally_status status = TALLY_OK;
-    const char *rest = text->sql;
-    while (rest[0] != '\0' && status == TALLY_OK) {
-        size_t n = strcspn(rest, "{");
-        status = tally_buffer_append(out, rest, n);
-        rest += n;
-        for (int i = 0; i < N_LIST_TOKENS && status == TALLY_OK; i++) {
-            size_t n_token = strlen(LIST_TOKEN[i].text);
-            if (strncmp(rest, LIST_TOKEN[i].text, n_token) == 0) {
-                status = append_list(out, text->columns, &LIST_TOKEN[i], version);
-                rest += n_token;
-            }
-        }
-    }
-    return status;
+    (void)kind;
+    return tally_buffer_printf(out, "?%d", number);
 }
 
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err)
 {
+    const struct tally_columns_dialect dialect = {.version = version,
+                                                  .first_parameter = TALLY_SQL_N_RESERVED + 1,
+                                                  .has_gaps = true,
+                                                  .append_parameter = append_parameter};
     struct tally_buffer sql = {0};
     enum tally_status status = TALLY_OK;
     for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
@@ -213,7 +154,8 @@ enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
             continue;
         }
         sql.size = 0;
-        status = expand(&sql, &STATEMENT_TEXT[i], version);
+        status =
+            tally_columns_expand(&sql, STATEMENT_TEXT[i].sql, STATEMENT_TEXT[i].columns, &dialect);
         if (status != TALLY_OK) {
             tally_fail(err, status, NULL, "no memory for the statements of a database");
             break;
