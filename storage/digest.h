@@ -17,7 +17,7 @@ enum tally_table {
     TALLY_TABLE_JOBS, /* with idempotency key and request digest */
     TALLY_TABLE_DOCUMENTS,
     TALLY_TABLE_STATES,
-    TALLY_TABLE_UPDATES, /* of the open rounds: others are not read by anybody */
+    TALLY_TABLE_UPDATES, /* of the open rounds: others are never read */
     TALLY_TABLE_ROUNDS,
     TALLY_N_TABLES
 };
@@ -42,8 +42,8 @@ struct tally_store_digest {
     size_t n_jobs, capacity;
 };
 
-/* Reads through all of a store. `progress` (may be NULL) is told `what` and the rows so far of
- * `n_rows` (0 = not known). Whoever writes meanwhile makes the result that of no instant.
+/* Reads through all of a store. `progress` (may be NULL) gets `what` and the rows so far of
+ * `n_rows` (0 = not known). If rows are written meanwhile, the result is that of no instant.
  * Errors: NO_MEMORY, CANCELLED, those of the reads. The caller calls fini in any case. */
 enum tally_status tally_store_digest_read(struct tally_store *store,
                                           const struct tally_store_progress *progress,

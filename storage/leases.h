@@ -5,13 +5,21 @@
  * replica keeps its leases by renew(); one that has not done so for lease_ms, by the store's clock,
  * has died as far as the others are concerned, and take() gives them its jobs.
  *
- * Fencing. With each change of leader a job's token grows. A store object remembers the tokens of
- * the jobs that it was given, and every transaction that writes to a job proves its token under a
- * lock that a take() must wait for, in the transaction of the write itself. So a leader that was
- * paused, cut off or declared dead can write nothing once another has taken its job, whatever it
- * believes: the write, or the commit, fails with FAILED_PRECONDITION, and the whole transaction
- * with it. A job that is inserted is led by whoever inserts it. A store object that has reconnected
- * holds new tokens: what the old connection had under way has ended before, one way or the other.
+ * Fencing. A lease alone does not protect a job: a leader that was paused cannot know that its
+ * lease has run out while it slept. So each change of leader raises the job's token (Burrows, "The
+ * Chubby lock service", OSDI 2006, section 2.4: sequencers). A store object remembers the tokens of
+ * the jobs that it was given. Every transaction that writes to a job compares the token under a
+ * lock for which take() must wait, in the same transaction as the write:
+ *
+ *     replica a                      store             replica b
+ *     take(): leads job 7            token 4
+ *     is paused ...                  lease expires     take(): leads job 7
+ *                                    token 5           writes round 12 with token 5
+ *     writes round 12 with token 4   4 is not 5: FAILED_PRECONDITION, nothing is written
+ *
+ * The whole transaction fails with it. The replica that inserts a job leads it. A store object that
+ * has reconnected holds new tokens: by then whatever the old connection had under way has been
+ * committed or rolled back.
  *
  * Slots fail with STORE if the store cannot be reached; then nothing is known to have changed. */
 #ifndef TALLY_STORAGE_LEASES_H
@@ -31,7 +39,7 @@ enum {
     TALLY_MAX_REPLICA_NUMBER = 65535
 };
 
-/* A coordinator, as it tells the others of itself. */
+/* A coordinator, as it announces itself to the others. */
 struct tally_replica {
     char id[TALLY_REPLICA_ID_CAPACITY]; /* chosen by its owner; the same after a restart */
     char address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* URL at which the others reach it */
@@ -44,11 +52,11 @@ struct tally_replica {
     bool is_alive;       /* it has renewed in time; of rows that are read */
 };
 
-/* Who leads a job. */
+/* The replica that leads a job. */
 struct tally_job_leader {
     int64_t key;                  /* of the job */
     bool is_live;                 /* the job is; one that has ended needs no leader */
-    bool has_leader;              /* of a live job: somebody was given it, dead or alive */
+    bool has_leader;              /* of a live job: some replica was given it, dead or alive */
     struct tally_replica replica; /* if has_leader: id, number, address and is_alive alone */
 };
 
@@ -60,11 +68,11 @@ struct tally_store_leases {
      * same id loses what it led: the next take() gives it to this one. */
     enum tally_status (*join)(struct tally_store *store, const struct tally_replica *self,
                               int64_t lease_ms, int64_t *ret_number, struct tally_error *err);
-    /* Tells that this replica lives, and what it has; then walks all replicas, itself among them,
-     * by number. Afterwards holds() tells the truth of this moment. */
+    /* Renews the leases of this replica and announces what it has; then walks all replicas, itself
+     * among them, by number. Afterwards holds() is right for this moment. */
     enum tally_status (*renew)(struct tally_store *store, const struct tally_replica *self,
                                tally_replica_fn *each, void *context, struct tally_error *err);
-    /* Takes every live job that nobody leads, whose leader is dead, or that another replica has
+    /* Takes every live job that has no leader, whose leader is dead, or that another replica has
      * given to this one; walks their rows, oldest first. All jobs of a dead replica go to one
      * taker. A store that was itself away for a while first gives its replicas lease_ms to come
      * back. Not within a transaction. */
@@ -82,7 +90,7 @@ struct tally_store_leases {
     /* Errors: NOT_FOUND. */
     enum tally_status (*leader_of)(struct tally_store *store, const char *job_id,
                                    struct tally_job_leader *ret_leader, struct tally_error *err);
-    /* Gives all leases up, for whoever takes them first, and is a replica no more. For a clean end;
+    /* Gives up all leases, for the first replica that takes them, and leaves. For a clean end;
      * close() alone leaves them to expire. */
     enum tally_status (*leave)(struct tally_store *store, struct tally_error *err);
 };

@@ -6,9 +6,20 @@
  *     what was written in a transaction whose commit() returned TALLY_OK survives kill -9 of the
  *     process at any later instant; what was not committed leaves no trace.
  *
- * Writers put their calls between begin() and commit(); many updates in one transaction are one
- * group commit. Reads are allowed inside and outside a transaction and see the transaction's own
- * writes. A store object belongs to one thread at a time; it has no locks of its own.
+ * Writers put their calls between begin() and commit(). Reads are allowed inside and outside a
+ * transaction and see the transaction's own writes. A store object belongs to one thread at a time;
+ * it has no locks of its own.
+ *
+ * Group commit. What a commit costs is a wait for the medium or for another machine, and not the
+ * number of rows. So the coordinator puts all updates that have arrived since its last commit into
+ * one transaction, and answers them when it has committed:
+ *
+ *     update a --+                                +--> response to a
+ *     update b --+--> begin, 3 inserts, commit ---+--> response to b
+ *     update c --+                                +--> response to c
+ *
+ * The longer a commit takes, the more updates share the next one. In a transaction an expected
+ * error concerns its own row: if b is a duplicate, ALREADY_EXISTS, then a and c are still written.
  *
  * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
  * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
@@ -194,8 +205,8 @@ struct tally_store_options {
     /* One snapshot of an existing store, beside its coordinator or without one: takes no lock,
      * makes and migrates nothing, and every write fails. */
     bool read_only;
-    /* Nobody may have the store meanwhile, which is STORE otherwise; with read_only, not a byte of
-     * its files changes. For a store whose process has it alone. */
+    /* No other process may have the store open, which is STORE otherwise; with read_only, not a
+     * byte of its files changes. For a store whose process has it alone. */
     bool exclusive;
     /* To fill an empty store with the jobs of another one, in one transaction (migrate.h). begin()
      * keeps all coordinators out until the transaction ends; it fails with FAILED_PRECONDITION if

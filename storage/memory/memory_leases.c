@@ -141,7 +141,7 @@ static enum tally_status add_replica(struct tally_memory_database *database,
     return TALLY_OK;
 }
 
-/* What a replica tells of itself. */
+/* Stores what a replica announces. */
 static void announce(const struct tally_memory_database *database,
                      struct tally_memory_replica *replica, const struct tally_replica *self)
 {

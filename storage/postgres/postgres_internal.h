@@ -1,4 +1,4 @@
-/* postgres_internal: what the postgres*.c files share; nobody else includes it. */
+/* postgres_internal: what the postgres*.c files share. */
 #ifndef TALLY_STORAGE_POSTGRES_POSTGRES_INTERNAL_H
 #define TALLY_STORAGE_POSTGRES_POSTGRES_INTERNAL_H
 
@@ -87,7 +87,7 @@ struct tally_pg_transaction {
     bool is_open;   /* between begin() and its end */
     bool is_begun;  /* the server has a transaction for it */
     bool is_broken; /* a write failed; it can only be rolled back */
-    bool is_fenced; /* likewise, as a job of it is led by another replica */
+    bool is_fenced; /* the same, because another replica leads one of its jobs */
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
     struct tally_lease_set fenced;   /* proven in the server's transaction */
@@ -112,7 +112,7 @@ struct tally_postgres {
     char *secret; /* the password, to be found in libpq's messages; NULL = none */
     bool read_only;
     bool filling;         /* by tally migrate */
-    bool is_opening;      /* the store is: nobody is kept waiting */
+    bool is_opening;      /* the store is being opened: no request waits */
     bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
     int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */

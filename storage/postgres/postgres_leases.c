@@ -297,7 +297,7 @@ static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "cannot keep a lease");
 }
 
-/* Whether there is anything to be taken. Those who are dead have their connections ended. */
+/* Whether there is a job to take. Ends the connections of dead replicas. */
 static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_any,
                                       struct tally_error *err)
 {

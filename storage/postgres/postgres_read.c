@@ -1,6 +1,6 @@
 /* postgres_read: the slots that read.
  *
- * A walk takes a page of rows at a time and lets go of the connection before it calls anybody, so
+ * A walk takes a page of rows at a time and is done with the connection before it calls `each`, so
  * that a callback may read, and so that no result is larger than a page. Outside of a transaction
  * the pages of a walk are not of one instant. */
 #include <string.h>

@@ -75,8 +75,8 @@ static const char *const VERSION_1[] = {
     "session bigint NOT NULL, backend_pid integer, backend_start timestamptz"
     ") WITH (fillfactor = 50)",
 
-    /* One row each: when anybody renewed last, and the lock that makes those who join follow each
-     * other. */
+    /* One row each: the time of the last renewal, and the lock that makes replicas join one after
+     * the other. */
     "CREATE TABLE lease_clock (renewed_at timestamptz NOT NULL) WITH (fillfactor = 10)",
     "INSERT INTO lease_clock VALUES (clock_timestamp())",
     "CREATE TABLE lease_turn (only_row boolean PRIMARY KEY)",
@@ -173,7 +173,7 @@ static enum tally_status apply(struct tally_postgres *pg, struct tally_error *er
 enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err)
 {
     /* The lock is the schema's: another process that finds nothing waits, and then finds all. No
-     * time limit: a step may have large tables to rewrite, and whoever waits for it, too. */
+     * time limit: a step may rewrite large tables, and other processes wait for it. */
     static const char *const BEGIN[] = {
         "BEGIN",
         "SET LOCAL statement_timeout = 0",

@@ -269,7 +269,7 @@ static enum tally_status conclude_attempt(struct tally_postgres *pg, struct tall
     return status;
 }
 
-/* Whether a connection that nobody uses was ended by the other side. Its last words come before its
+/* Whether an idle connection was ended by the other side. Its last words come before its
  * end, each in a read of its own. */
 static bool is_lost(struct tally_postgres *pg)
 {

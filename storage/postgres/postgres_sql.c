@@ -21,8 +21,8 @@ struct statement_text {
  */
 #define IF_THERE " WHERE EXISTS (SELECT FROM job_leases WHERE job_key = $1::int8)"
 
-/* Time that counts for leases: it stands still while nobody can renew one because the store itself
- * is away, that is, from half a lease after the last renewal of anybody. */
+/* The time by which leases expire. It stops half a lease after the last renewal by any replica:
+ * then the store itself was away, and no replica could renew. */
 #define LEASE_NOW   "least(clock_timestamp(), c.renewed_at + r.lease / 2)"
 #define IS_ALIVE    "(r.is_member AND r.expires_at >= " LEASE_NOW ")"
 #define MILLISECOND " * interval '1 ms'"
@@ -42,8 +42,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_BEGIN] = {"BEGIN"},
     [TALLY_PG_COMMIT] = {"COMMIT"},
     [TALLY_PG_ROLLBACK] = {"ROLLBACK"},
-    /* Whoever wants to change a lease waits for this lock. In the order of the keys, so that two
-     * who lock several wait for each other only one way. */
+    /* A change of a lease waits for this lock. In the order of the keys, so that two transactions
+     * that lock several jobs do not deadlock. */
     [TALLY_PG_FENCE] = {"SELECT job_key, token, leader IS NULL FROM job_leases"
                         " WHERE job_key = ANY($1::int8[]) ORDER BY job_key FOR NO KEY UPDATE"},
     /* $1: NULL, or the key that the job got before the transaction had to be run again.
@@ -157,9 +157,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
         {"SELECT count(pg_terminate_backend(a.pid)) FROM replicas r JOIN pg_stat_activity a"
          " ON a.pid = r.backend_pid AND a.backend_start = r.backend_start"
          " WHERE r.id = $1::text AND a.pid <> pg_backend_pid()"},
-    /* Numbers are kept, but not for ever: where processes are made and named by the hundred, those
-     * that were last heard of a week ago come back no more. Jobs that they led to the end are
-     * nobody's then; live ones are taken from them first. */
+    /* A silent replica keeps its number for a week. Then the ended jobs that it led have no leader;
+     * its live jobs were taken before. */
     [TALLY_PG_FORGET_LEADERS] =
         {"WITH ended AS (SELECT l.job_key FROM job_leases l JOIN replicas r ON r.number = l.leader"
          " JOIN jobs j ON j.job_key = l.job_key WHERE " IS_LONG_DEAD " AND NOT (" IS_LIVE ")"
@@ -188,7 +187,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
          " incarnation = r.incarnation + 1, backend_pid = excluded.backend_pid,"
          " backend_start = excluded.backend_start"
          " RETURNING number, incarnation"},
-    /* Nobody holds the jobs of a replica any more; they stay its own. */
+    /* No process holds the jobs of the replica any more; the replica still leads them. */
     [TALLY_PG_DISOWN] =
         {"WITH mine AS (SELECT l.job_key FROM job_leases l JOIN replicas r ON r.number = l.leader"
          " WHERE r.id = $1::text ORDER BY l.job_key FOR NO KEY UPDATE OF l)"

@@ -1,14 +1,29 @@
 /* postgres_transaction: writes are collected, and sent together with their fence.
  *
- *     begin     nothing goes to the server
- *     write     is kept, with the token that its job has now
- *     flush     BEGIN; FENCE of the jobs that are new to the transaction; the writes    one round
- * trip commit    the same, then, if all tokens were right, COMMIT                    another
+ * A coordinator is on another machine than its database, so that each statement that it waits for
+ * costs a round trip, while its only thread serves no one. libpq's pipeline mode sends several
+ * statements at once. A transaction uses it as follows, and takes two round trips however many
+ * writes it has:
  *
- * So a transaction is open for two round trips, whatever the caller does in its transaction, and
- * for no longer than that if it does not read. All writes are kept until the end: a transaction
- * that meets another's (deadlock, serialisation) is run again from the start. A write that was
- * found to be NOT_FOUND or ALREADY_EXISTS has changed nothing, and is left out then. */
+ *     slot       to the server                                           round trip
+ *     begin()    nothing
+ *     write      nothing: the write is kept, with the token that its job has now
+ *     flush()    BEGIN; FENCE of the jobs that are new here; the writes  first
+ *     commit()   the same for what flush() did not send; then, if all
+ *                tokens were right, COMMIT                               second
+ *
+ * FENCE locks the rows of these jobs in job_leases and returns their tokens (leases.h). A token
+ * that differs from the one that was kept means that another replica leads the job: the
+ * transaction is rolled back. While the rows are locked no token can change.
+ *
+ * COMMIT is not in the first round trip, because the writes are judged by this program: a write
+ * that has changed no row is NOT_FOUND or ALREADY_EXISTS, which is no error of the server and
+ * leaves the transaction usable. job_insert() is sent at once, as its caller wants the key.
+ *
+ * Conflicts. All writes are kept until the end. After a deadlock or serialisation failure the
+ * transaction is rolled back and all its writes are sent again, but for those that were refused.
+ * What the caller has been told must come out the same: keys of new jobs are sent as parameters
+ * (set_key), and a write that succeeded before and is refused now fails the transaction. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +109,8 @@ static enum tally_status require_transaction(struct tally_postgres *pg, struct t
         return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is open for reading only",
                           pg->label);
     }
-    /* That of the fence to the end: it may have been a read that met it, which nobody takes for a
-     * write that has failed. */
+    /* The answer of the fence stays to the end: it may have come with a read, and callers do not
+     * take a failed read for a failed write. */
     if (pg->transaction.is_fenced) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                           "a job of this transaction is led by another replica; roll back");
@@ -193,7 +208,7 @@ struct run {
     size_t next_write;                   /* whose answer comes next */
     enum tally_status status;            /* of keeping what was answered */
     const struct tally_pg_write *failed; /* the first that failed as it may, or was fenced */
-    enum tally_status failure;           /* of it */
+    enum tally_status failure;           /* its status */
 };
 
 static void take_fence(struct run *run, const PGresult *result)
@@ -247,7 +262,8 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
     return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
 }
 
-/* A write to a job of another is no write, whatever came of it: the transaction is not committed.
+/* The result of a write to a job that another replica leads does not count: the transaction is not
+ * committed.
  */
 static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
 {
@@ -458,7 +474,7 @@ enum tally_status tally_pg_transaction_flush(struct tally_postgres *pg, struct t
 }
 
 /* Makes the key that the server gave a parameter, in case that the transaction is run again. */
-static enum tally_status fix_key(struct tally_pg_write *write)
+static enum tally_status set_key(struct tally_pg_write *write)
 {
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
     const size_t n_null = sizeof(int32_t); /* the first parameter so far */
@@ -490,7 +506,7 @@ enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
     if (status != TALLY_OK) {
         return status;
     }
-    status = fix_key(write);
+    status = set_key(write);
     if (status == TALLY_OK) {
         status = tally_lease_put(&transaction->inserted, write->job_key,
                                  pg->number == 0 ? TALLY_NO_TOKEN : 1);

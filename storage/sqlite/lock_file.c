@@ -157,8 +157,8 @@ enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
         *ret_process = 0;
         return TALLY_OK;
     }
-    /* Shared, so that two who ask do not see each other; an owner that starts just now is told once
-     * that the file is in use, and no more. */
+    /* Shared, so that two callers do not see each other. An owner that starts at this moment finds
+     * the file in use, once. */
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
         *ret_process = 0;
     } else {

@@ -1,4 +1,4 @@
-/* sqlite_internal: what the sqlite*.c files share; nobody else includes it. */
+/* sqlite_internal: what the sqlite*.c files share. */
 #ifndef TALLY_STORAGE_SQLITE_SQLITE_INTERNAL_H
 #define TALLY_STORAGE_SQLITE_SQLITE_INTERNAL_H
 

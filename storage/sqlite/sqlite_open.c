@@ -6,7 +6,7 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* How long a statement waits for somebody else's lock. Nobody but an operator's sqlite3 shell can
+/* How long a statement waits for a lock of another process. Only an operator's sqlite3 shell can
  * hold one, and a worker's request should not hang longer than its HTTP time-out. */
 enum { BUSY_TIMEOUT_MS = 1000 };
 
