@@ -30,4 +30,36 @@ struct tally_field {
     const char *doc;            /* one clause: its meaning */
 };
 
+/* Rows of a table: the key, the offset of the member, limits, and then `.doc = "..."` and whatever
+ * else differs from zero. */
+#define TALLY_BOOL(key, member, ...)                                                               \
+    {                                                                                              \
+        .name = (key), .kind = TALLY_FIELD_BOOL, .offset = (member), __VA_ARGS__                   \
+    }
+#define TALLY_NUMBER(type, key, member, least, most, ...)                                          \
+    {                                                                                              \
+        .name = (key), .kind = (type), .offset = (member), .min = (least), .max = (most),          \
+        __VA_ARGS__                                                                                \
+    }
+#define TALLY_INTEGER(key, member, least, most, ...)                                               \
+    TALLY_NUMBER(TALLY_FIELD_INTEGER, key, member, least, most, __VA_ARGS__)
+#define TALLY_REAL(key, member, least, most, ...)                                                  \
+    TALLY_NUMBER(TALLY_FIELD_REAL, key, member, least, most, __VA_ARGS__)
+/* A real number above 0. */
+#define TALLY_POSITIVE(key, member, most, ...)                                                     \
+    TALLY_REAL(key, member, 0, most, .min_exclusive = true, __VA_ARGS__)
+#define TALLY_TEXT(key, member, size, ...)                                                         \
+    {                                                                                              \
+        .name = (key), .kind = TALLY_FIELD_TEXT, .offset = (member), .capacity = (size),           \
+        __VA_ARGS__                                                                                \
+    }
+#define TALLY_CHOICE(key, member, names, ...)                                                      \
+    {                                                                                              \
+        .name = (key), .kind = TALLY_FIELD_CHOICE, .offset = (member), .choices = (names),         \
+        __VA_ARGS__                                                                                \
+    }
+
+/* A table and its length: two members of a struct, or two arguments. */
+#define TALLY_ROWS(table) (table), sizeof(table) / sizeof((table)[0])
+
 #endif

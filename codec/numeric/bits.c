@@ -81,26 +81,6 @@ uint64_t tally_bit_read(struct tally_bit_reader *reader, unsigned n)
     return bits;
 }
 
-uint64_t tally_bit_read_ones(struct tally_bit_reader *reader, uint64_t most)
-{
-    uint64_t run = 0;
-    while (run < most && reader->position < reader->n_bits) {
-        uint64_t zeros = ~peek(reader);
-        unsigned ones = zeros == 0 ? 64 : (unsigned)__builtin_ctzll(zeros);
-        unsigned valid = 64 - (unsigned)(reader->position % 8);
-        uint64_t left = reader->n_bits - reader->position;
-        uint64_t take = ones < valid ? ones : valid;
-        take = take < left ? take : left;
-        take = take < most - run ? take : most - run;
-        run += take;
-        reader->position += take;
-        if (take < valid) {
-            break;
-        }
-    }
-    return run;
-}
-
 uint64_t tally_bit_reader_tell(const struct tally_bit_reader *reader)
 {
     return reader->position;

@@ -36,8 +36,6 @@ struct tally_bit_reader {
 void tally_bit_reader_init(struct tally_bit_reader *reader, const uint8_t *data, uint64_t n_bits);
 /* Reads n bits, first bit lowest; 0 <= n <= 57. */
 uint64_t tally_bit_read(struct tally_bit_reader *reader, unsigned n);
-/* Length of the run of ones at the position, at most `most`; skips the run, not what ends it. */
-uint64_t tally_bit_read_ones(struct tally_bit_reader *reader, uint64_t most);
 uint64_t tally_bit_reader_tell(const struct tally_bit_reader *reader);
 
 /* Whether n_bytes is exactly what n_bits need and the padding bits are zero. */

@@ -99,60 +99,6 @@ static void test_codec_bits__reading_past_the_end_gives_zeros_and_says_so(void)
     tally_bit_reader_init(&reader, NULL, 0);
     CU_ASSERT_EQUAL(tally_bit_read(&reader, 1), 0);
     CU_ASSERT_TRUE(reader.overrun);
-    CU_ASSERT_EQUAL(tally_bit_read_ones(&reader, UINT64_MAX), 0);
-}
-
-/* A run of `run` ones behind `offset` zeros, then a zero: read with several caps. */
-static void test_codec_bits__runs_of_ones_of_every_length_and_offset(void)
-{
-    bool same = true;
-    for (unsigned offset = 0; offset < 17; offset++) {
-        for (unsigned run = 0; run <= 200; run++) {
-            const uint64_t total = offset + run + 1;
-            const size_t n = (size_t)(total + 7) / 8;
-            uint8_t *data = calloc(n, 1);
-            CU_ASSERT_PTR_NOT_NULL_FATAL(data);
-            for (unsigned i = offset; i < offset + run; i++) {
-                data[i / 8] |= (uint8_t)(1 << i % 8);
-            }
-            const uint64_t caps[] = {0, 1, run / 2, run, run + 1, UINT64_MAX};
-            for (size_t c = 0; c < sizeof caps / sizeof caps[0]; c++) {
-                struct tally_bit_reader reader;
-                tally_bit_reader_init(&reader, data, total);
-                tally_bit_read(&reader, offset);
-                uint64_t expected = run < caps[c] ? run : caps[c];
-                same = same && tally_bit_read_ones(&reader, caps[c]) == expected &&
-                       tally_bit_reader_tell(&reader) == offset + expected;
-                same = same && (expected < run || tally_bit_read(&reader, 1) == 0);
-            }
-            /* Without the zero behind it the message ends with the run. */
-            struct tally_bit_reader reader;
-            tally_bit_reader_init(&reader, data, total - 1);
-            tally_bit_read(&reader, offset);
-            same = same && tally_bit_read_ones(&reader, UINT64_MAX) == run &&
-                   tally_bit_reader_tell(&reader) == total - 1 && !reader.overrun;
-            free(data);
-        }
-    }
-    CU_ASSERT_TRUE(same);
-}
-
-/* The reader trusts n_bits, not the bytes: ones behind the end do not count. */
-static void test_codec_bits__runs_stop_at_the_end_of_the_message(void)
-{
-    uint8_t data[20];
-    memset(data, 0xff, sizeof data);
-    bool same = true;
-    for (uint64_t n_bits = 0; n_bits <= 150; n_bits++) {
-        for (uint64_t at = 0; at <= n_bits && at < 20; at++) {
-            struct tally_bit_reader reader;
-            tally_bit_reader_init(&reader, data, n_bits);
-            tally_bit_read(&reader, (unsigned)at);
-            same = same && tally_bit_read_ones(&reader, UINT64_MAX) == n_bits - at &&
-                   tally_bit_reader_tell(&reader) == n_bits;
-        }
-    }
-    CU_ASSERT_TRUE(same);
 }
 
 static void test_codec_bits__framing_is_exact_and_padding_zero(void)
@@ -179,8 +125,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_bits__every_width_at_every_offset),
     TALLY_TEST(test_codec_bits__overflow_writes_nothing_outside),
     TALLY_TEST(test_codec_bits__reading_past_the_end_gives_zeros_and_says_so),
-    TALLY_TEST(test_codec_bits__runs_of_ones_of_every_length_and_offset),
-    TALLY_TEST(test_codec_bits__runs_stop_at_the_end_of_the_message),
     TALLY_TEST(test_codec_bits__framing_is_exact_and_padding_zero),
 };
 TALLY_SUITE(codec_bits, TESTS);
