@@ -110,9 +110,9 @@ static enum tally_status read_objective(const struct tally_json *document,
     }
     status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
     if (status == TALLY_OK) {
-        const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+        const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
         has_data = kind->data != 0;
-        spec->l2 = kind->l2;
+        tally_objective_spec_choose(spec, spec->type);
         status = tally_json_read_fields(object, kind->fields, kind->n_fields,
                                         has_data ? with_data : without_data, spec, err);
     }
@@ -274,7 +274,7 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
 
 static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 {
-    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->type];
+    const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
     struct tally_json *object = typed(kind->name, kind->fields, kind->n_fields, spec);
     if (object == NULL || kind->data == 0) {
         return object;

@@ -3,7 +3,7 @@
 
 #include "services/document/document.h"
 #include "services/libtally/internal.h"
-#include "services/objectives/data/dataset.h"
+#include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/synthetic_linear.h"
 
 struct tally_job_data {
@@ -15,7 +15,7 @@ _Static_assert((int)TALLY_POINTS_VALUES_MAX == (int)TALLY_DATA_MAX_VALUES, "the 
 static enum tally_status load(const struct tally_job_spec *spec, const char *data_dir,
                               struct tally_dataset **ret_dataset, struct tally_error *err)
 {
-    const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[spec->objective.type];
+    const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->objective.type];
     const struct tally_data_spec *data = &spec->objective.data;
     const struct tally_data_source source = {.dir = data_dir != NULL ? data_dir : "data"};
     const struct tally_rng_key key = tally_job_spec_setting(spec).key;

@@ -3,7 +3,7 @@
 #define TALLY_SERVICES_PLUGINS_PLUGIN_FILE_H
 
 #include "codec/base/error.h"
-#include "services/objectives/plugin.h"
+#include "services/objectives/plugin/plugin.h"
 
 struct tally_plugin_file {
     void *handle;                      /* of dlopen() */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/objectives/losses/plugin_objective.h"
+#include "services/objectives/plugin/plugin_objective.h"
 
 /* A caller's table. */
 struct table_source {

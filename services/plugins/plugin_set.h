@@ -11,7 +11,7 @@
 
 #include "codec/base/error.h"
 #include "services/job/spec.h"
-#include "services/objectives/losses/plugin_instance.h"
+#include "services/objectives/plugin/plugin_instance.h"
 
 struct tally_plugin_source;
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/objectives/data/dataset.h"
+#include "services/objectives/data/loaders/load.h"
 #include "tests/fuzz/fuzz.h"
 
 static char FOLDER[] = "/tmp/tally-fuzz-npz-XXXXXX";

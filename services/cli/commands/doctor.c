@@ -13,7 +13,7 @@
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/doctor_checks.h"
-#include "services/objectives/data/dataset.h"
+#include "services/objectives/data/loaders/load.h"
 #include "services/progress/store_bar.h"
 #include "storage/backends/backends.h"
 

@@ -2,116 +2,60 @@
 
 #include <string.h>
 
-#include "services/objectives/data/loaders/open_below.h"
+#include "services/objectives/data/open_below.h"
 
 enum { MAX_DRAWN_POINTS = 100000000 };
 
-const char *const TALLY_DATA_NAMES[] = {"synthetic_linear", "idx", "libsvm", "csv", "npy", "npz",
-                                        "matrix",           NULL};
+const char *const TALLY_DATA_NAMES[] = {
+#define TALLY_DATA_NAME(symbol, name) [TALLY_DATA_##symbol] = #name,
+    TALLY_DATA_TABLE(TALLY_DATA_NAME) NULL
+#undef TALLY_DATA_NAME
+};
 const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "local", NULL};
 
+#define NAME_FIELD(key, member, text)                                                              \
+    TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .required = true, .doc = (text))
+
 #define SHARDING_FIELD                                                                             \
-    {                                                                                              \
-        .name = "sharding", .kind = TALLY_FIELD_CHOICE,                                            \
-        .offset = offsetof(struct tally_data_spec, sharding), .choices = TALLY_SHARDING_NAMES,     \
+    TALLY_CHOICE(                                                                                  \
+        "sharding", offsetof(struct tally_data_spec, sharding), TALLY_SHARDING_NAMES,              \
         .doc = "how points are split over clients: at random; sorted by label; in the order of "   \
-               "the file; or `local`, every worker its own files"                                  \
-    }
+               "the file; or `local`, every worker its own files")
 
 #define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
 static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
-    {.name = "dim",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "coordinates",
-     .offset = SYNTHETIC(dim),
-     .required = true,
-     .min = 1,
-     .max = TALLY_DATA_MAX_FEATURES,
-     .doc = "number of coordinates d"},
-    {.name = "points",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "data points",
-     .offset = SYNTHETIC(points),
-     .required = true,
-     .min = 1,
-     .max = MAX_DRAWN_POINTS,
-     .doc = "number of data points N of all clients together"},
-    {.name = "frobenius_norm",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "feature",
-     .offset = SYNTHETIC(frobenius_norm),
-     .min = 0,
-     .min_exclusive = true,
-     .max = 1e12,
-     .doc = "Frobenius norm of the covariate matrix"},
-    {.name = "noise_std",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "response",
-     .offset = SYNTHETIC(noise_std),
-     .min = 0,
-     .max = 1e9,
-     .doc = "standard deviation of the response noise"},
+    TALLY_INTEGER("dim", SYNTHETIC(dim), 1, TALLY_DATA_MAX_FEATURES, .required = true,
+                  .unit = "coordinates", .doc = "number of coordinates d"),
+    TALLY_INTEGER("points", SYNTHETIC(points), 1, MAX_DRAWN_POINTS, .required = true,
+                  .unit = "data points", .doc = "number of data points N of all clients together"),
+    TALLY_POSITIVE("frobenius_norm", SYNTHETIC(frobenius_norm), 1e12, .unit = "feature",
+                   .doc = "Frobenius norm of the covariate matrix"),
+    TALLY_REAL("noise_std", SYNTHETIC(noise_std), 0, 1e9, .unit = "response",
+               .doc = "standard deviation of the response noise"),
 };
 
 #define IDX(member) offsetof(struct tally_data_spec, idx.member)
 static const struct tally_field IDX_FIELDS[] = {
-    {.name = "images",
-     .kind = TALLY_FIELD_TEXT,
-     .offset = IDX(images),
-     .required = true,
-     .capacity = TALLY_DATA_NAME_CAPACITY,
-     .doc = "IDX file of images, below the data folder"},
-    {.name = "labels",
-     .kind = TALLY_FIELD_TEXT,
-     .offset = IDX(labels),
-     .required = true,
-     .capacity = TALLY_DATA_NAME_CAPACITY,
-     .doc = "IDX file of labels, below the data folder"},
-    {.name = "features",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "features",
-     .offset = IDX(features),
-     .required = true,
-     .min = 1,
-     .max = 1000000,
-     .doc = "pixels of an image"},
-    {.name = "classes",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "classes",
-     .offset = IDX(classes),
-     .required = true,
-     .min = 2,
-     .max = 256,
-     .doc = "number of classes; labels are 0 to classes - 1"},
-    {.name = "points_per_class",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "images",
-     .offset = IDX(points_per_class),
-     .min = 0,
-     .max = 10000000,
-     .doc = "images of every class, of all clients together; 0 = all that the files have"},
+    NAME_FIELD("images", IDX(images), "IDX file of images, below the data folder"),
+    NAME_FIELD("labels", IDX(labels), "IDX file of labels, below the data folder"),
+    TALLY_INTEGER("features", IDX(features), 1, 1000000, .required = true, .unit = "features",
+                  .doc = "pixels of an image"),
+    TALLY_INTEGER("classes", IDX(classes), 2, 256, .required = true, .unit = "classes",
+                  .doc = "number of classes; labels are 0 to classes - 1"),
+    TALLY_INTEGER(
+        "points_per_class", IDX(points_per_class), 0, 10000000, .unit = "images",
+        .doc = "images of every class, of all clients together; 0 = all that the files have"),
     SHARDING_FIELD,
 };
 
 #define TABLE(member) offsetof(struct tally_data_spec, table.member)
 #define FEATURES_FIELD                                                                             \
-    {                                                                                              \
-        .name = "features", .kind = TALLY_FIELD_INTEGER, .offset = TABLE(features),                \
-        .required = true, .min = 1, .max = TALLY_DATA_MAX_FEATURES, .unit = "features",            \
-        .doc = "number of features of a point"                                                     \
-    }
+    TALLY_INTEGER("features", TABLE(features), 1, TALLY_DATA_MAX_FEATURES, .required = true,       \
+                  .unit = "features", .doc = "number of features of a point")
 #define CLASSES_FIELD                                                                              \
-    {                                                                                              \
-        .name = "classes", .kind = TALLY_FIELD_INTEGER, .unit = "classes",                         \
-        .offset = TABLE(classes), .min = 0, .max = TALLY_DATA_MAX_CLASSES,                         \
-        .doc = "number of classes; labels are 0 to classes - 1; 0 = the labels are not classes"    \
-    }
-#define NAME_FIELD(key, member, text)                                                              \
-    {                                                                                              \
-        .name = (key), .kind = TALLY_FIELD_TEXT, .offset = (member), .required = true,             \
-        .capacity = TALLY_DATA_NAME_CAPACITY, .doc = (text)                                        \
-    }
-
+    TALLY_INTEGER("classes", TABLE(classes), 0, TALLY_DATA_MAX_CLASSES, .unit = "classes",         \
+                  .doc = "number of classes; labels are 0 to classes - 1; 0 = the labels are not " \
+                         "classes")
 static const struct tally_field LIBSVM_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), "LIBSVM file, below the data folder"),
     FEATURES_FIELD,
@@ -120,12 +64,10 @@ static const struct tally_field LIBSVM_FIELDS[] = {
 };
 static const struct tally_field CSV_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), "CSV file with a header line, below the data folder"),
-    {.name = "label",
-     .kind = TALLY_FIELD_TEXT,
-     .offset = TABLE(label),
-     .required = true,
-     .capacity = sizeof((struct tally_table_data *)0)->label,
-     .doc = "column of the label, by its name in the header; the other columns are the features"},
+    TALLY_TEXT(
+        "label", TABLE(label), sizeof((struct tally_table_data *)0)->label, .required = true,
+        .doc =
+            "column of the label, by its name in the header; the other columns are the features"),
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
@@ -150,25 +92,14 @@ static const struct tally_field NPZ_FIELDS[] = {
 static const struct tally_field MATRIX_FIELDS[] = {
     NAME_FIELD("matrix", MATRIX(matrix), ".npy file of shape (dim, dim): A"),
     NAME_FIELD("vector", MATRIX(vector), ".npy file of shape (dim,): b"),
-    {.name = "dim",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "coordinates",
-     .offset = MATRIX(dim),
-     .required = true,
-     .min = 1,
-     .max = TALLY_DATA_MAX_MATRIX_DIM,
-     .doc = "number of coordinates d"},
+    TALLY_INTEGER("dim", MATRIX(dim), 1, TALLY_DATA_MAX_MATRIX_DIM, .required = true,
+                  .unit = "coordinates", .doc = "number of coordinates d"),
 };
 
-#define ROWS(table) table, sizeof table / sizeof table[0]
 const struct tally_data_kind TALLY_DATA_KINDS[] = {
-    [TALLY_DATA_SYNTHETIC_LINEAR] = {"synthetic_linear", ROWS(SYNTHETIC_LINEAR_FIELDS)},
-    [TALLY_DATA_IDX] = {"idx", ROWS(IDX_FIELDS)},
-    [TALLY_DATA_LIBSVM] = {"libsvm", ROWS(LIBSVM_FIELDS)},
-    [TALLY_DATA_CSV] = {"csv", ROWS(CSV_FIELDS)},
-    [TALLY_DATA_NPY] = {"npy", ROWS(NPY_FIELDS)},
-    [TALLY_DATA_NPZ] = {"npz", ROWS(NPZ_FIELDS)},
-    [TALLY_DATA_MATRIX] = {"matrix", ROWS(MATRIX_FIELDS)},
+#define TALLY_DATA_KIND(symbol, name) [TALLY_DATA_##symbol] = {#name, TALLY_ROWS(symbol##_FIELDS)},
+    TALLY_DATA_TABLE(TALLY_DATA_KIND)
+#undef TALLY_DATA_KIND
 };
 
 /* The members that are names of files; the others of a type are empty. */

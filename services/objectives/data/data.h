@@ -1,7 +1,7 @@
 /* data: what an objective is made of, as a job document describes it.
  *
- * `synthetic_linear` is drawn, the others are files below the data folder of whoever needs them.
- * Reading those is dataset.h. */
+ * `synthetic_linear` is drawn, the others are files below the data folder of
+ * the process that reads them (loaders/load.h). */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
 
@@ -65,15 +65,21 @@ struct tally_matrix_data {
     int64_t dim;
 };
 
+/* One row per type: enumerator, and the name in job documents. */
+#define TALLY_DATA_TABLE(X)                                                                        \
+    X(SYNTHETIC_LINEAR, synthetic_linear)                                                          \
+    X(IDX, idx)                                                                                    \
+    X(LIBSVM, libsvm)                                                                              \
+    X(CSV, csv)                                                                                    \
+    X(NPY, npy)                                                                                    \
+    X(NPZ, npz)                                                                                    \
+    X(MATRIX, matrix)
+
 enum tally_data_type {
-    TALLY_DATA_SYNTHETIC_LINEAR,
-    TALLY_DATA_IDX,
-    TALLY_DATA_LIBSVM,
-    TALLY_DATA_CSV,
-    TALLY_DATA_NPY,
-    TALLY_DATA_NPZ,
-    TALLY_DATA_MATRIX,
-    TALLY_N_DATA_TYPES
+#define TALLY_DATA_ENUM(symbol, name) TALLY_DATA_##symbol,
+    TALLY_DATA_TABLE(TALLY_DATA_ENUM)
+#undef TALLY_DATA_ENUM
+        TALLY_N_DATA_TYPES
 };
 
 /* How points are split over clients; by all but `local` shards differ in size by at most one. */

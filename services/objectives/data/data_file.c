@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "codec/base/utf8.h"
-#include "services/objectives/data/loaders/open_below.h"
+#include "services/objectives/data/open_below.h"
 
 /* Unpacked bytes between two calls of on_progress: some tens of milliseconds of parsing. */
 enum { TELL_BYTES = 1 << 22 };

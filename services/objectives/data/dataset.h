@@ -1,4 +1,5 @@
-/* dataset: the points of all clients in memory, read from the files of a job's data.
+/* dataset: the points of all clients in memory. loaders/load.h reads them from files,
+ * synthetic_linear.h draws them.
  *
  * Points lie in the order of their shards. Three layouts, told apart by what is not NULL: dense,
  * sparse (LIBSVM) and bytes (IDX, whose pixels stay bytes; a value is byte / 255). */
@@ -10,9 +11,7 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
-#include "codec/numeric/rng.h"
 #include "services/objectives/data/data.h"
-#include "services/objectives/data/data_source.h"
 #include "services/objectives/data/sharding.h"
 
 struct tally_dataset {
@@ -31,14 +30,6 @@ struct tally_dataset {
     double *labels;    /* double[points] */
 };
 
-/* Reads the data, whose spec is valid and no synthetic_linear or matrix; random choices come from
- * the key's sharding stream. With BINARY, labels 0 and 1 become -1 and 1. Errors: INVALID_ARGUMENT
- * (a file that is missing, no regular file below the folder, malformed, not what the spec says, or
- * too large; the message names the file and, in text, the line), CANCELLED, NO_MEMORY. */
-enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum tally_labels labels,
-                                     uint32_t clients, struct tally_rng_key key,
-                                     const struct tally_data_source *source,
-                                     struct tally_dataset **ret, struct tally_error *err);
 void tally_dataset_free(struct tally_dataset *dataset);
 
 /* The points of a client. Errors: FAILED_PRECONDITION (it has none here). */
@@ -66,11 +57,5 @@ void tally_dataset_add(const struct tally_dataset *dataset, uint32_t point, doub
                        double *x);
 /* Writes X_i with its zeros, double[features]. */
 void tally_dataset_row(const struct tally_dataset *dataset, uint32_t point, double *ret_row);
-
-/* Reads a .npy file of `rows` times `columns` numbers (columns 0: a vector of `rows`) into a new
- * double[rows][columns]. Errors: as above. */
-enum tally_status tally_matrix_load(const struct tally_data_source *source, const char *name,
-                                    size_t rows, size_t columns, double **ret_values,
-                                    struct tally_error *err);
 
 #endif

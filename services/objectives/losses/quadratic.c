@@ -8,13 +8,15 @@
 #include <stdlib.h>
 
 #include "codec/numeric/vector.h"
-#include "services/objectives/data/dataset.h"
-#include "services/objectives/objective.h"
+#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/losses/kind.h"
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 
 /* Up to it all eigenvalues are looked at, and factors made: a second or two. */
 enum { MAX_EXACT_DIM = 1024 };
+
+enum { NOISE_STD }; /* place among the parameters */
 
 struct quadratic {
     struct tally_objective base;
@@ -204,12 +206,13 @@ static enum tally_status check_symmetric(const struct quadratic *self, const cha
     return TALLY_OK;
 }
 
-enum tally_status tally_quadratic_new(const struct tally_objective_spec *spec, uint32_t clients,
-                                      struct tally_rng_key key,
-                                      const struct tally_data_source *source,
-                                      struct tally_objective **ret, struct tally_error *err)
+static enum tally_status quadratic_make(const struct tally_objective_kind *kind,
+                                        const struct tally_objective_spec *spec, uint32_t clients,
+                                        struct tally_rng_key key,
+                                        const struct tally_data_source *source,
+                                        struct tally_objective **ret, struct tally_error *err)
 {
-    (void)key;
+    (void)kind, (void)key;
     const struct tally_matrix_data *data = &spec->data.matrix;
     const size_t dim = (size_t)data->dim;
     struct quadratic *self = calloc(1, sizeof *self);
@@ -217,7 +220,7 @@ enum tally_status tally_quadratic_new(const struct tally_objective_spec *spec, u
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     self->base = (struct tally_objective){&QUADRATIC_OPS, dim, clients};
-    self->noise_std = spec->noise_std;
+    self->noise_std = spec->parameters[NOISE_STD];
     enum tally_status status = tally_matrix_load(source, data->matrix, dim, dim, &self->a, err);
     if (status == TALLY_OK) {
         status = tally_matrix_load(source, data->vector, dim, 0, &self->b, err);
@@ -241,3 +244,17 @@ enum tally_status tally_quadratic_new(const struct tally_objective_spec *spec, u
     *ret = &self->base;
     return TALLY_OK;
 }
+
+static const struct tally_field FIELDS[] = {
+    TALLY_REAL("noise_std", TALLY_OBJECTIVE_MEMBER(parameters[NOISE_STD]), 0, 1e9,
+               .unit = "gradient",
+               .doc = "standard deviation of every coordinate of a gradient query"),
+};
+
+const struct tally_objective_kind TALLY_OBJECTIVE_QUADRATIC = {
+    "quadratic",
+    TALLY_ROWS(FIELDS),
+    .data = 1 << TALLY_DATA_MATRIX,
+    .labels = TALLY_LABELS_REAL,
+    .make = quadratic_make,
+};

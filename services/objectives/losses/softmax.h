@@ -1,4 +1,5 @@
-/* softmax: the loss of one point of softmax regression, from its logits.
+/* softmax: what the two forms of softmax regression share (softmax_regression.c), and the loss of
+ * one point, from its logits.
  *
  *     z_y + log sum_k exp(-z_k),     z_k = X . W_k     ([1] section V: the logits are negated)
  */
@@ -7,6 +8,10 @@
 
 #include <math.h>
 #include <stddef.h>
+
+#include "services/objectives/losses/kind.h"
+
+tally_objective_make_fn tally_softmax_images_make, tally_softmax_points_make;
 
 /* z is double[classes]. Unless NULL, residual_k <- 1[k = label] - p_k, the derivative in z_k, with
  * p_k = exp(-z_k) / sum; it may be z itself. */

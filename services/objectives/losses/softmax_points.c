@@ -1,16 +1,13 @@
-/* softmax_points: the objective of softmax_regression.c for points of any layout, dense or sparse:
- *
- *     f(W) = (1/N) sum_i [ X_i . W_{Y_i} + log sum_k exp(-X_i . W_k) ] + mu |W|_F^2
- *
- * W is double[features][classes]; with `bias` it has one more row, of a feature that is 1. Points
+/* softmax_points: softmax_regression.c for points of any layout, dense or sparse. W is
+ * double[features][classes]; with `bias` it has one more row, of a feature that is 1. Points
  * are weighted 1 / (M n_m). A sparse point costs its nonzeros times the classes. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "codec/numeric/vector.h"
+#include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/losses/softmax.h"
-#include "services/objectives/objective.h"
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 
@@ -383,17 +380,18 @@ static const struct tally_objective_ops SOFTMAX_POINTS_OPS = {
     .curvature = softmax_points_curvature,
 };
 
-enum tally_status tally_softmax_points_new(const struct tally_objective_spec *spec,
-                                           uint32_t clients, struct tally_rng_key key,
-                                           const struct tally_data_source *source,
-                                           struct tally_objective **ret, struct tally_error *err)
+enum tally_status tally_softmax_points_make(const struct tally_objective_kind *kind,
+                                            const struct tally_objective_spec *spec,
+                                            uint32_t clients, struct tally_rng_key key,
+                                            const struct tally_data_source *source,
+                                            struct tally_objective **ret, struct tally_error *err)
 {
     struct softmax_points *self = calloc(1, sizeof *self);
     if (self == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    enum tally_status status = tally_dataset_load(&spec->data, TALLY_LABELS_CLASSES, clients, key,
-                                                  source, &self->data, err);
+    enum tally_status status =
+        tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
     if (status != TALLY_OK) {
         free(self);
         return status;

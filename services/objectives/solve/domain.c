@@ -5,39 +5,21 @@
 const char *const TALLY_DOMAIN_NAMES[] = {"whole", "ball", "box", NULL};
 
 static const struct tally_field BALL_FIELDS[] = {
-    {.name = "radius",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "norm of x",
-     .offset = offsetof(struct tally_domain, radius),
-     .required = true,
-     .min = 1e-100, /* its square is still a normal number */
-     .max = 1e100,
-     .doc = "radius of the ball around 0"},
+    /* The square of the least radius is still a normal number. */
+    TALLY_REAL("radius", offsetof(struct tally_domain, radius), 1e-100, 1e100, .required = true,
+               .unit = "norm of x", .doc = "radius of the ball around 0"),
 };
 static const struct tally_field BOX_FIELDS[] = {
-    {.name = "lower",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "coordinate",
-     .offset = offsetof(struct tally_domain, lower),
-     .required = true,
-     .min = -1e100,
-     .max = 1e100,
-     .doc = "lower bound of every coordinate"},
-    {.name = "upper",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "coordinate",
-     .offset = offsetof(struct tally_domain, upper),
-     .required = true,
-     .min = -1e100,
-     .max = 1e100,
-     .doc = "upper bound of every coordinate, above lower"},
+    TALLY_REAL("lower", offsetof(struct tally_domain, lower), -1e100, 1e100, .required = true,
+               .unit = "coordinate", .doc = "lower bound of every coordinate"),
+    TALLY_REAL("upper", offsetof(struct tally_domain, upper), -1e100, 1e100, .required = true,
+               .unit = "coordinate", .doc = "upper bound of every coordinate, above lower"),
 };
 
-#define ROWS(table) table, sizeof table / sizeof table[0]
 const struct tally_domain_kind TALLY_DOMAIN_KINDS[] = {
     [TALLY_DOMAIN_WHOLE] = {NULL, 0},
-    [TALLY_DOMAIN_BALL] = {ROWS(BALL_FIELDS)},
-    [TALLY_DOMAIN_BOX] = {ROWS(BOX_FIELDS)},
+    [TALLY_DOMAIN_BALL] = {TALLY_ROWS(BALL_FIELDS)},
+    [TALLY_DOMAIN_BOX] = {TALLY_ROWS(BOX_FIELDS)},
 };
 
 enum tally_status tally_domain_validate(const struct tally_domain *domain, struct tally_error *err)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/loaders/npy.h"
 
 /* Reads the header; what follows are the values. */

@@ -211,9 +211,9 @@ static void write_objectives(struct tally_buffer *out)
         out, "## objective\n\n`type` is required, and `data` too unless the "
              "type is `plugin`.\n[What the losses are](../objectives/README.md).\n\n");
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
-        const struct tally_objective_kind *kind = &TALLY_OBJECTIVE_KINDS[i];
+        const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[i];
         struct tally_objective_spec defaults = tally_objective_spec_default();
-        defaults.l2 = kind->l2;
+        tally_objective_spec_choose(&defaults, i);
         write_table(out, "objective", kind->name, kind->fields, kind->n_fields, &defaults);
         const char *before = "Types of `data`: ";
         for (int data = 0; data < TALLY_N_DATA_TYPES; data++) {

@@ -90,7 +90,7 @@ static void test_document_reference__every_member_has_a_meaning(void)
         expect_documented(TALLY_ALGORITHMS[i]->fields, TALLY_ALGORITHMS[i]->n_fields);
     }
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
-        expect_documented(TALLY_OBJECTIVE_KINDS[i].fields, TALLY_OBJECTIVE_KINDS[i].n_fields);
+        expect_documented(TALLY_OBJECTIVE_KINDS[i]->fields, TALLY_OBJECTIVE_KINDS[i]->n_fields);
     }
     for (int i = 0; i < TALLY_N_DATA_TYPES; i++) {
         expect_documented(TALLY_DATA_KINDS[i].fields, TALLY_DATA_KINDS[i].n_fields);

@@ -1,4 +1,4 @@
-#include "services/objectives/data/dataset.h"
+#include "services/objectives/data/loaders/load.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "services/objectives/data/dataset.h"
 #include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/loaders/load.h"
 #include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"
 

@@ -93,7 +93,7 @@ static void write_images(void)
 static struct tally_objective_spec spec_of(const struct kind *kind)
 {
     struct tally_objective_spec spec = tally_objective_spec_default();
-    spec.type = (int)kind->type;
+    tally_objective_spec_choose(&spec, (int)kind->type);
     spec.l2 = kind->l2;
     spec.bias = kind->bias;
     spec.data.type = (int)kind->data;

@@ -41,6 +41,26 @@ static void test_objectives_objective__default_is_the_loud_reading(void)
     TALLY_ASSERT_TEXT(TALLY_DATA_NAMES[spec.data.type], "synthetic_linear");
 }
 
+/* The table names each type as its file does, and a type finds its own defaults. */
+static void test_objectives_objective__table_and_files_agree(void)
+{
+    int n = 0;
+    for (; TALLY_OBJECTIVE_KINDS[n] != NULL; n++) {
+        struct tally_objective_spec spec = tally_objective_spec_default();
+        spec.parameters[0] = spec.parameters[1] = spec.l2 = -1;
+        tally_objective_spec_choose(&spec, n);
+        TALLY_ASSERT_TEXT(TALLY_OBJECTIVE_NAMES[n], TALLY_OBJECTIVE_KINDS[n]->name);
+        CU_ASSERT_EQUAL(spec.type, n);
+        CU_ASSERT_EQUAL(spec.l2, n == TALLY_SOFTMAX_REGRESSION ? 0.5 : 0);
+        CU_ASSERT_EQUAL(spec.parameters[0], n == TALLY_HUBER_REGRESSION ? 1.345 : 0);
+        CU_ASSERT_EQUAL(spec.parameters[1], 0);
+        CU_ASSERT_EQUAL(TALLY_OBJECTIVE_KINDS[n]->make == NULL, n == TALLY_PLUGIN);
+    }
+    CU_ASSERT_EQUAL(n, TALLY_PLUGIN + 1);
+    CU_ASSERT_PTR_NULL(TALLY_OBJECTIVE_NAMES[n]);
+    TALLY_ASSERT_TEXT(TALLY_DATA_KINDS[TALLY_DATA_NPZ].name, TALLY_DATA_NAMES[TALLY_DATA_NPZ]);
+}
+
 static void test_objectives_objective__free_takes_null(void)
 {
     tally_objective_free(NULL);
@@ -50,6 +70,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_objective__points_must_do_for_all_clients),
     TALLY_TEST(test_objectives_objective__data_must_fit_in_memory),
     TALLY_TEST(test_objectives_objective__default_is_the_loud_reading),
+    TALLY_TEST(test_objectives_objective__table_and_files_agree),
     TALLY_TEST(test_objectives_objective__free_takes_null),
 };
 TALLY_SUITE(objectives_objective, TESTS);

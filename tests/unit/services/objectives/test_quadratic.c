@@ -18,8 +18,8 @@ static enum tally_status load(const double *a, const double *b, double noise_std
                               struct tally_objective **ret, struct tally_error *err)
 {
     struct tally_objective_spec spec = tally_objective_spec_default();
-    spec.type = TALLY_QUADRATIC;
-    spec.noise_std = noise_std;
+    tally_objective_spec_choose(&spec, TALLY_QUADRATIC);
+    spec.parameters[0] = noise_std;
     spec.data.type = TALLY_DATA_MATRIX;
     spec.data.matrix = (struct tally_matrix_data){.matrix = "a.npy", .vector = "b.npy", .dim = DIM};
     idx_files_init(&FILES);

@@ -4,7 +4,7 @@
 #define TALLY_TESTS_UNIT_SERVICES_PLUGINS_STUB_PLUGIN_H
 
 #include "services/job/spec.h"
-#include "services/objectives/plugin.h"
+#include "services/objectives/plugin/plugin.h"
 
 enum { STUB_DIM = 3 };
 

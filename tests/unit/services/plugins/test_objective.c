@@ -1,4 +1,4 @@
-#include "services/objectives/losses/plugin_objective.h"
+#include "services/objectives/plugin/plugin_objective.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,16 +9,27 @@
 
 static struct tally_plugin table;
 
-static struct tally_objective *make(bool has_loss, struct tally_objective *own)
+static enum tally_status open_table(const struct tally_plugin *plugin, struct tally_objective *own,
+                                    struct tally_objective **ret, struct tally_error *err)
 {
     const struct tally_plugin_problem problem = stub_problem();
+    struct tally_plugin_instance *instance = NULL;
+    enum tally_status status = tally_plugin_check(plugin, err);
+    if (status == TALLY_OK) {
+        status = tally_plugin_instance_open(plugin, &problem, &instance, err);
+    }
+    return status == TALLY_OK ? tally_plugin_objective_of(instance, &problem, own, ret, err)
+                              : status;
+}
+
+static struct tally_objective *make(bool has_loss, struct tally_objective *own)
+{
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     stub = (struct stub){0};
     table = STUB_PLUGIN;
     table.loss = has_loss ? STUB_PLUGIN.loss : NULL;
-    TALLY_ASSERT_STATUS(tally_plugin_objective_new(&table, &problem, own, &objective, &err),
-                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(open_table(&table, own, &objective, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(objective);
     return objective;
 }
@@ -175,13 +186,12 @@ static void test_plugins_objective__losses_may_be_those_of_the_document(void)
 
 static void test_plugins_objective__open_fails_with_the_plug_ins_words(void)
 {
-    const struct tally_plugin_problem problem = stub_problem();
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     stub = (struct stub){.code = 1, .why = "no such file"};
-    TALLY_ASSERT_STATUS(tally_plugin_objective_new(&STUB_PLUGIN, &problem, NULL, &objective, &err),
-                        TALLY_FAILED_PRECONDITION, &err);
-    TALLY_ASSERT_TEXT(err.message, "plug-in stub: no such file");
+    TALLY_ASSERT_STATUS(open_table(&STUB_PLUGIN, NULL, &objective, &err), TALLY_FAILED_PRECONDITION,
+                        &err);
+    TALLY_ASSERT_TEXT(err.message, "no such file");
     CU_ASSERT_PTR_NULL(objective);
 }
 

@@ -3,8 +3,8 @@
  * Names come from job documents, so from strangers. Neither "..", nor an absolute name, nor a
  * symbolic link leads out of the folder, and a pipe or device in it is refused without waiting for
  * it. The folder itself is the operator's: its own path may be or contain links. */
-#ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_OPEN_BELOW_H
-#define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_OPEN_BELOW_H
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_OPEN_BELOW_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_OPEN_BELOW_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "services/objectives/losses/plugin_objective.h"
+#include "services/objectives/plugin/plugin_objective.h"
 
 #include <float.h>
 #include <math.h>
@@ -162,26 +162,17 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
     return TALLY_OK;
 }
 
-enum tally_status tally_plugin_objective_new(const struct tally_plugin *plugin,
-                                             const struct tally_plugin_problem *problem,
-                                             struct tally_objective *own,
-                                             struct tally_objective **ret_objective,
-                                             struct tally_error *err)
-{
-    struct tally_plugin_instance *instance = NULL;
-    enum tally_status status = tally_plugin_check(plugin, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    status = tally_plugin_instance_open(plugin, problem, &instance, err);
-    if (status == TALLY_FAILED_PRECONDITION) {
-        tally_error_wrap(err, "plug-in %s", plugin->name);
-    }
-    if (status == TALLY_OK) {
-        status = tally_plugin_objective_of(instance, problem, own, ret_objective, err);
-        if (status != TALLY_OK) {
-            tally_plugin_instance_free(instance);
-        }
-    }
-    return status;
-}
+/* The type of objective. */
+
+#define PLUGIN(member) TALLY_OBJECTIVE_MEMBER(plugin.member)
+static const struct tally_field FIELDS[] = {
+    TALLY_TEXT("name", PLUGIN(name), sizeof((struct tally_plugin_spec *)0)->name, .required = true,
+               .doc = "name of the plug-in that the workers have loaded: 1 to 64 of a-z 0-9 - _"),
+    TALLY_INTEGER("dim", PLUGIN(dim), 1, TALLY_MAX_DIM, .required = true, .unit = "coordinates",
+                  .doc = "number of coordinates d"),
+    TALLY_TEXT("options", PLUGIN(options), sizeof((struct tally_plugin_spec *)0)->options,
+               .doc = "text that is passed to the plug-in"),
+};
+
+const struct tally_objective_kind TALLY_OBJECTIVE_PLUGIN = {"plugin", TALLY_ROWS(FIELDS),
+                                                            .labels = TALLY_LABELS_REAL};

@@ -1,25 +1,25 @@
-/* linear_models: objectives whose loss at a point depends on X_i . x alone:
+/* linear_model: objectives whose loss at a point depends on X_i . x alone (linear_model.h).
  *
  *     f(x) = (1/N) sum_i phi(X_i . x, y_i) + l2 |x|^2
- *
- *     least_squares         phi(z, y) = (z - y)^2   ([1] section V, linear regression)
- *     logistic_regression   phi(z, y) = log(1 + exp(-y z)),  y = -1 or 1
- *     huber_regression      phi(z, y) = (z - y)^2 where |z - y| <= threshold, beyond it the line
- *                           2 threshold |z - y| - threshold^2   (Huber 1964)
  *
  *     gradient at point i   phi'(z, y) X_i + 2 l2 x
  *     Hessian               (1/N) sum_i phi''(z, y) X_i X_i^T + 2 l2 I
  *
  * Points are weighted 1 / (M n_m), so that f is the mean over clients also when shards differ in
  * size. With `bias` every point has one more feature, which is 1; l2 counts its coordinate as any
- * other. Sparse points cost their nonzeros. */
+ * other. Sparse points cost their nonzeros.
+ *
+ * Least squares with few coordinates keeps its quadratic form x^T A x - 2 b^T x + c: a value of f
+ * costs dim^2 / 2 operations then, whatever the number of points. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "codec/numeric/vector.h"
+#include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/data/synthetic_linear.h"
-#include "services/objectives/objective.h"
+#include "services/objectives/losses/linear_model.h"
 #include "services/objectives/solve/cholesky.h"
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
@@ -34,86 +34,10 @@ enum { MAX_FORM_DIM = 256 };
 enum { MAX_MATRIX_DIM = 1024 };
 static const double MAX_MATRIX_WORK = 4e9;
 
-/* phi and its derivatives in z. */
-struct loss {
-    double (*value)(double z, double y, double threshold);
-    double (*slope)(double z, double y, double threshold);
-    double (*curvature)(double z, double y, double threshold);
-    double most_curvature, least_curvature; /* of all z */
-};
-
-static double square_value(double z, double y, double threshold)
-{
-    (void)threshold;
-    const double residual = z - y;
-    return residual * residual;
-}
-
-static double square_slope(double z, double y, double threshold)
-{
-    (void)threshold;
-    return 2 * (z - y);
-}
-
-static double square_curvature(double z, double y, double threshold)
-{
-    (void)z, (void)y, (void)threshold;
-    return 2;
-}
-
-/* Written so that neither exponential overflows. */
-static double logistic_value(double z, double y, double threshold)
-{
-    (void)threshold;
-    const double margin = y * z;
-    return margin > 0 ? log1p(exp(-margin)) : log1p(exp(margin)) - margin;
-}
-
-/* 1 / (1 + exp(t)) */
-static double sigmoid_of_minus(double t)
-{
-    const double e = exp(-fabs(t));
-    return t > 0 ? e / (1 + e) : 1 / (1 + e);
-}
-
-static double logistic_slope(double z, double y, double threshold)
-{
-    (void)threshold;
-    return -y * sigmoid_of_minus(y * z);
-}
-
-static double logistic_curvature(double z, double y, double threshold)
-{
-    (void)y, (void)threshold;
-    return sigmoid_of_minus(z) * sigmoid_of_minus(-z);
-}
-
-static double huber_value(double z, double y, double threshold)
-{
-    const double residual = fabs(z - y);
-    return residual <= threshold ? residual * residual : threshold * (2 * residual - threshold);
-}
-
-static double huber_slope(double z, double y, double threshold)
-{
-    return 2 * fmax(-threshold, fmin(threshold, z - y));
-}
-
-static double huber_curvature(double z, double y, double threshold)
-{
-    return fabs(z - y) <= threshold ? 2 : 0;
-}
-
-static const struct loss LOSSES[] = {
-    [TALLY_LEAST_SQUARES] = {square_value, square_slope, square_curvature, 2, 2},
-    [TALLY_LOGISTIC_REGRESSION] = {logistic_value, logistic_slope, logistic_curvature, 0.25, 0},
-    [TALLY_HUBER_REGRESSION] = {huber_value, huber_slope, huber_curvature, 2, 0},
-};
-
 struct linear_model {
     struct tally_objective base;
-    const struct loss *loss;
-    double threshold, l2;
+    const struct tally_scalar_loss *loss;
+    double parameters[TALLY_LOSS_PARAMETERS], l2;
     bool has_bias;
     struct tally_dataset *data;
     /* Of least squares: f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the
@@ -161,7 +85,7 @@ static double shard_loss(const struct linear_model *self, struct tally_shard sha
 {
     double sum = 0;
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
-        sum += self->loss->value(product(self, i, x), self->data->labels[i], self->threshold);
+        sum += self->loss->value(product(self, i, x), self->data->labels[i], self->parameters);
     }
     return sum / shard.size;
 }
@@ -197,7 +121,7 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
     for (int64_t draw = 0; draw < n; draw++) {
         const uint32_t point = shard.first + tally_rng_below(rng, shard.size);
         const double slope =
-            self->loss->slope(product(self, point, x), self->data->labels[point], self->threshold);
+            self->loss->slope(product(self, point, x), self->data->labels[point], self->parameters);
         add(self, point, slope, ret_gradient);
     }
     for (size_t j = 0; j < dim; j++) {
@@ -262,7 +186,7 @@ static bool normal_equations(const struct linear_model *self, const atomic_bool 
 static bool make_form(struct linear_model *self)
 {
     const size_t dim = self->base.dim;
-    if (self->loss->value != square_value || !self->data->is_whole || dim > MAX_FORM_DIM ||
+    if (!self->loss->is_square || !self->data->is_whole || dim > MAX_FORM_DIM ||
         dim >= self->data->points) {
         return true;
     }
@@ -366,16 +290,16 @@ static double evaluate(void *context, const double *x, double *ret_gradient)
 {
     struct problem *problem = context;
     const struct linear_model *self = problem->self;
-    const struct loss *loss = self->loss;
+    const struct tally_scalar_loss *loss = self->loss;
     double sum = 0;
     for (size_t j = 0; j < self->base.dim; j++) {
         ret_gradient[j] = 2 * self->l2 * x[j];
     }
     for (uint32_t i = 0; i < self->data->points; i++) {
         const double z = product(self, i, x), y = self->data->labels[i];
-        sum += problem->weights[i] * loss->value(z, y, self->threshold);
-        add(self, i, problem->weights[i] * loss->slope(z, y, self->threshold), ret_gradient);
-        problem->curvatures[i] = problem->weights[i] * loss->curvature(z, y, self->threshold);
+        sum += problem->weights[i] * loss->value(z, y, self->parameters);
+        add(self, i, problem->weights[i] * loss->slope(z, y, self->parameters), ret_gradient);
+        problem->curvatures[i] = problem->weights[i] * loss->curvature(z, y, self->parameters);
     }
     return sum + ridge(self, x);
 }
@@ -416,7 +340,7 @@ static double scale_of(const struct problem *problem)
     const struct linear_model *self = problem->self;
     double square = 0;
     for (uint32_t i = 0; i < self->data->points; i++) {
-        const double slope = self->loss->slope(0, self->data->labels[i], self->threshold);
+        const double slope = self->loss->slope(0, self->data->labels[i], self->parameters);
         square += problem->weights[i] * slope * slope;
     }
     const double scale = sqrt(square * problem->trace);
@@ -506,8 +430,7 @@ static enum tally_status linear_model_minimum(const struct tally_objective *obje
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to solve dim %zu", dim);
     }
     bool is_solved = false;
-    if (status == TALLY_OK && self->loss->value == square_value && !is_bounded &&
-        dim <= MAX_SOLVE_DIM) {
+    if (status == TALLY_OK && self->loss->is_square && !is_bounded && dim <= MAX_SOLVE_DIM) {
         status = solve_normal_equations(self, stop, x, &is_solved, err);
         f_star = is_solved ? mean_loss(self, x) : 0;
     }
@@ -585,10 +508,11 @@ static const struct tally_objective_ops LINEAR_MODEL_OPS = {
     .curvature = linear_model_curvature,
 };
 
-enum tally_status tally_linear_model_new(const struct tally_objective_spec *spec, uint32_t clients,
-                                         struct tally_rng_key key,
-                                         const struct tally_data_source *source,
-                                         struct tally_objective **ret, struct tally_error *err)
+enum tally_status tally_linear_model_make(const struct tally_objective_kind *kind,
+                                          const struct tally_objective_spec *spec, uint32_t clients,
+                                          struct tally_rng_key key,
+                                          const struct tally_data_source *source,
+                                          struct tally_objective **ret, struct tally_error *err)
 {
     struct linear_model *self = calloc(1, sizeof *self);
     if (self == NULL) {
@@ -598,12 +522,11 @@ enum tally_status tally_linear_model_new(const struct tally_objective_spec *spec
         spec->data.type == TALLY_DATA_SYNTHETIC_LINEAR
             ? tally_synthetic_linear_make(&spec->data.synthetic_linear, clients, key, &self->data,
                                           err)
-            : tally_dataset_load(&spec->data, TALLY_OBJECTIVE_KINDS[spec->type].labels, clients,
-                                 key, source, &self->data, err);
-    self->base =
-        (struct tally_objective){&LINEAR_MODEL_OPS, tally_objective_spec_dim(spec), clients};
-    self->loss = &LOSSES[spec->type];
-    self->threshold = spec->threshold;
+            : tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
+    self->base = (struct tally_objective){
+        &LINEAR_MODEL_OPS, (size_t)tally_data_spec_features(&spec->data) + spec->bias, clients};
+    self->loss = kind->loss;
+    memcpy(self->parameters, spec->parameters, sizeof self->parameters);
     self->l2 = spec->l2;
     self->has_bias = spec->bias;
     if (status == TALLY_OK && !make_form(self)) {

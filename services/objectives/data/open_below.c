@@ -1,4 +1,4 @@
-#include "services/objectives/data/loaders/open_below.h"
+#include "services/objectives/data/open_below.h"
 
 #include <errno.h>
 #include <fcntl.h>

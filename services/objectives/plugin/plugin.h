@@ -8,8 +8,8 @@
  * This header stands alone: it needs nothing of Tally but itself, and a plug-in links nothing of
  * it. Vectors are double[dim], owned by the caller; texts are UTF-8 and borrowed for the call.
  * Calls for one state never overlap. */
-#ifndef TALLY_SERVICES_OBJECTIVES_PLUGIN_H
-#define TALLY_SERVICES_OBJECTIVES_PLUGIN_H
+#ifndef TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_H
+#define TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_H
 
 #include <stddef.h>
 #include <stdint.h>

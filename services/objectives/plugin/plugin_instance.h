@@ -2,8 +2,8 @@
  *
  * What a plug-in does wrong is FAILED_PRECONDITION here, with one line that says what: this process
  * cannot answer, another one may. Instances are for one thread. */
-#ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_PLUGIN_INSTANCE_H
-#define TALLY_SERVICES_OBJECTIVES_LOSSES_PLUGIN_INSTANCE_H
+#ifndef TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_INSTANCE_H
+#define TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_INSTANCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "codec/base/error.h"
 #include "codec/numeric/rng.h"
-#include "services/objectives/plugin.h"
+#include "services/objectives/plugin/plugin.h"
 
 enum { TALLY_PLUGIN_NAME_CAPACITY = 65, TALLY_PLUGIN_WHY_CAPACITY = 192 }; /* with NUL */
 

@@ -1,0 +1,62 @@
+#include "services/objectives/losses/kind.h"
+
+void tally_objective_free(struct tally_objective *objective)
+{
+    if (objective != NULL) {
+        objective->ops->free(objective);
+    }
+}
+
+bool tally_objective_has_loss(const struct tally_objective *objective)
+{
+    return objective->ops->has_loss == NULL || objective->ops->has_loss(objective);
+}
+
+enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
+                                             uint32_t client, const double *x, double *ret_loss,
+                                             struct tally_error *err)
+{
+    return objective->ops->local_loss(objective, client, x, ret_loss, err);
+}
+
+enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
+                                                 uint32_t client, const double *x, int64_t n,
+                                                 struct tally_rng *rng, double *ret_gradient,
+                                                 struct tally_error *err)
+{
+    return objective->ops->local_gradient(objective, client, x, n, rng, ret_gradient, err);
+}
+
+enum tally_status tally_objective_losses(const struct tally_objective *objective,
+                                         const double *points, size_t n, double *ret_losses,
+                                         struct tally_error *err)
+{
+    return objective->ops->losses(objective, points, n, ret_losses, err);
+}
+
+enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
+                                             const struct tally_domain *domain,
+                                             const atomic_bool *stop, double *ret_f_star,
+                                             double *ret_x_star, struct tally_error *err)
+{
+    return objective->ops->minimum(objective, domain, stop, ret_f_star, ret_x_star, err);
+}
+
+enum tally_status tally_objective_minimum(const struct tally_objective *objective,
+                                          const atomic_bool *stop, double *ret_f_star,
+                                          double *ret_x_star, struct tally_error *err)
+{
+    return tally_objective_minimum_in(objective, NULL, stop, ret_f_star, ret_x_star, err);
+}
+
+enum tally_status tally_objective_curvature(const struct tally_objective *objective,
+                                            const atomic_bool *stop,
+                                            struct tally_curvature *ret_curvature,
+                                            struct tally_error *err)
+{
+    if (objective->ops->curvature == NULL) {
+        *ret_curvature = TALLY_CURVATURE_UNKNOWN;
+        return TALLY_OK;
+    }
+    return objective->ops->curvature(objective, stop, ret_curvature, err);
+}

@@ -1,0 +1,167 @@
+/* kind: what a type of objective is, and what an objective of it can do.
+ *
+ * Client m holds a shard and its local loss f_m, the mean over the shard; the job's objective is
+ *
+ *     f(x) = (1/M) sum_m f_m(x)
+ *
+ * which for shards of equal size is the mean over all points. Each file beside this one that
+ * defines a `struct tally_objective_kind` is a type of objective; services/objectives/objective.h
+ * is the table of all types. An objective is immutable once it is made: several threads may query
+ * it. */
+#ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_KIND_H
+#define TALLY_SERVICES_OBJECTIVES_LOSSES_KIND_H
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/base/field.h"
+#include "codec/base/record.h"
+#include "codec/numeric/rng.h"
+#include "services/objectives/data/data.h"
+#include "services/objectives/data/data_source.h"
+#include "services/objectives/solve/domain.h"
+
+/* Largest d of an objective, and so of --max-dim. */
+enum { TALLY_MAX_DIM = 10000000 };
+_Static_assert((int)TALLY_MAX_DIM == (int)TALLY_DATA_MAX_FEATURES, "one limit of d");
+
+enum { TALLY_LOSS_PARAMETERS = 2 };
+
+/* Of `plugin`: what a worker has loaded (plugin/plugin.h). */
+struct tally_plugin_spec {
+    char name[65]; /* of the plug-in */
+    int64_t dim;
+    char options[4097]; /* for the plug-in */
+};
+
+struct tally_objective_spec {
+    int type;                                 /* index into TALLY_OBJECTIVE_KINDS */
+    double l2;                                /* ridge mu: f has the term mu |x|^2 */
+    double parameters[TALLY_LOSS_PARAMETERS]; /* of the loss: its file names them */
+    bool bias;                                /* every point has one more feature, which is 1 */
+    struct tally_plugin_spec plugin;
+    struct tally_data_spec data; /* unless the kind takes none */
+};
+
+struct tally_objective;
+struct tally_objective_kind;
+
+/* Makes an objective. The spec is valid. Errors: NO_MEMORY, those of the data's loader
+ * (loaders/load.h). */
+typedef enum tally_status tally_objective_make_fn(const struct tally_objective_kind *kind,
+                                                  const struct tally_objective_spec *spec,
+                                                  uint32_t clients, struct tally_rng_key key,
+                                                  const struct tally_data_source *source,
+                                                  struct tally_objective **ret,
+                                                  struct tally_error *err);
+
+struct tally_scalar_loss;
+
+/* A type of objective, as job documents name it. */
+struct tally_objective_kind {
+    const char *name;                 /* as in TALLY_OBJECTIVE_TABLE */
+    const struct tally_field *fields; /* of struct tally_objective_spec */
+    size_t n_fields;
+    unsigned data;            /* types of data that it takes: a set of 1 << enum tally_data_type */
+    enum tally_labels labels; /* that the points must have */
+    double l2, parameters[TALLY_LOSS_PARAMETERS]; /* where the document has none */
+    tally_objective_make_fn *make;                /* NULL: only a plug-in can make one */
+    const struct tally_scalar_loss *loss;         /* of kinds that linear_model.h makes */
+    bool has_classes;                             /* x has coordinates for each class */
+};
+
+/* Fields that several kinds have. */
+#define TALLY_OBJECTIVE_MEMBER(member) offsetof(struct tally_objective_spec, member)
+#define TALLY_L2_FIELD                                                                             \
+    TALLY_REAL("l2", TALLY_OBJECTIVE_MEMBER(l2), 0, 1e9, .unit = "f per norm^2",                   \
+               .doc = "ridge mu: the objective has the term mu |x|^2")
+#define TALLY_BIAS_FIELD                                                                           \
+    TALLY_BOOL("bias", TALLY_OBJECTIVE_MEMBER(bias),                                               \
+               .doc = "whether every point has one more feature, which is 1")
+
+/* Types of data that hold points with labels. */
+enum {
+    TALLY_DATA_SET_FILES = TALLY_DATA_SET_TABLES | 1 << TALLY_DATA_IDX,
+    TALLY_DATA_SET_POINTS = TALLY_DATA_SET_FILES | 1 << TALLY_DATA_SYNTHETIC_LINEAR
+};
+
+static const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
+
+/* What an objective implements, as the functions below say. Slots are required where not said
+ * otherwise. */
+struct tally_objective_ops {
+    void (*free)(struct tally_objective *objective);
+    enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
+                                    const double *x, double *ret_loss, struct tally_error *err);
+    enum tally_status (*local_gradient)(const struct tally_objective *objective, uint32_t client,
+                                        const double *x, int64_t n, struct tally_rng *rng,
+                                        double *ret_gradient, struct tally_error *err);
+    enum tally_status (*losses)(const struct tally_objective *objective, const double *points,
+                                size_t n, double *ret_losses, struct tally_error *err);
+    enum tally_status (*minimum)(const struct tally_objective *objective,
+                                 const struct tally_domain *domain, const atomic_bool *stop,
+                                 double *ret_f_star, double *ret_x_star, struct tally_error *err);
+    /* NULL: unknown. */
+    enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
+                                   struct tally_curvature *ret_curvature, struct tally_error *err);
+    bool (*has_loss)(const struct tally_objective *objective); /* NULL: it has */
+};
+
+struct tally_objective {
+    const struct tally_objective_ops *ops;
+    size_t dim;
+    uint32_t clients;
+};
+
+void tally_objective_free(struct tally_objective *objective);
+
+/* All of these may fail with NO_MEMORY, which passes, and with FAILED_PRECONDITION: this process
+ * cannot answer, another one may (services/objectives/plugin). A loss or a gradient that overflowed
+ * is no error but infinite or NaN. x is double[dim]. */
+
+/* False if it has gradients alone: then it is asked for no loss, and its clients report none. */
+bool tally_objective_has_loss(const struct tally_objective *objective);
+
+/* f_m(x), client in [0, M). */
+enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
+                                             uint32_t client, const double *x, double *ret_loss,
+                                             struct tally_error *err);
+
+/* Mean of n stochastic gradients of f_m at x, each at a point drawn uniformly from the shard with
+ * replacement; ret_gradient is double[dim]. Draws n points from rng. n >= 1. */
+enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
+                                                 uint32_t client, const double *x, int64_t n,
+                                                 struct tally_rng *rng, double *ret_gradient,
+                                                 struct tally_error *err);
+
+/* f at n points (double[n][dim]) at once: ret_losses[n]. For evaluation alone, over the data that
+ * are here: all clients', but with sharding `local` those of this worker. */
+enum tally_status tally_objective_losses(const struct tally_objective *objective,
+                                         const double *points, size_t n, double *ret_losses,
+                                         struct tally_error *err);
+
+/* The least f(x) of a domain (NULL: all of R^d) and, unless NULL, an x* where it is (double[dim]);
+ * the gradient there, projected in a domain, is below 1e-8 of the problem's scale (convex.h). Gives
+ * up once *stop is set, which may be NULL. Errors: FAILED_PRECONDITION (f has no minimum, or it was
+ * not reached, or points are missing here), CANCELLED, NO_MEMORY. */
+enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
+                                             const struct tally_domain *domain,
+                                             const atomic_bool *stop, double *ret_f_star,
+                                             double *ret_x_star, struct tally_error *err);
+/* The same over R^d. */
+enum tally_status tally_objective_minimum(const struct tally_objective *objective,
+                                          const atomic_bool *stop, double *ret_f_star,
+                                          double *ret_x_star, struct tally_error *err);
+
+/* Unknown for kinds that cannot tell. Errors: FAILED_PRECONDITION (points are missing here),
+ * CANCELLED, NO_MEMORY. */
+enum tally_status tally_objective_curvature(const struct tally_objective *objective,
+                                            const atomic_bool *stop,
+                                            struct tally_curvature *ret_curvature,
+                                            struct tally_error *err);
+
+#endif
