@@ -3,9 +3,15 @@
 #include <stdlib.h>
 
 const struct tally_algorithm *const TALLY_ALGORITHMS[] = {
-    &TALLY_CEAL, &TALLY_MINIBATCH_SGD, &TALLY_FEDAVG, &TALLY_FEDPAQ, &TALLY_FEDCOM, NULL};
-const char *const TALLY_ALGORITHM_NAMES[] = {"ceal",   "minibatch_sgd", "fedavg",
-                                             "fedpaq", "fedcom",        NULL};
+#define TALLY_ALGORITHM_ROW(symbol, name) &TALLY_##symbol,
+    TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_ROW) NULL
+#undef TALLY_ALGORITHM_ROW
+};
+const char *const TALLY_ALGORITHM_NAMES[] = {
+#define TALLY_ALGORITHM_NAME(symbol, name) #name,
+    TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_NAME) NULL
+#undef TALLY_ALGORITHM_NAME
+};
 
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err)
@@ -32,6 +38,21 @@ void tally_scratch_fini(struct tally_scratch *scratch)
     free(scratch->vector);
     free(scratch->levels);
     *scratch = (struct tally_scratch){0};
+}
+
+enum tally_status tally_client_gradient(const struct tally_client_task *task,
+                                        struct tally_scratch *scratch, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
+    enum tally_status status = tally_objective_local_gradient(
+        task->objective, task->client, task->x, task->plan->samples * setting->minibatch, &rng,
+        scratch->gradient, err);
+    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+        scratch->vector[i] = (float)scratch->gradient[i];
+    }
+    return status;
 }
 
 enum tally_status tally_message_of_vector(const struct tally_setting *setting,

@@ -41,9 +41,14 @@ struct tally_baseline_params {
     double server_step_size; /* of the server, times step_size */
 };
 
+/* `own`: of an algorithm that neither struct suits; its file names the places. */
 union tally_algorithm_params {
     struct tally_ceal_params ceal;
     struct tally_baseline_params baseline;
+    struct {
+        double reals[6];
+        int64_t integers[4];
+    } own;
 };
 
 /* What stays the same through a job. */
@@ -71,6 +76,26 @@ struct tally_message {
     struct tally_buffer payload;
     struct tally_bits bits; /* formula, payload, messages = 1, clipped */
     struct tally_grid grid;
+};
+
+/* What a client is to do in a round. Borrowed. */
+struct tally_client_task {
+    const struct tally_setting *setting;
+    const struct tally_round_plan *plan;
+    const struct tally_objective *objective;
+    uint32_t client, round;
+    const double *x; /* double[dim]: the common point */
+    bool evaluate;   /* it reports a loss */
+};
+
+/* What the server knows when a round ends. Borrowed. */
+struct tally_server_task {
+    const struct tally_setting *setting;
+    const struct tally_round_plan *plan;
+    const int64_t *sums; /* int64[dim]: of the messages */
+    int64_t received;    /* messages, at least 1 */
+    uint32_t round;
+    const double *x; /* double[dim]: the common point */
 };
 
 /* What a client makes of a round. */
@@ -168,15 +193,12 @@ struct tally_algorithm {
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
 
-    /* Client: makes plan->samples gradient queries from x (double[dim]) on, and its message unless
-     * the round is cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f
+    /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
+     * cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f
      * over the round's clients and time steps: the local loss at x where all stay there, else f at
      * its own iterates, evaluated every evaluate_every steps and at the last, linear in between.
      * Errors: NOT_FINITE (the iterates diverged), NO_MEMORY. */
-    enum tally_status (*client_step)(const struct tally_setting *setting,
-                                     const struct tally_round_plan *plan,
-                                     const struct tally_objective *objective, uint32_t client,
-                                     uint32_t round, const double *x, bool evaluate,
+    enum tally_status (*client_step)(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err);
 
@@ -188,12 +210,9 @@ struct tally_algorithm {
                                  struct tally_scratch *scratch, int64_t *sums,
                                  struct tally_bits *ret_bits, struct tally_error *err);
 
-    /* Server: concludes a round at x from the sums of `received` messages. */
-    enum tally_status (*decide)(const struct tally_setting *setting,
-                                const struct tally_round_plan *plan, const int64_t *sums,
-                                int64_t received, uint32_t round, const double *x,
-                                struct tally_scratch *scratch, struct tally_decision *decision,
-                                struct tally_error *err);
+    /* Server: concludes a round. */
+    enum tally_status (*decide)(const struct tally_server_task *task, struct tally_scratch *scratch,
+                                struct tally_decision *decision, struct tally_error *err);
 
     /* Both sides: moves x by a broadcast, then onto the domain. Errors: MALFORMED. */
     enum tally_status (*apply)(const struct tally_setting *setting,
@@ -201,14 +220,28 @@ struct tally_algorithm {
                                struct tally_scratch *scratch, double *x, struct tally_error *err);
 };
 
-extern const struct tally_algorithm TALLY_CEAL, TALLY_MINIBATCH_SGD, TALLY_FEDAVG, TALLY_FEDPAQ,
-    TALLY_FEDCOM;
+/* One row per algorithm: the struct that its file defines, and the name in job documents. */
+#define TALLY_ALGORITHM_TABLE(X)                                                                   \
+    X(CEAL, ceal)                                                                                  \
+    X(MINIBATCH_SGD, minibatch_sgd)                                                                \
+    X(FEDAVG, fedavg)                                                                              \
+    X(FEDPAQ, fedpaq)                                                                              \
+    X(FEDCOM, fedcom)
 
-/* NULL-terminated. */
+#define TALLY_ALGORITHM_EXTERN(symbol, name) extern const struct tally_algorithm TALLY_##symbol;
+TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_EXTERN)
+#undef TALLY_ALGORITHM_EXTERN
+
+/* In the order of the table; NULL-terminated. */
 extern const struct tally_algorithm *const TALLY_ALGORITHMS[];
 extern const char *const TALLY_ALGORITHM_NAMES[];
 
-/* Shared by algorithms whose messages are integer levels. */
+/* Shared by algorithms. */
+
+/* Client: scratch->vector <- the mean of plan->samples gradient queries at x, as float32. Errors:
+ * those of the objective. */
+enum tally_status tally_client_gradient(const struct tally_client_task *task,
+                                        struct tally_scratch *scratch, struct tally_error *err);
 
 /* Quantizes scratch->vector on `grid`, with the words of `rng`, and encodes it into message (its
  * old payload is replaced). Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */

@@ -11,38 +11,15 @@
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
 
 const struct tally_field TALLY_BASELINE_FIELDS[4] = {
-    {.name = "step_size",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "x per gradient",
-     .offset = PARAM(step_size),
-     .required = true,
-     .min = 0,
-     .min_exclusive = true,
-     .max = 1e9,
-     .doc = "step size eta"},
-    {.name = "local_steps",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "gradient queries",
-     .offset = PARAM(local_steps),
-     .required = true,
-     .min = 1,
-     .max = INT32_MAX,
-     .doc = "gradient queries K of a client between two rounds"},
-    {.name = "levels",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "levels",
-     .offset = PARAM(levels),
-     .required = true,
-     .min = 1,
-     .max = TALLY_QSGD_MAX_LEVELS,
-     .doc = "levels s of the QSGD quantizer"},
-    {.name = "server_step_size",
-     .kind = TALLY_FIELD_REAL,
-     .offset = PARAM(server_step_size),
-     .min = 0,
-     .min_exclusive = true,
-     .max = 1e9,
-     .doc = "factor of `step_size` with which the server moves"},
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient",
+                   .doc = "step size eta"),
+    TALLY_INTEGER("local_steps", PARAM(local_steps), 1, INT32_MAX, .required = true,
+                  .unit = "gradient queries",
+                  .doc = "gradient queries K of a client between two rounds"),
+    TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,
+                  .unit = "levels", .doc = "levels s of the QSGD quantizer"),
+    TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
+                   .doc = "factor of `step_size` with which the server moves"),
 };
 
 union tally_algorithm_params tally_baseline_defaults(void)
@@ -156,40 +133,38 @@ static bool is_finite_vector(const double *x, size_t dim)
     return true;
 }
 
-static enum tally_status diverged(const struct tally_setting *setting, uint32_t client,
-                                  struct tally_error *err)
+static enum tally_status diverged(const struct tally_client_task *task, struct tally_error *err)
 {
     return tally_fail(err, TALLY_NOT_FINITE, NULL,
-                      "the steps of client %u diverged; step_size %g is too large", client,
-                      setting->params->baseline.step_size);
+                      "the steps of client %u diverged; step_size %g is too large", task->client,
+                      task->setting->params->baseline.step_size);
 }
 
-enum tally_status tally_baseline_walk(const struct tally_setting *setting,
-                                      const struct tally_round_plan *plan,
-                                      const struct tally_objective *objective, uint32_t client,
-                                      uint32_t round, const double *x, bool evaluate,
+enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err)
 {
+    const struct tally_setting *setting = task->setting;
     const size_t dim = setting->dim;
+    const int64_t samples = task->plan->samples;
     const double step_size = setting->params->baseline.step_size;
     const int64_t every = setting->evaluate_every;
     struct path path = {0};
-    if (evaluate && !path_init(&path, objective, plan->samples / every + 2)) {
+    if (task->evaluate && !path_init(&path, task->objective, samples / every + 2)) {
         path_fini(&path);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu", dim);
     }
     struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
-    memcpy(scratch->local, x, dim * sizeof *x);
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
+    memcpy(scratch->local, task->x, dim * sizeof *task->x);
     enum tally_status status = TALLY_OK;
-    for (int64_t step = 0; status == TALLY_OK && step < plan->samples; step++) {
-        if (evaluate && (step % every == 0 || step == plan->samples - 1)) {
+    for (int64_t step = 0; status == TALLY_OK && step < samples; step++) {
+        if (task->evaluate && (step % every == 0 || step == samples - 1)) {
             status = path_add(&path, step, scratch->local, err);
         }
         if (status == TALLY_OK) {
             status =
-                tally_objective_local_gradient(objective, client, scratch->local,
+                tally_objective_local_gradient(task->objective, task->client, scratch->local,
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
         for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
@@ -197,25 +172,25 @@ enum tally_status tally_baseline_walk(const struct tally_setting *setting,
         }
         tally_domain_project(&setting->domain, scratch->local, dim);
     }
-    if (status == TALLY_OK && evaluate) {
+    if (status == TALLY_OK && task->evaluate) {
         status = path_flush(&path, err);
-        *ret_loss = path.sum / (double)plan->samples;
+        *ret_loss = path.sum / (double)samples;
     }
     path_fini(&path);
     if (status != TALLY_OK) {
         return status;
     }
-    if (!is_finite_vector(scratch->local, dim) || (evaluate && !isfinite(*ret_loss))) {
-        return diverged(setting, client, err);
+    if (!is_finite_vector(scratch->local, dim) || (task->evaluate && !isfinite(*ret_loss))) {
+        return diverged(task, err);
     }
     return TALLY_OK;
 }
 
-void tally_baseline_difference(const struct tally_setting *setting, const double *x, double scale,
+void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch)
 {
-    for (size_t i = 0; i < setting->dim; i++) {
-        scratch->vector[i] = (float)(scale * (scratch->local[i] - x[i]));
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * (scratch->local[i] - task->x[i]));
     }
 }
 
@@ -254,17 +229,17 @@ static bool is_summable(const struct tally_setting *setting, float value)
     return fabs((double)value) <= tally_fixed_point_bound(setting->clients);
 }
 
-enum tally_status tally_baseline_send_float32(const struct tally_setting *setting, uint32_t client,
+enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,
                                               struct tally_error *err)
 {
-    for (size_t i = 0; i < setting->dim; i++) {
-        if (!is_summable(setting, scratch->vector[i])) {
-            return diverged(setting, client, err);
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        if (!is_summable(task->setting, scratch->vector[i])) {
+            return diverged(task, err);
         }
     }
-    return write_float32(setting, scratch, message, err);
+    return write_float32(task->setting, scratch, message, err);
 }
 
 static uint32_t qsgd_levels(const struct tally_setting *setting)
@@ -272,17 +247,18 @@ static uint32_t qsgd_levels(const struct tally_setting *setting)
     return (uint32_t)setting->params->baseline.levels;
 }
 
-enum tally_status tally_baseline_send_qsgd(const struct tally_setting *setting, uint32_t client,
-                                           uint32_t round, struct tally_scratch *scratch,
+enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
+                                           struct tally_scratch *scratch,
                                            struct tally_message *message, struct tally_error *err)
 {
+    const struct tally_setting *setting = task->setting;
     struct tally_rng rng;
     struct tally_qsgd qsgd;
-    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_UPLINK);
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
     enum tally_status status = tally_qsgd_quantize(
         qsgd_levels(setting), scratch->vector, setting->dim, &rng, &qsgd, scratch->levels, NULL);
     if (status == TALLY_NOT_FINITE || !is_summable(setting, qsgd.norm)) {
-        return diverged(setting, client, err);
+        return diverged(task, err);
     }
     if (status == TALLY_OK) {
         status = open_message(message, tally_qsgd_bits(qsgd.levels, setting->dim), err);
@@ -355,21 +331,20 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     return TALLY_OK;
 }
 
-enum tally_status tally_baseline_decide(const struct tally_setting *setting,
-                                        const struct tally_round_plan *plan, const int64_t *sums,
-                                        int64_t received, double scale, const double *x,
+enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err)
 {
+    const struct tally_setting *setting = task->setting;
     double square = 0;
     for (size_t i = 0; i < setting->dim; i++) {
-        const double mean = tally_fixed_point_value(sums[i]) / (double)received;
+        const double mean = tally_fixed_point_value(task->sums[i]) / (double)task->received;
         square += mean * mean;
-        scratch->vector[i] = (float)(x[i] + scale * mean);
+        scratch->vector[i] = (float)(task->x[i] + scale * mean);
     }
     decision->norm = sqrt(square);
     decision->passed = true;
-    decision->next_stage = plan->stage;
+    decision->next_stage = task->plan->stage;
     enum tally_status status = write_float32(setting, scratch, &decision->broadcast, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "the new point");

@@ -28,26 +28,23 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 
 /* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
  * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */
-enum tally_status tally_baseline_walk(const struct tally_setting *setting,
-                                      const struct tally_round_plan *plan,
-                                      const struct tally_objective *objective, uint32_t client,
-                                      uint32_t round, const double *x, bool evaluate,
+enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err);
 
 /* scratch->vector <- scale * (scratch->local - x), as float32. */
-void tally_baseline_difference(const struct tally_setting *setting, const double *x, double scale,
+void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
 
 /* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels.
  * Errors: NOT_FINITE (also of numbers above what the server can add up,
  * codec/numeric/fixed_point.h: a walk that diverges meets that bound first), NO_MEMORY. */
-enum tally_status tally_baseline_send_float32(const struct tally_setting *setting, uint32_t client,
+enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,
                                               struct tally_error *err);
-enum tally_status tally_baseline_send_qsgd(const struct tally_setting *setting, uint32_t client,
-                                           uint32_t round, struct tally_scratch *scratch,
+enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
+                                           struct tally_scratch *scratch,
                                            struct tally_message *message, struct tally_error *err);
 
 /* The `receive` slots for the two kinds of message. */
@@ -64,9 +61,7 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_bits *ret_bits, struct tally_error *err);
 
 /* Broadcasts float32(x + scale * sums / received). Errors: NOT_FINITE, NO_MEMORY. */
-enum tally_status tally_baseline_decide(const struct tally_setting *setting,
-                                        const struct tally_round_plan *plan, const int64_t *sums,
-                                        int64_t received, double scale, const double *x,
+enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);
 

@@ -1,13 +1,29 @@
 /* CEAL, Algorithm 2 of [1]: S. Salgia, T. Gabay, Q. Zhao, K. Cohen, "A Communication-Efficient
  * Adaptive Algorithm for Federated Learning under Cumulative Regret".
  *
- * One round (k, j): every client queries x^(k) s_j times and sends Q(mean, gamma_j, G_j + B_j). The
- * server averages; if tau_j <= |g| / 4 it broadcasts q = Q(g, phi_j, B_j + tau_j) and everybody
- * sets x^(k+1) = x^(k) - eta q, else only the stage goes up. The server applies its own quantized
- * broadcast, so that all copies of x stay bit-identical.
+ * Idea: a point moves only when the clients' mean gradient g is clearly longer than its error.
+ * While it is not, the clients measure again at the same point, four times as often in each stage.
+ * So bits and samples are spent where they decide something: few coarse messages far from the
+ * minimum, finer ones near it.
+ *
+ *     round (k, j) at x = x^(k)
+ *
+ *     client m      s_j gradient queries at x; sends Q(mean, gamma_j, G_j + B_j)
+ *     server        g = mean of the decoded messages
+ *                   tau_j <= |g| / 4 ?
+ *                     yes: q = Q(g, phi_j, B_j + tau_j) goes down; x^(k+1) = x^(k) - eta q; same j
+ *                     no:  one control bit goes down; j + 1, same x
+ *
+ * ceal.h has the sequences. The server applies its own quantized broadcast, so that all copies of x
+ * are the same bits.
+ *
+ * Example: L = 1 and |g| = 0.8. Stage 3 has tau_3 = 3/16 <= 0.2, so the round passes; with |g| =
+ * 0.7 it does not (0.175), and stage 4 (tau_4 = 3/32) takes four times the samples.
  *
  * Departs from [1]: its Algorithm 2 averages the unquantized vectors, which a server does not have;
- * Algorithm 3 (appendix) has the quantizer and is what stands here. */
+ * Algorithm 3 (appendix) has the quantizer and is implemented here.
+ *
+ * Left out: going back to a coarser stage. [1]'s stages never decrease. */
 #include "services/algorithms/ceal.h"
 
 #include <math.h>
@@ -15,62 +31,34 @@
 #include "services/algorithms/ceal_opening.h"
 
 #define PARAM(member) offsetof(struct tally_ceal_params, member)
-#define POSITIVE(member, limit, text)                                                              \
-    {                                                                                              \
-        .name = #member, .kind = TALLY_FIELD_REAL, .offset = PARAM(member), .min = 0,              \
-        .min_exclusive = true, .max = limit, .doc = text                                           \
-    }
 
 /* Stages past 60 would overflow 4^j / M as a sample count of any horizon. */
 enum { MAX_STAGE = 60 };
 
 static const struct tally_field CEAL_FIELDS[] = {
-    {.name = "step_size",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "x per gradient",
-     .offset = PARAM(step_size),
-     .required = true,
-     .min = 0,
-     .min_exclusive = true,
-     .max = 1e9,
-     .doc = "step size eta"},
-    {.name = "sigma",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "gradient",
-     .offset = PARAM(sigma),
-     .required = true,
-     .min = 0,
-     .min_exclusive = true,
-     .auto_allowed = true,
-     .max = 1e9,
-     .doc = "standard deviation of one gradient query; `auto`: estimated in an opening round"},
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient",
+                   .doc = "step size eta"),
+    TALLY_POSITIVE(
+        "sigma", PARAM(sigma), 1e9, .required = true, .auto_allowed = true, .unit = "gradient",
+        .doc = "standard deviation of one gradient query; `auto`: estimated in an opening round"),
     /* The largest double below 1 stands for the open end of (0, 1). */
-    POSITIVE(delta, 1 - 0x1p-53, "probability with which the bounds of a stage may fail"),
-    POSITIVE(gamma0, 1e6,
-             "resolution of the uplink quantizer, relative to the accuracy of a stage"),
-    POSITIVE(phi0, 1e6,
-             "resolution of the downlink quantizer, relative to the accuracy of a stage"),
-    POSITIVE(sample_scale, 1e9, "factor c in the number of samples s_j of stage j"),
-    {.name = "log_factor",
-     .kind = TALLY_FIELD_BOOL,
-     .offset = PARAM(log_factor),
-     .doc = "whether s_j has the factor log(16 M j^2 / delta)"},
-    {.name = "first_stage",
-     .kind = TALLY_FIELD_INTEGER,
-     .unit = "stages",
-     .offset = PARAM(first_stage),
-     .min = 1,
-     .max = MAX_STAGE,
-     .doc = "stage j that the job starts with"},
-    {.name = "gradient_bound",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "gradient",
-     .offset = PARAM(gradient_bound),
-     .min = 0,
-     .min_exclusive = true,
-     .auto_allowed = true,
-     .max = 1e9,
-     .doc = "bound L on the norm of the gradient; `auto`: estimated in an opening round"},
+    TALLY_POSITIVE("delta", PARAM(delta), 1 - 0x1p-53,
+                   .doc = "probability with which the bounds of a stage may fail"),
+    TALLY_POSITIVE("gamma0", PARAM(gamma0), 1e6,
+                   .doc =
+                       "resolution of the uplink quantizer, relative to the accuracy of a stage"),
+    TALLY_POSITIVE("phi0", PARAM(phi0), 1e6,
+                   .doc =
+                       "resolution of the downlink quantizer, relative to the accuracy of a stage"),
+    TALLY_POSITIVE("sample_scale", PARAM(sample_scale), 1e9,
+                   .doc = "factor c in the number of samples s_j of stage j"),
+    TALLY_BOOL("log_factor", PARAM(log_factor),
+               .doc = "whether s_j has the factor log(16 M j^2 / delta)"),
+    TALLY_INTEGER("first_stage", PARAM(first_stage), 1, MAX_STAGE, .unit = "stages",
+                  .doc = "stage j that the job starts with"),
+    TALLY_POSITIVE(
+        "gradient_bound", PARAM(gradient_bound), 1e9, .auto_allowed = true, .unit = "gradient",
+        .doc = "bound L on the norm of the gradient; `auto`: estimated in an opening round"),
 };
 
 static union tally_algorithm_params ceal_defaults(void)
@@ -84,11 +72,11 @@ static union tally_algorithm_params ceal_defaults(void)
                                                    .gradient_bound = 1}};
 }
 
-/* Who leaves sigma or L to the job has no constants of the theory in mind, with which a job of some
- * thousand steps ends in its first stage. These are short and steady instead: the server's estimate
- * has noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0, and from 4 on
- * it would pass the norm test by itself and never reach a stage that is fine enough. So a sigma
- * that came out a quarter too small is survived. services/algorithms/README.md has the figures. */
+/* Defaults where sigma or L is estimated. With the constants of the theory a job of some thousand
+ * steps ends in its first stage. These make short and steady rounds: the server's estimate has
+ * noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0. From 4 on noise
+ * would pass the norm test by itself, so there is room for a sigma that is estimated a quarter too
+ * small. services/algorithms/README.md has the figures. */
 static union tally_algorithm_params ceal_defaults_beside(const union tally_algorithm_params *read)
 {
     union tally_algorithm_params params = ceal_defaults();
@@ -160,54 +148,44 @@ static enum tally_status ceal_plan(const struct tally_setting *setting, int64_t 
     return TALLY_OK;
 }
 
-static enum tally_status make_message(const struct tally_setting *setting,
-                                      const struct tally_round_plan *plan,
-                                      const struct tally_objective *objective, uint32_t client,
-                                      uint32_t round, const double *x,
+static enum tally_status make_message(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, struct tally_message *message,
                                       struct tally_error *err)
 {
+    const struct tally_grid *grid = &task->plan->grid;
     /* The announced grid, not our own: logarithms may differ in the last bit between machines. */
-    if (!tally_grid_is_valid(&plan->grid)) {
+    if (!tally_grid_is_valid(grid)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
-                          "step %g with %u intervals is no quantizer", plan->grid.step,
-                          plan->grid.intervals);
+                          "step %g with %u intervals is no quantizer", grid->step, grid->intervals);
     }
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
-    enum tally_status status = tally_objective_local_gradient(
-        objective, client, x, plan->samples * setting->minibatch, &rng, scratch->gradient, err);
+    enum tally_status status = tally_client_gradient(task, scratch, err);
     if (status != TALLY_OK) {
         return status;
     }
-    for (size_t i = 0; i < setting->dim; i++) {
-        scratch->vector[i] = (float)scratch->gradient[i];
-    }
-    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_UPLINK);
-    status = tally_message_of_vector(setting, &plan->grid, &rng, scratch, message, err);
+    struct tally_rng rng;
+    tally_rng_init(&rng, task->setting->key, task->client, task->round, TALLY_RNG_UPLINK);
+    status = tally_message_of_vector(task->setting, grid, &rng, scratch, message, err);
     if (status != TALLY_OK) {
-        tally_error_wrap(err, "gradient of client %u", client);
+        tally_error_wrap(err, "gradient of client %u", task->client);
     }
     return status;
 }
 
-static enum tally_status
-ceal_client_step(const struct tally_setting *setting, const struct tally_round_plan *plan,
-                 const struct tally_objective *objective, uint32_t client, uint32_t round,
-                 const double *x, bool evaluate, struct tally_scratch *scratch,
-                 struct tally_client_answer *answer, struct tally_error *err)
+static enum tally_status ceal_client_step(const struct tally_client_task *task,
+                                          struct tally_scratch *scratch,
+                                          struct tally_client_answer *answer,
+                                          struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    if (evaluate) {
-        status = tally_objective_local_loss(objective, client, x, &answer->loss, err);
+    if (task->evaluate) {
+        status =
+            tally_objective_local_loss(task->objective, task->client, task->x, &answer->loss, err);
     }
-    if (status != TALLY_OK || plan->cut) {
+    if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
-    return plan->stage == 0 ? tally_ceal_report(setting, plan, objective, client, round, x, scratch,
-                                                &answer->message, err)
-                            : make_message(setting, plan, objective, client, round, x, scratch,
-                                           &answer->message, err);
+    return task->plan->stage == 0 ? tally_ceal_report(task, scratch, &answer->message, err)
+                                  : make_message(task, scratch, &answer->message, err);
 }
 
 static enum tally_status ceal_receive(const struct tally_setting *setting,
@@ -229,18 +207,17 @@ static enum tally_status ceal_receive(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-static enum tally_status ceal_decide(const struct tally_setting *setting,
-                                     const struct tally_round_plan *plan, const int64_t *sums,
-                                     int64_t received, uint32_t round, const double *x,
+static enum tally_status ceal_decide(const struct tally_server_task *task,
                                      struct tally_scratch *scratch, struct tally_decision *decision,
                                      struct tally_error *err)
 {
-    (void)x;
+    const struct tally_setting *setting = task->setting;
+    const struct tally_round_plan *plan = task->plan;
     struct tally_ceal_stage sequences = stage_of(setting, plan->stage);
-    const double scale = plan->grid.step / (double)received;
+    const double scale = plan->grid.step / (double)task->received;
     double square = 0;
     for (size_t i = 0; i < setting->dim; i++) {
-        double g = scale * (double)sums[i];
+        double g = scale * (double)task->sums[i];
         square += g * g;
         scratch->vector[i] = (float)g;
     }
@@ -256,7 +233,7 @@ static enum tally_status ceal_decide(const struct tally_setting *setting,
                         setting->dim, &grid, err);
     if (status == TALLY_OK) {
         struct tally_rng rng;
-        tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, round, TALLY_RNG_DOWNLINK);
+        tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, task->round, TALLY_RNG_DOWNLINK);
         status = tally_message_of_vector(setting, &grid, &rng, scratch, &decision->broadcast, err);
     }
     return status;

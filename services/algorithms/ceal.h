@@ -7,6 +7,10 @@
  *     gamma_j = gamma0 sigma / sqrt(s_j)                      accuracy of uplink messages
  *     phi_j   = phi0 tau_j                                    accuracy of broadcasts
  *
+ * Example: M = 10, sigma = 4.47, c = 0.1, no log factor, L = 1. Stage 3: s_3 = ceil(0.1 * 20 * 64 /
+ * 10) = 13 samples, tau_3 = 3/16, B_3 = min(5 * 3/8, 1) = 1. Stage 4: s_4 = 52, tau_4 = 3/32, B_4 =
+ * 15/16.
+ *
  * Departs from [1]: scaled by L (`gradient_bound`, 1 there), c is a parameter (40 there), and the
  * log factor of s_j can be switched off, because [1]'s own experiments cannot have had it: at j = 1
  * it already asks for more samples than their horizon. */

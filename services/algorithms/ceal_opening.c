@@ -32,20 +32,20 @@ static size_t n_values(const union tally_algorithm_params *params)
 }
 
 /* Mean (into scratch->local) and variance of the gradients, by Welford's recurrence. */
-static enum tally_status sample(const struct tally_setting *setting,
-                                const struct tally_round_plan *plan,
-                                const struct tally_objective *objective, uint32_t client,
-                                uint32_t round, const double *x, struct tally_scratch *scratch,
+static enum tally_status sample(const struct tally_client_task *task, struct tally_scratch *scratch,
                                 double *ret_variance, struct tally_error *err)
 {
+    const struct tally_setting *setting = task->setting;
+    const int64_t samples = task->plan->samples;
     const size_t dim = setting->dim;
     struct tally_rng rng;
     double squares = 0;
-    tally_rng_init(&rng, setting->key, client, round, TALLY_RNG_SAMPLING);
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
     memset(scratch->local, 0, dim * sizeof *scratch->local);
-    for (int64_t n = 1; n <= plan->samples; n++) {
-        enum tally_status status = tally_objective_local_gradient(
-            objective, client, x, setting->minibatch, &rng, scratch->gradient, err);
+    for (int64_t n = 1; n <= samples; n++) {
+        enum tally_status status =
+            tally_objective_local_gradient(task->objective, task->client, task->x,
+                                           setting->minibatch, &rng, scratch->gradient, err);
         if (status != TALLY_OK) {
             return status;
         }
@@ -55,36 +55,34 @@ static enum tally_status sample(const struct tally_setting *setting,
             squares += before * (scratch->gradient[i] - scratch->local[i]);
         }
     }
-    *ret_variance = plan->samples > 1 ? squares / (double)(plan->samples - 1) : 0;
+    *ret_variance = samples > 1 ? squares / (double)(samples - 1) : 0;
     return TALLY_OK;
 }
 
-enum tally_status tally_ceal_report(const struct tally_setting *setting,
-                                    const struct tally_round_plan *plan,
-                                    const struct tally_objective *objective, uint32_t client,
-                                    uint32_t round, const double *x, struct tally_scratch *scratch,
-                                    struct tally_message *message, struct tally_error *err)
+enum tally_status tally_ceal_report(const struct tally_client_task *task,
+                                    struct tally_scratch *scratch, struct tally_message *message,
+                                    struct tally_error *err)
 {
     double variance;
-    enum tally_status status =
-        sample(setting, plan, objective, client, round, x, scratch, &variance, err);
+    const struct tally_ceal_params *params = &task->setting->params->ceal;
+    enum tally_status status = sample(task, scratch, &variance, err);
     if (status != TALLY_OK) {
         return status;
     }
-    const double norm = tally_vector_norm(scratch->local, setting->dim);
+    const double norm = tally_vector_norm(scratch->local, task->setting->dim);
     float values[MAX_VALUES];
     size_t n = 0;
-    if (isnan(setting->params->ceal.sigma)) {
+    if (isnan(params->sigma)) {
         values[n++] = (float)variance;
     }
-    if (isnan(setting->params->ceal.gradient_bound)) {
+    if (isnan(params->gradient_bound)) {
         values[n++] = (float)norm;
     }
     if (!isfinite((float)variance) || !isfinite((float)norm)) {
         return tally_fail(err, TALLY_NOT_FINITE, NULL,
                           "the gradients of client %u at the initial point have norm %g and "
                           "variance %g",
-                          client, norm, variance);
+                          task->client, norm, variance);
     }
     message->payload.size = 0;
     status = tally_buffer_reserve(&message->payload, tally_float32_bound(n));

@@ -1,4 +1,10 @@
-/* ceal_opening: the first round of a CEAL job that does not know sigma or L ("auto").
+/* ceal_opening: the first round of a CEAL job whose sigma or L is "auto".
+ *
+ * Idea: CEAL chooses its samples and grids from the noise sigma and the gradient bound L. Both can
+ * be measured at the start point with a few dozen gradients, whose variance is sigma^2 and whose
+ * mean is the gradient. A client sends one or two numbers:
+ *
+ *     | v_m: float32, if sigma is auto | n_m: float32, if L is auto |
  *
  * Every client queries x^(1) s_0 times and sends, as float32, the sample variance v_m of its
  * gradients (if sigma is auto) and the norm n_m of their mean (if L is). From the messages of the N
@@ -8,6 +14,9 @@
  *     u       = max(0, (1/N) sum n_m^2 - sigma^2 / s_0)
  *     e^2     = ( 4 u sigma^2 / (d s_0) + 2 sigma^4 / (d s_0 (s_0 - 1)) ) / N
  *     L       = 2 sqrt( u + 2 e )
+ *
+ * Example: M = 8, s_0 = 8, d = 30, all v_m = 2 and all n_m^2 = 1.25. sigma^2 = 2; u = 1.25 - 2/8 =
+ * 1; e^2 = (4 * 2 / 240 + 2 * 4 / (240 * 7)) / 8 = 0.0048; L = 2 sqrt(1 + 2 * 0.069) = 2.13.
  *
  * v_m is unbiased for E|G - grad f_m|^2, which is what sigma^2 bounds in [1] section II. The mean
  * of s_0 noisy gradients is longer than the gradient by sigma^2 / s_0 in the square, which u takes
@@ -20,7 +29,10 @@
  * under Gaussian noise as [1] has it, and of a fifth where all of it is in one direction.
  *
  * Both are rounded to float32 and cost the downlink 32 bits each, counted as control: a client
- * cannot work out s_j and its quantizer without them. */
+ * cannot compute s_j and its quantizer without them.
+ *
+ * Left out: estimates along the way. They would change the stages of a running job, and [1]'s
+ * sequences are fixed. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CEAL_OPENING_H
 #define TALLY_SERVICES_ALGORITHMS_CEAL_OPENING_H
 
@@ -33,11 +45,9 @@ bool tally_ceal_opens(const union tally_algorithm_params *params);
 int64_t tally_ceal_opening_samples(uint32_t clients);
 
 /* Client: queries x plan->samples times and makes its message. Errors: NOT_FINITE, NO_MEMORY. */
-enum tally_status tally_ceal_report(const struct tally_setting *setting,
-                                    const struct tally_round_plan *plan,
-                                    const struct tally_objective *objective, uint32_t client,
-                                    uint32_t round, const double *x, struct tally_scratch *scratch,
-                                    struct tally_message *message, struct tally_error *err);
+enum tally_status tally_ceal_report(const struct tally_client_task *task,
+                                    struct tally_scratch *scratch, struct tally_message *message,
+                                    struct tally_error *err);
 
 extern const struct tally_opening TALLY_CEAL_OPENING;
 

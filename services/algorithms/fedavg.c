@@ -5,30 +5,22 @@
  *     server   x <- x + mean difference, broadcast as float32 */
 #include "services/algorithms/baseline.h"
 
-static enum tally_status client_step(const struct tally_setting *setting,
-                                     const struct tally_round_plan *plan,
-                                     const struct tally_objective *objective, uint32_t client,
-                                     uint32_t round, const double *x, bool evaluate,
+static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
-    enum tally_status status = tally_baseline_walk(setting, plan, objective, client, round, x,
-                                                   evaluate, scratch, &answer->loss, err);
-    if (status != TALLY_OK || plan->cut) {
+    enum tally_status status = tally_baseline_walk(task, scratch, &answer->loss, err);
+    if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
-    tally_baseline_difference(setting, x, 1, scratch);
-    return tally_baseline_send_float32(setting, client, scratch, &answer->message, err);
+    tally_baseline_difference(task, 1, scratch);
+    return tally_baseline_send_float32(task, scratch, &answer->message, err);
 }
 
-static enum tally_status decide(const struct tally_setting *setting,
-                                const struct tally_round_plan *plan, const int64_t *sums,
-                                int64_t received, uint32_t round, const double *x,
-                                struct tally_scratch *scratch, struct tally_decision *decision,
-                                struct tally_error *err)
+static enum tally_status decide(const struct tally_server_task *task, struct tally_scratch *scratch,
+                                struct tally_decision *decision, struct tally_error *err)
 {
-    (void)round;
-    return tally_baseline_decide(setting, plan, sums, received, 1, x, scratch, decision, err);
+    return tally_baseline_decide(task, 1, scratch, decision, err);
 }
 
 const struct tally_algorithm TALLY_FEDAVG = {

@@ -7,32 +7,23 @@
 
 #include "services/algorithms/baseline.h"
 
-static enum tally_status client_step(const struct tally_setting *setting,
-                                     const struct tally_round_plan *plan,
-                                     const struct tally_objective *objective, uint32_t client,
-                                     uint32_t round, const double *x, bool evaluate,
+static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
-    enum tally_status status = tally_baseline_walk(setting, plan, objective, client, round, x,
-                                                   evaluate, scratch, &answer->loss, err);
-    if (status != TALLY_OK || plan->cut) {
+    enum tally_status status = tally_baseline_walk(task, scratch, &answer->loss, err);
+    if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
-    tally_baseline_difference(setting, x, -1 / setting->params->baseline.step_size, scratch);
-    return tally_baseline_send_qsgd(setting, client, round, scratch, &answer->message, err);
+    tally_baseline_difference(task, -1 / task->setting->params->baseline.step_size, scratch);
+    return tally_baseline_send_qsgd(task, scratch, &answer->message, err);
 }
 
-static enum tally_status decide(const struct tally_setting *setting,
-                                const struct tally_round_plan *plan, const int64_t *sums,
-                                int64_t received, uint32_t round, const double *x,
-                                struct tally_scratch *scratch, struct tally_decision *decision,
-                                struct tally_error *err)
+static enum tally_status decide(const struct tally_server_task *task, struct tally_scratch *scratch,
+                                struct tally_decision *decision, struct tally_error *err)
 {
-    (void)round;
-    const struct tally_baseline_params *params = &setting->params->baseline;
-    return tally_baseline_decide(setting, plan, sums, received,
-                                 -params->step_size * params->server_step_size, x, scratch,
+    const struct tally_baseline_params *params = &task->setting->params->baseline;
+    return tally_baseline_decide(task, -params->step_size * params->server_step_size, scratch,
                                  decision, err);
 }
 

@@ -113,9 +113,11 @@ enum tally_status tally_replica_compute(struct tally_replica *replica,
                           (long long)round->plan.samples, (long long)replica->spec.horizon);
     }
     const bool evaluate = round->evaluate && tally_objective_has_loss(replica->objective);
-    enum tally_status status = replica->algorithm->client_step(
+    const struct tally_client_task task = {
         &replica->setting, &round->plan, replica->objective, client, (uint32_t)round->round,
-        replica->x, evaluate, &replica->scratch, &replica->answer, err);
+        replica->x,        evaluate};
+    enum tally_status status =
+        replica->algorithm->client_step(&task, &replica->scratch, &replica->answer, err);
     if (status != TALLY_OK) {
         return status;
     }

@@ -173,9 +173,9 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
     struct tally_decision *decision = &job->decision;
     decision->passed = false;
     decision->norm = 0;
-    enum tally_status status =
-        job->algorithm->decide(&job->setting, &job->open.plan, job->sums, job->open.received,
-                               (uint32_t)job->open.round, job->x, &job->scratch, decision, err);
+    const struct tally_server_task task = {&job->setting,      &job->open.plan,           job->sums,
+                                           job->open.received, (uint32_t)job->open.round, job->x};
+    enum tally_status status = job->algorithm->decide(&task, &job->scratch, decision, err);
     record->norm = decision->norm;
     record->passed = decision->passed;
     record->bits.control_bits = !decision->passed;

@@ -76,8 +76,9 @@ static enum tally_status step(struct world *world, const struct tally_algorithm 
                               uint32_t client, uint32_t round, bool evaluate,
                               struct tally_error *err)
 {
-    return algorithm->client_step(&world->setting, &world->plan, world->objective, client, round,
-                                  world->x, evaluate, &world->scratch, &world->answer, err);
+    const struct tally_client_task task = {&world->setting, &world->plan, world->objective, client,
+                                           round,           world->x,     evaluate};
+    return algorithm->client_step(&task, &world->scratch, &world->answer, err);
 }
 
 static void step_ok(struct world *world, const struct tally_algorithm *algorithm, uint32_t client,
@@ -158,8 +159,15 @@ static void test_algorithms_baseline__fields_are_those_of_the_documents(void)
         CU_ASSERT_EQUAL(BASELINES[a]->defaults().baseline.server_step_size, 1);
     }
     CU_ASSERT_FALSE(TALLY_CEAL.moves_locally);
-    CU_ASSERT_PTR_NULL(TALLY_ALGORITHMS[5]);
-    CU_ASSERT_PTR_NULL(TALLY_ALGORITHM_NAMES[5]);
+}
+
+static void test_algorithms_baseline__table_and_files_agree(void)
+{
+    size_t a = 0;
+    for (; TALLY_ALGORITHMS[a] != NULL; a++) {
+        TALLY_ASSERT_TEXT(TALLY_ALGORITHM_NAMES[a], TALLY_ALGORITHMS[a]->name);
+    }
+    CU_ASSERT_PTR_NULL(TALLY_ALGORITHM_NAMES[a]);
 }
 
 static void test_algorithms_baseline__every_plan_is_local_steps_without_a_grid(void)
@@ -582,8 +590,9 @@ static void test_algorithms_baseline__server_moves_as_the_papers_say(void)
                 }
             }
             world.plan.stage = 4;
-            CU_ASSERT_EQUAL(BASELINES[a]->decide(&world.setting, &world.plan, sums, received, 8,
-                                                 world.x, &world.scratch, &world.decision, NULL),
+            const struct tally_server_task task = {&world.setting, &world.plan, sums,
+                                                   received,       8,           world.x};
+            CU_ASSERT_EQUAL(BASELINES[a]->decide(&task, &world.scratch, &world.decision, NULL),
                             TALLY_OK);
             CU_ASSERT_TRUE(world.decision.passed);
             CU_ASSERT_EQUAL(world.decision.next_stage, 4);
@@ -690,8 +699,9 @@ static void test_algorithms_baseline__new_point_above_float32_is_not_finite(void
     const int64_t sums[DIM] = {0};
     for (size_t a = 0; a < N_BASELINES; a++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(BASELINES[a]->decide(&world.setting, &world.plan, sums, CLIENTS, 8,
-                                                 world.x, &world.scratch, &world.decision, &err),
+        const struct tally_server_task task = {&world.setting, &world.plan, sums,
+                                               CLIENTS,        8,           world.x};
+        TALLY_ASSERT_STATUS(BASELINES[a]->decide(&task, &world.scratch, &world.decision, &err),
                             TALLY_NOT_FINITE, &err);
         TALLY_ASSERT_TEXT(err.message, "the new point: coordinate 6 is not finite");
     }
@@ -700,6 +710,7 @@ static void test_algorithms_baseline__new_point_above_float32_is_not_finite(void
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_baseline__fields_are_those_of_the_documents),
+    TALLY_TEST(test_algorithms_baseline__table_and_files_agree),
     TALLY_TEST(test_algorithms_baseline__every_plan_is_local_steps_without_a_grid),
     TALLY_TEST(test_algorithms_baseline__clients_send_what_their_papers_say),
     TALLY_TEST(test_algorithms_baseline__differences_are_sums_of_gradients),

@@ -226,9 +226,9 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
     for (size_t p = 0; p < 2; p++) {
         for (uint32_t client = 0; client < 4; client++) {
             const double *x = points[p];
-            CU_ASSERT_EQUAL(TALLY_CEAL.client_step(&world.setting, &world.plan, objective, client,
-                                                   11, x, p == 1, &world.scratch, &answer, NULL),
-                            TALLY_OK);
+            const struct tally_client_task task = {
+                &world.setting, &world.plan, objective, client, 11, x, p == 1};
+            CU_ASSERT_EQUAL(TALLY_CEAL.client_step(&task, &world.scratch, &answer, NULL), TALLY_OK);
             struct tally_rng rng;
             double gradient[3];
             float y[3];
@@ -330,9 +330,10 @@ static void decide_round(struct world *world, const int64_t *sums, int64_t recei
 {
     const double nowhere[3] = {(double)NAN, (double)NAN, (double)NAN}; /* no use for x */
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(TALLY_CEAL.decide(&world->setting, &world->plan, sums, received, round,
-                                          nowhere, &world->scratch, &world->decision, &err),
-                        TALLY_OK, &err);
+    const struct tally_server_task task = {&world->setting, &world->plan, sums,
+                                           received,        round,        nowhere};
+    TALLY_ASSERT_STATUS(TALLY_CEAL.decide(&task, &world->scratch, &world->decision, &err), TALLY_OK,
+                        &err);
 }
 
 static void decide(struct world *world, const int64_t *sums, int64_t received)

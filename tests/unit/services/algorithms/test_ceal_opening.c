@@ -60,9 +60,9 @@ static void fini(struct world *world)
 static void step(struct world *world, uint32_t client)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(TALLY_CEAL.client_step(&world->setting, &world->plan, world->objective,
-                                               client, 1, world->x, true, &world->scratch,
-                                               &world->answer, &err),
+    const struct tally_client_task task = {
+        &world->setting, &world->plan, world->objective, client, 1, world->x, true};
+    TALLY_ASSERT_STATUS(TALLY_CEAL.client_step(&task, &world->scratch, &world->answer, &err),
                         TALLY_OK, &err);
 }
 

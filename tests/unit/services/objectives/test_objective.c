@@ -51,13 +51,15 @@ static void test_objectives_objective__table_and_files_agree(void)
         tally_objective_spec_choose(&spec, n);
         TALLY_ASSERT_TEXT(TALLY_OBJECTIVE_NAMES[n], TALLY_OBJECTIVE_KINDS[n]->name);
         CU_ASSERT_EQUAL(spec.type, n);
-        CU_ASSERT_EQUAL(spec.l2, n == TALLY_SOFTMAX_REGRESSION ? 0.5 : 0);
-        CU_ASSERT_EQUAL(spec.parameters[0], n == TALLY_HUBER_REGRESSION ? 1.345 : 0);
-        CU_ASSERT_EQUAL(spec.parameters[1], 0);
+        CU_ASSERT_EQUAL(spec.l2, TALLY_OBJECTIVE_KINDS[n]->l2);
+        for (int p = 0; p < TALLY_LOSS_PARAMETERS; p++) {
+            CU_ASSERT_EQUAL(spec.parameters[p], TALLY_OBJECTIVE_KINDS[n]->parameters[p]);
+        }
         CU_ASSERT_EQUAL(TALLY_OBJECTIVE_KINDS[n]->make == NULL, n == TALLY_PLUGIN);
     }
-    CU_ASSERT_EQUAL(n, TALLY_PLUGIN + 1);
     CU_ASSERT_PTR_NULL(TALLY_OBJECTIVE_NAMES[n]);
+    CU_ASSERT_EQUAL(TALLY_OBJECTIVE_KINDS[TALLY_SOFTMAX_REGRESSION]->l2, 0.5);
+    CU_ASSERT_EQUAL(TALLY_OBJECTIVE_KINDS[TALLY_HUBER_REGRESSION]->parameters[0], 1.345);
     TALLY_ASSERT_TEXT(TALLY_DATA_KINDS[TALLY_DATA_NPZ].name, TALLY_DATA_NAMES[TALLY_DATA_NPZ]);
 }
 
