@@ -1,8 +1,8 @@
-"""Network namespaces around a router whose packets the test loses, delays and cuts off.
+"""Network namespaces around a router, on which the test drops, delays and blocks packets.
 
-The namespaces have no names: each lives as long as the processes in it, and those die with the test
-however it ends, so nothing is left behind and the machine's own network is never touched. The test
-itself moves into the router's namespace."""
+The namespaces have no names: each lives as long as its processes, and those die with the test however it
+ends. So nothing is left behind, and the network of the machine is never touched. The test itself moves into
+the router's namespace."""
 
 import ctypes
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 
-# What is started by it is killed when the test is.
+# A process started through it is killed when the test ends.
 DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
@@ -31,7 +31,7 @@ _told = set()
 
 
 def skip(why):
-    """Says so, once, where everybody sees it."""
+    """Skips the test and prints why, once, for the terminal."""
     if why not in _told:
         _told.add(why)
         print(f"\n*** SKIPPED: {why}", flush=True)
@@ -39,7 +39,7 @@ def skip(why):
 
 
 def unshare(flags, what):
-    """Moves this process into a namespace of its own, or skips the test."""
+    """Moves this process into a new namespace, or skips the test."""
     if os.geteuid() != 0:
         skip(f"{what}: only root can make namespaces")
     if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
@@ -47,8 +47,8 @@ def unshare(flags, what):
 
 
 class Network:
-    """`places` are namespaces; each has the address address(place), and all see each other through
-    the router, where the test is. The test's own packets are never lost."""
+    """`places` are namespaces with the addresses address(place), connected through the router, where the test
+    runs. The test's own packets are never lost."""
 
     def __init__(self, places):
         for tool in ("ip", "tc", "nft", "nsenter", "setpriv"):
@@ -81,7 +81,7 @@ class Network:
             [*DIES_WITH_US, "unshare", "--net", "sh", "-c", "echo; exec cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
-        holder.stdout.readline()  # it is in its namespace
+        holder.stdout.readline()  # the holder is in its namespace
         self._holders[place] = holder
         router = f"{self._subnet(place)}.1"
         run("ip", "link", "add", "name", place, "type", "veth", "peer", "name", "eth0", "netns", holder.pid)
@@ -94,7 +94,7 @@ class Network:
         run(*inside, "ip", "route", "add", "default", "via", router)
 
     def enter(self, place):
-        """What to put before a command that shall run there."""
+        """The words before a command that run it in that place."""
         return (*DIES_WITH_US, "nsenter", f"--net=/proc/{self._holders[place].pid}/ns/net")
 
     def close(self):
@@ -114,11 +114,11 @@ class Network:
         self._rules([f"numgen random mod 100 < {percent}"])
 
     def cut_off(self, *places):
-        """No packet comes from or to these places."""
+        """Drops all packets from and to these places."""
         self._rules([f'{way} "{place}"' for place in places for way in ("iifname", "oifname")])
 
     def separate(self, place, *others):
-        """No packet comes from the one to the others or back; each sees everybody else."""
+        """Drops all packets between the first place and the others; other paths work."""
         self._rules([
             f'iifname "{sender}" oifname "{receiver}"'
             for other in others for sender, receiver in ((place, other), (other, place))

@@ -1,5 +1,5 @@
-"""What the fault tests share: the integration tests' processes, a proxy that proves what was
-acknowledged, and the comparison with the run that nobody disturbed.
+"""What the fault tests share: the processes of the integration tests, a proxy that records what was
+acknowledged, and the comparison with an undisturbed run.
 
 Every test draws from one seed, which is printed; TALLY_FAULTS_SEED repeats it as far as real
 processes can be repeated. Limits in time are generous: a busy machine is no fault of ours."""
@@ -37,7 +37,7 @@ class FaultTestCase(TallyTestCase):
         print(f"    {text}", flush=True)
 
     def undisturbed(self, document):
-        """rounds.csv of the same job on a coordinator of its own that nothing happens to."""
+        """rounds.csv of the same job on an undisturbed coordinator."""
         key = json.dumps(document)
         if key not in self._undisturbed:
             self._undisturbed[key] = self._run_undisturbed(document)
@@ -53,15 +53,15 @@ class FaultTestCase(TallyTestCase):
         return csv
 
     def check_result(self, coordinator, job_id, document):
-        """The job ends, and nothing that the algorithm and its accounting define tells that anything
-        has happened on the way."""
+        """Waits for the end of the job and checks everything that the algorithm and its accounting define against
+        an undisturbed run."""
         detail = coordinator.client.wait_status(job_id, "completed")
         self.assertEqual(essence(detail), essence(simulate(document)))
         return self._check_rounds(coordinator, job_id, detail, document)
 
     def check_endless(self, coordinator, job_id, document):
-        """The same of a job that cannot end before it has been disturbed: it goes on, and is where an
-        undisturbed job ends whose horizon is there. Cancels it."""
+        """The same for an endless job: it still closes rounds, and equals an undisturbed job whose horizon is
+        its time step. Cancels it."""
         coordinator.client.wait_rounds(job_id, 20)
         coordinator.client.post(f"/v1/jobs/{job_id}/cancel")
         detail = coordinator.client.wait_status(job_id, "cancelled")
@@ -75,7 +75,8 @@ class FaultTestCase(TallyTestCase):
         return detail
 
     def check_acknowledged(self, proxy, job_id, records, clients=CLIENTS):
-        """What the proxy saw acknowledged of a job is what was counted, and was never asked for again."""
+        """Checks that the updates that the proxy saw acknowledged are those that were counted, and that none of
+        them was requested again."""
         acknowledged = {}  # (round, client): (position, payload, payload bits as counted)
         asked_again = []
         name = job_id.encode()

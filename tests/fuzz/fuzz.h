@@ -28,8 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A heap block of exactly n elements, so that the address sanitizer sees its borders. */
 void *fuzz_allocate(size_t n, size_t n_bytes);
 
-/* Whether this input is drawn: one of n is, by its checksum. So what takes long stays rare, which
- * libFuzzer, who likes what counts high, would otherwise do most of the time. */
+/* Whether this input is drawn: one of n is, by its checksum. So slow inputs stay rare; libFuzzer
+ * prefers inputs with high counters and would otherwise spend most of the time on them. */
 bool fuzz_draws(const uint8_t *data, size_t size, unsigned n);
 
 /* A message of levels and all that its receiver knows, as the targets of the encodings read it:

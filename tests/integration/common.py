@@ -1,7 +1,7 @@
 """What the integration tests share: real processes on loopback, HTTP, and the job documents.
 
-Nothing here sleeps to make something true: waits poll a condition, and their limits only keep a
-broken program from hanging the run. Processes are ended by their id alone.
+Waits poll a condition; their limits only keep a broken program from hanging the run. Processes are
+ended by their id.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
 IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # such a program holds memory that is the sanitizer's
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
-# A runner that was started in the background ignores it, and so would all that the tests start.
+# A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HANG_S = 300  # far above what anything here takes, sanitizers included
@@ -72,9 +72,9 @@ _claims = []  # sockets, for as long as this process lives
 
 
 def free_port():
-    """A port nobody listens on, below the range of which the kernel takes source ports: a worker
-    that keeps trying a dead coordinator's port there could connect to itself. The UDP port of the same
-    number is held as a claim, so that no other test gets the port, however late it is listened on."""
+    """A port without a listener, below the range from which the kernel takes source ports: a worker
+    that keeps trying a dead coordinator's port in that range could connect to itself. The UDP port of the
+    same number is held as a claim, so that no other test gets the port before a program listens on it."""
     while True:
         port = random.randrange(20000, 30000)
         claim = socket.socket(type=socket.SOCK_DGRAM)
@@ -89,8 +89,8 @@ def free_port():
 
 @contextlib.contextmanager
 def edited_database(path):
-    """A stopped coordinator's database to change as the caller likes. Its rows have checksums that the
-    caller cannot make, so it is left as one of schema version 1, which had none: the next start makes them."""
+    """A stopped coordinator's database, for the caller to change. The caller cannot make the checksums of rows,
+    so the database is left at schema version 1, which had none; the next start computes them."""
     added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound", "smoothness",
                       "strong_convexity"),
              "rounds": ("missing", "row_checksum"),
@@ -112,12 +112,12 @@ def job_document(base="synthetic-ceal", /, **changes):
     return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
 
 
-ENDLESS = 10**8  # a horizon that no test lives to see
+ENDLESS = 10**8  # a horizon that no test reaches
 
 
 def essence_so_far(detail, document):
-    """The essence of a job that has not come to its horizon, and what it must be: that of an undisturbed run
-    which ends where the job is."""
+    """The essence of a job before its horizon, and the expected one: of an undisturbed run whose horizon is the
+    job's time step."""
     so_far = simulate({**document, "horizon": detail["time_step"]})
     return {**essence(detail), "status": None}, {**essence(so_far), "status": None}
 
@@ -174,21 +174,21 @@ def cpu_seconds(process):
 
 
 def memory_bytes(pid, what="VmRSS"):
-    """What the process holds, or with VmHWM the most that it ever held: proc(5)."""
+    """Resident memory of the process, or its peak with VmHWM: proc(5)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(what)).split()[1])
 
 
 def signal_once_caught(popen, number):
-    """Sends a signal to a program that has been started, and may not have come so far as to install
-    its handler: until then the signal would just kill it. One that has ended gets none."""
+    """Sends a signal to a program once it has installed its handler; before that the signal would just kill
+    it. A program that has ended gets none."""
     wait_until(lambda: popen.poll() is not None or catches(popen.pid, number),
                f"process {popen.pid} to catch signal {number}", pause_s=0.001)
     popen.send_signal(number)
 
 
 class Process:
-    """A program of ours, its output in files."""
+    """A running program whose output goes to a file."""
 
     def __init__(self, folder, name, arguments):
         self.name = name
@@ -227,7 +227,7 @@ class Process:
 
 
 class Coordinator(Process):
-    """A tally-coordinator process; `launcher` is what starts the program elsewhere (nsenter ...)."""
+    """A tally-coordinator process; `launcher` is a command in front of the program (nsenter ...)."""
 
     def __init__(self, folder, port=None, store=None, name="coordinator", options=(),
                  host="127.0.0.1", launcher=(), wait=True, program="tally-coordinator"):
@@ -258,7 +258,7 @@ class Coordinator(Process):
 
 
 class Client:
-    """HTTP over one connection at a time, opened again when it is gone."""
+    """HTTP, one connection per request."""
 
     def __init__(self, port, host="127.0.0.1"):
         self.port = port
@@ -289,7 +289,7 @@ class Client:
         return self.request("POST", path, body, headers)
 
     def post_job(self, document, headers=None):
-        """`document` is an object, or text or bytes as they are."""
+        """`document` is an object, or text or bytes that are sent unchanged."""
         if isinstance(document, dict):
             document = json.dumps(document)
         if isinstance(document, str):
@@ -317,12 +317,12 @@ class Client:
         return records
 
     def wait_rounds(self, job_id, more):
-        """Waits until a job that cannot end before has closed so many rounds more."""
+        """Waits until the job has closed `more` rounds; its horizon must be beyond them."""
         wanted = self.job(job_id)["round"] + more
         wait_until(lambda: self.job(job_id)["round"] >= wanted, f"round {wanted} of job {job_id}", pause_s=0.002)
 
     def wait_status(self, job_id, *wanted):
-        """The detail once the job has one of the statuses; an end that was not wanted raises."""
+        """The detail once the job has one of the statuses; raises if the job ends with another."""
 
         def look():
             detail = self.job(job_id)
@@ -335,7 +335,7 @@ class Client:
         return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}")
 
     def call_raw(self, method, body, headers=None):
-        """One Connect call with the bytes as they are."""
+        """One Connect call with these bytes as its body."""
         return self.request(
             "POST",
             f"/tally.v1.WorkerService/{method}",
@@ -363,8 +363,8 @@ class Worker(Process):
 
 
 class ForeignWorker:
-    """A worker in Python that speaks the protocol from worker.proto alone. Its gradients are zero:
-    in the unary encoding that is one bit 0 for each coordinate."""
+    """A worker in Python, written from worker.proto alone. Its gradients are zero: one bit 0 per
+    coordinate in the unary encoding."""
 
     def __init__(self, client, name="foreign", slots=1, job_id="", held=()):
         self.client = client
@@ -416,7 +416,7 @@ class ForeignWorker:
 
 
 def task_of(exchange):
-    """The task that an exchange of the recording proxy brought, or None."""
+    """The task in the response of an exchange of the recording proxy, or None."""
     answer = messages.PollTaskResponse()
     if exchange.status == 200 and exchange.method == "PollTask":
         answer = messages.PollTaskResponse.FromString(exchange.response_body)
@@ -425,7 +425,7 @@ def task_of(exchange):
     return answer.task if answer.WhichOneof("kind") == "task" else None
 
 
-# What must be the same wherever a job runs: everything that the algorithm and its accounting define.
+# What the algorithm and its accounting define; it is equal wherever a job runs.
 def essence(detail):
     bits = detail["bits"]
     return {
@@ -458,7 +458,7 @@ def sum_of_rounds(records):
 
 
 def uplink_of_workers(workers):
-    """What the workers themselves counted, summed: each logs it when it stops."""
+    """The sum of the workers' own counters, which each logs when it stops."""
     names = {"formula": "uplink_formula_bits", "payload": "uplink_payload_bits",
              "messages": "uplink_messages", "clipped": "uplink_clipped"}
     totals = dict.fromkeys(names, 0)
@@ -490,7 +490,7 @@ def simulate(document, options=()):
 
 
 class TallyTestCase(unittest.TestCase):
-    """A test with a folder and processes of its own."""
+    """A test with its own folder and processes."""
 
     maxDiff = None
 
@@ -503,8 +503,8 @@ class TallyTestCase(unittest.TestCase):
         self.addCleanup(self._show_logs)
 
     def _end_processes(self):
-        """Ends what still runs as an operator would; under the sanitizers, the exit status tells
-        of leaks too."""
+        """Ends the remaining processes with SIGTERM and checks their exit status, which also reports leaks
+        under a sanitizer."""
         alive = [process for process in self.processes if process.is_alive()]
         ended_badly = []
         for kind in (Worker, Coordinator, Process):
@@ -538,8 +538,7 @@ class TallyTestCase(unittest.TestCase):
         return coordinator
 
     def start_with_a_disk_that_fills(self, **options):
-        """A coordinator for which a write past RLIMIT_FSIZE fails as on a full disk: with the signal
-        ignored."""
+        """A coordinator that ignores SIGXFSZ, so that a write past RLIMIT_FSIZE fails as on a full disk."""
         wrapper = Path(self.folder) / "bin" / "tally-coordinator"
         wrapper.parent.mkdir()
         wrapper.write_text(f'#!/bin/sh\nexec env --ignore-signal=XFSZ "{BIN}/tally-coordinator" "$@"\n')
@@ -549,7 +548,7 @@ class TallyTestCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def full_disk(self, coordinator):
-        """The journal cannot grow; the log, which is shorter, can."""
+        """The journal cannot grow; the log file, which is shorter, can."""
         journal = os.stat(f"{self.folder}/tally.db-wal").st_size
         _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))

@@ -1,4 +1,4 @@
-"""Database files for the tests: those of older versions, and damage."""
+"""Database files for the tests: older schema versions, and damage."""
 
 import json
 import signal
@@ -10,11 +10,11 @@ from common import REPO, wait_until
 
 FIXTURES = REPO / "tests/contract/fixtures"
 NEWEST_VERSION = 5
-# Of the three jobs in version 1, see its head.
+# The three jobs of the fixture of version 1; its head describes them.
 COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
-# Of the four in version 2: RUNNING_2 has unary updates of its open round, QSGD_2 has others.
+# Two of the four jobs of version 2: RUNNING_2 has unary updates in its open round, QSGD_2 has QSGD updates.
 COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2 = "b2b911edfb3d", "82d204d64a5f", "58ea301bfa1f", "47e66b3a12a1"
-# Of the three in version 4: the state of RUNNING_4 is long enough to be stored by what rounds change of it.
+# Two of the three jobs of version 4: the state of RUNNING_4 is so long that rounds store only its changes.
 COMPLETED_4, RUNNING_4, QUEUED_4 = "674616a0d0d6", "24e267e07cfc", "c882b2040098"
 
 
@@ -30,7 +30,7 @@ def make_version_1(path):
 
 
 def query(path, sql, *values):
-    """All rows; also changes a database if the statement does."""
+    """Runs a statement, commits, and returns all rows."""
     database = sqlite3.connect(path)
     try:
         rows = database.execute(sql, values).fetchall()
@@ -44,7 +44,7 @@ LONG = "ffffffffffff"
 
 
 def add_long_job(path, n_rounds):
-    """To a database of version 1, an ended job with many equal rounds."""
+    """Adds an ended job with many equal rounds to a database of version 1."""
     database = sqlite3.connect(path)
 
     def copy(table, sources, **values):
@@ -66,7 +66,7 @@ def schema_version(path):
 
 
 def document_of(path, job_id):
-    """The job document as a user would submit it."""
+    """The job document as submitted."""
     [(text,)] = query(
         path, "SELECT document FROM job_documents JOIN jobs USING (job_key) WHERE id = ?", job_id
     )
@@ -74,25 +74,25 @@ def document_of(path, job_id):
 
 
 def answer_in_part(test, coordinator, path, job=RUNNING):
-    """Two of the three clients answer the job's open round and are gone; their updates are stored."""
+    """Two of the three clients post updates of the open round, which are stored, and leave."""
     worker = test.start_worker(coordinator, "two-of-three", clients=2, options=["--job", job])
     wait_until(lambda: query(path, "SELECT count(*) FROM updates") == [(2,)], "two updates")
     test.assert_ends_well(worker)
 
 
 def n_changes(path):
-    """What rounds have changed of states since those were stored whole, in rows."""
+    """The number of stored changes since the last full snapshots."""
     return query(path, "SELECT count(*) FROM job_state_changes")[0][0]
 
 
 def kill_amid_changes(test, coordinator, path, job=RUNNING_4):
-    """The job goes on for some rounds. Then the coordinator is killed (kill -9), and the store has a part of the
-    job's state as changes."""
+    """Runs the job for some rounds and kills the coordinator (kill -9) while a part of the job's state is stored as
+    changes."""
     worker = test.start_worker(coordinator, "three", clients=3, options=["--job", job])
     while True:
         wait_until(lambda: n_changes(path) > 2, "some changes", pause_s=0.002)
         worker.popen.send_signal(signal.SIGSTOP)
-        time.sleep(0.2)  # what it has sent is dealt with, or the kill comes amid it
+        time.sleep(0.2)  # its requests have been answered; if not, the kill interrupts them
         if n_changes(path) > 1:
             break
         worker.popen.send_signal(signal.SIGCONT)

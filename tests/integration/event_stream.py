@@ -1,4 +1,4 @@
-"""A reader of server-sent events, and what it must have read."""
+"""A reader of server-sent events, and checks of what it read."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed"
 
 
 class Stream:
-    """A reader of an event stream as the standard for server-sent events describes one."""
+    """A reader of an event stream, written from the standard for server-sent events."""
 
     def __init__(self, port, job_id, last_event_id=None, after=None, headers=None, timeout_s=HANG_S,
                  host="127.0.0.1"):
@@ -37,7 +37,7 @@ class Stream:
         self.connection.close()
 
     def lines(self):
-        """Complete lines; not by readline(), which hides that a chunked body was cut short."""
+        """Complete lines. readline() would hide that a chunked body was cut short."""
         rest = b""
         while piece := self.response.read1(65536):
             *lines, rest = (rest + piece).split(b"\n")
@@ -88,7 +88,7 @@ class Stream:
 
 
 def running_totals(records):
-    """What `totals` must be after each of the job's rounds."""
+    """The expected `totals` after each round of the job."""
     sums = dict.fromkeys(COLUMNS[10:], 0)
     totals = []
     for record in records:
@@ -103,7 +103,7 @@ def running_totals(records):
 
 
 def assert_same_rounds(test, events, records, after=0):
-    """Each round once, in order, as the list of rounds has it, with exact totals."""
+    """Checks that each round came once, in order, equal to the list of rounds, with exact totals."""
     totals = running_totals(records)
     test.assertEqual([event["round"] for event in events],
                      [record["round"] for record in records[after:]])

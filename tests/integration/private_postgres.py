@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own (tests/postgres/cluster), and connections that outlive a coordinator."""
+"""A private PostgreSQL (tests/postgres/cluster), and a TCP proxy before several coordinators."""
 
 import socket
 import sys
@@ -13,7 +13,7 @@ from postgres import Cluster, has_postgres  # noqa: E402
 
 
 class Balancer:
-    """Passes every connection on to one of several ports that listens, in turns, and ends it with it."""
+    """Forwards connections to several ports in turn, skipping those without a listener."""
 
     def __init__(self, *ports):
         self.ports = list(ports)
@@ -62,7 +62,7 @@ class Balancer:
 
 
 class PostgresTestCase(TallyTestCase):
-    """Tests with an empty database each."""
+    """Each test has an empty database."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,4 +1,4 @@
-"""A proxy that passes HTTP/1.1 on byte by byte, keeps every exchange, and breaks those it is told to."""
+"""A proxy that forwards HTTP/1.1 unchanged, records every exchange, and breaks exchanges on request."""
 
 import contextlib
 import select
@@ -8,8 +8,8 @@ import time
 
 
 class Exchange:
-    """One request and its response, with every byte they had on the wire. `n_before` is how many
-    exchanges were complete before this request was passed on."""
+    """One request and its response, as bytes on the wire. `n_before` is the number of exchanges that were
+    complete before this request was forwarded."""
 
     def __init__(self, request, response, n_before):
         self.request = request
@@ -39,7 +39,7 @@ class Exchange:
 
 
 def read_message(stream):
-    """One HTTP message as it came, or b"" at the end of the connection."""
+    """One HTTP message unchanged, or b"" at the end of the connection."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = stream.readline()
@@ -57,7 +57,7 @@ def read_message(stream):
 
 
 def is_answered(connection, upstream):
-    """Waits for the answer. False if whoever asked has hung up; whoever was asked shall know, too."""
+    """Waits for the response. False if the client has disconnected; the server is then disconnected too."""
     while True:
         ready, _, _ = select.select([connection, upstream], [], [])
         if upstream in ready:
@@ -94,12 +94,12 @@ class RecordingProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        with connection, contextlib.suppress(OSError):  # one of the two has gone
+        with connection, contextlib.suppress(OSError):  # one of the two has disconnected
             with socket.create_connection(self.address) as upstream:
                 self._pass_on(connection, upstream)
 
     def _may_pass(self, request, connection):
-        """Whether the request is to be passed on; may wait."""
+        """Whether to forward the request; may wait."""
         return True
 
     def _pass_on(self, connection, upstream):

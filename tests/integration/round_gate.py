@@ -1,4 +1,4 @@
-"""A gate between workers and a coordinator: a job cannot get past a round until the test lets it.
+"""A gate between workers and a coordinator: a job cannot pass a round until the test opens the gate.
 
 A test that needs a job that is still running does not race the job with a long horizon. It holds the
 job, does what it has to do, and opens the gate."""
@@ -10,12 +10,12 @@ import threading
 from common import messages
 from recording_proxy import RecordingProxy
 
-LOOK_S = 0.02  # how often a request that is held looks whether the gate has opened
+LOOK_S = 0.02  # a held request checks the gate this often
 
 
 class RoundGate(RecordingProxy):
-    """Passes everything on but the updates of rounds after `last`: round `last` + 1 of a job, and so the
-    job, cannot end. The exchanges are not kept. Workers use `url`; the coordinator may be restarted."""
+    """Forwards everything except updates of rounds after `last`, so that round `last` + 1 cannot close and
+    the job cannot end. Exchanges are not recorded. Workers use `url`; the coordinator may be restarted."""
 
     def __init__(self, coordinator, last=0):
         super().__init__(coordinator.client.port, keeps=False)
@@ -23,15 +23,15 @@ class RoundGate(RecordingProxy):
         self._is_open = threading.Event()
 
     def let_pass(self, last):
-        """Moves the gate to after round `last`."""
+        """Moves the gate behind round `last`."""
         self._last = last
 
     def open(self):
-        """Lets everything through from now on."""
+        """Forwards everything from now on."""
         self._is_open.set()
 
     def close(self):
-        self.open()  # or whoever ends the workers waits for what is held
+        self.open()  # otherwise the end of the workers would wait for held requests
         super().close()
 
     def _is_held(self, request):
@@ -41,7 +41,7 @@ class RoundGate(RecordingProxy):
         return messages.PostUpdateRequest.FromString(body).round > self._last
 
     def _may_pass(self, request, connection):
-        """Waits at the gate. A worker that gives up meanwhile takes its request with it: it will send it
+        """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; it will send it
         again."""
         while self._is_held(request):
             readable, _, _ = select.select([connection], [], [], LOOK_S)
@@ -51,7 +51,7 @@ class RoundGate(RecordingProxy):
 
 
 def start_gate(test, coordinator, last=0):
-    """A gate that ends with the test. It stands for the coordinator where a worker is started."""
+    """A gate that ends with the test. Workers are started with it in place of the coordinator."""
     gate = RoundGate(coordinator, last)
     test.addCleanup(gate.close)
     return gate

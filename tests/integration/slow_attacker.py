@@ -2,9 +2,9 @@
 
     slow_attacker.py PORT CONNECTIONS SECONDS [PATH]
 
-A quarter each: writers of headers, one byte a second; writers of a body, likewise; readers of a
-large answer, one byte a second; silent ones. Whoever is dropped comes back. They come from several
-addresses of 127.0.0.0/8. Prints "ready" when all are connected, and at the end a line of JSON.
+A quarter of the peers each writes headers, writes a body, reads a large response, all at one byte a second, or
+is silent. A peer that is dropped connects again. They come from several addresses of 127.0.0.0/8. Prints "ready"
+when all are connected, and at the end a line of JSON.
 """
 
 import errno

@@ -24,7 +24,7 @@ LIVE = ("queued", "running")
 
 
 def documents(n_jobs=N_JOBS, scale=1):
-    """Jobs of two kinds, no two alike; about 13 times `scale` rounds each."""
+    """Distinct jobs of two kinds, about 13 times `scale` rounds each."""
     shape = {"clients": CLIENTS, "quorum": CLIENTS, "objective__data__dim": 8,
              "objective__data__points": 40, "objective__data__frobenius_norm": 10}
     return [
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Crowd:
-    """Coordinators on one store, with workers; ends them when it is left."""
+    """Coordinators on one store, with workers. A context manager that ends them."""
 
     def __init__(self, name, folder, store, n_coordinators=1, options=()):
         self.name, self.processes = name, []

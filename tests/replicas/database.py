@@ -1,4 +1,4 @@
-"""A real PostgreSQL in a folder of its own, in the namespace of a test, and what its tables say."""
+"""A PostgreSQL in the network namespace of a test, and queries to it."""
 
 import ctypes
 import ctypes.util
@@ -13,13 +13,13 @@ from common import REPO, wait_until
 from namespaces import DIES_WITH_US, run
 
 CLUSTER = REPO / "tests/postgres/cluster"
-AS_USER = ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups")  # it refuses to run as root
+AS_USER = ("setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups")  # the server refuses to run as root
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 class Postgres:
-    """Listens on `address`, where `launcher` starts it, and lets everybody in who can reach it. Made by
-    tests/postgres/cluster, and then a child of the test, with which it dies."""
+    """Listens on `address` in the namespace of `launcher` and trusts every connection. Made by
+    tests/postgres/cluster, and then a child of the test, with which it ends."""
 
     def __init__(self, address, launcher):
         self._launcher = launcher
@@ -35,7 +35,7 @@ class Postgres:
         return (self._data / "postmaster.pid").read_text().split()[0]
 
     def start(self):
-        """Starts it and waits until it answers."""
+        """Starts the server and waits until it answers."""
         with open(self._folder / "log", "ab") as log:
             self._server = subprocess.Popen(
                 [*self._launcher, *AS_USER, *DIES_WITH_US, self._program, "-D", self._data],
@@ -104,7 +104,7 @@ class Connection:
         self._session = None
 
     def rows(self, sql):
-        """What a statement gives: tuples of texts, None for NULL."""
+        """The rows of a statement: tuples of texts, None for NULL."""
         library = self._libpq()
         result = library.PQexec(self._session, sql.encode())
         try:

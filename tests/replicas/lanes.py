@@ -1,4 +1,4 @@
-"""Jobs that run on the replicas whatever is done to them, and what each must come to."""
+"""Jobs that run on the replicas during the faults, and their expected results."""
 
 import itertools
 import statistics
@@ -10,12 +10,12 @@ from replicas import PatientClient
 
 CLIENTS = 4
 STRIKES = ("kill", "kill and restart", "pause", "cut off from everybody", "cut off from the database")
-TAKEOVER_S = 5  # what is promised, from the moment at which the leader is struck
-LOOK_S = 0.1  # longer than a look at the leaders takes where processors are to be had
+TAKEOVER_S = 5  # the promise, counted from the fault of the leader
+LOOK_S = 0.1  # longer than a query for the leaders takes unless the processors are busy
 
 
 def documents(base, horizon, **changes):
-    """The same job with one seed after the other; a few, as each is simulated."""
+    """The same job with successive seeds; only a few, as each is also simulated."""
     return [
         job_document(base, clients=CLIENTS, quorum=CLIENTS, horizon=horizon, seed=seed, **changes)
         for seed in range(1, 4)
@@ -23,7 +23,7 @@ def documents(base, horizon, **changes):
 
 
 class Lane(threading.Thread):
-    """Submits, watches and checks one job after the other until it is told to stop."""
+    """Submits, watches and checks one job after the other until it is stopped."""
 
     def __init__(self, test, name, documents):
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ class Lane(threading.Thread):
         self.done.append((self.job_id, document))
 
     def _check_never_back(self, before, now):
-        """What was shown once stays."""
+        """Checks that rounds, once shown, never change."""
         for key in ("round", "time_step", "iterate"):
             self.test.assertGreaterEqual(now[key], before.get(key, 0), f"{key} went back: {now}")
         for way in ("uplink", "downlink") if before else ():
@@ -68,14 +68,14 @@ class Lane(threading.Thread):
                 self.test.assertGreaterEqual(now["bits"][way][kind], bits, f"{way} {kind} went back: {now}")
 
     def _check_result(self, detail, document):
-        """Nothing that the algorithm and its accounting define tells that anything has happened."""
+        """Checks everything that the algorithm and its accounting define against an undisturbed run."""
         self.test.assertEqual(essence(detail), essence(simulate(document)))
         sums = sum_of_rounds(self.client.rounds(self.job_id))
         self.test.assertEqual(sums, {key: detail["bits"][key] for key in sums})
 
 
 class Lanes:
-    """Several at once."""
+    """Several lanes at once."""
 
     def __init__(self, test, documents):
         self.lanes = [Lane(test, str(i), each) for i, each in enumerate(documents)]
@@ -91,7 +91,7 @@ class Lanes:
                 raise lane.error
 
     def wait(self, condition, what):
-        """As wait_until, and fails with a lane that fails."""
+        """As wait_until; also fails if a lane has failed."""
 
         def look():
             self.check()
@@ -100,7 +100,7 @@ class Lanes:
         return wait_until(look, what)
 
     def stop(self):
-        """Lets the last jobs end; returns all of them with their documents."""
+        """Waits for the last jobs to end; returns all jobs with their documents."""
         self._release()
         self.wait(lambda: not any(lane.is_alive() for lane in self.lanes), "the last jobs to end")
         self.check()
@@ -113,7 +113,7 @@ class Takeovers:
     def __init__(self, test, lanes):
         self.test, self.lanes = test, lanes
         self.moved_s, self.round_s = [], []
-        self.late_s = []  # of moved_s, what the machine made even us wait
+        self.late_s = []  # the part of moved_s for which the test itself got no processor
 
     def measure(self, kind, name):
         """Strikes the leader `name`. When this returns, every job that it led has another leader, or

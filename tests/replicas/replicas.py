@@ -36,9 +36,8 @@ LEADERS_SQL = """
     WHERE status IN ('queued', 'running', 'paused')"""
 
 
-# What keeps leaders from writing to jobs that others lead is the product's business. This looks over its
-# shoulder: a write is noted down, in its own transaction, if it comes from an address that is not the
-# leader's at that moment.
+# The product must keep replicas from writing to jobs that others lead. These triggers check it: a write from an
+# address that is not the leader's at that moment is recorded, in the same transaction.
 OVERSEER_SQL = """
     CREATE TABLE stray_writes (address text, what text, job_key bigint);
     CREATE FUNCTION oversee() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -56,8 +55,8 @@ OVERSEEN = ("jobs", "job_states", "job_state_changes", "updates", "rounds")
 
 
 class PatientClient(Client):
-    """Asks again while the answer is that nobody can answer now, as everybody behind a proxy must;
-    `refusals` counts how often."""
+    """Repeats a request while the response is one of PASSING, as every client behind a proxy must;
+    `refusals` counts the repetitions."""
 
     def __init__(self, port, host):
         super().__init__(port, host)
@@ -84,8 +83,8 @@ class ReplicasTestCase(FaultTestCase):
         super().setUp()
         if shutil.which("nginx") is None:
             skip("there is no nginx")
-        # The addresses are not those of the loopback interface: a proxy of the environment is none
-        # of their business.
+        # The addresses are not those of the loopback interface, so a proxy of the environment must be
+        # ignored.
         patch = mock.patch.dict(os.environ, {"no_proxy": "*"})
         patch.start()
         self.addCleanup(patch.stop)
@@ -115,7 +114,7 @@ class ReplicasTestCase(FaultTestCase):
         )))
 
     def launch(self, name):
-        """Starts a coordinator, again perhaps; does not wait for it."""
+        """Starts or restarts a coordinator; does not wait for it."""
         address = self.network.address(name)
         self.replicas[name] = self.start_coordinator(
             name=name, program=self.program, host=address, port=PORT, launcher=self.network.enter(name), wait=False,
@@ -126,7 +125,7 @@ class ReplicasTestCase(FaultTestCase):
         )
 
     def start_nginx(self):
-        """As it is delivered, but for addresses and folders."""
+        """The delivered configuration with other addresses and folders."""
         address = self.network.address("lb")
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
@@ -152,10 +151,10 @@ class ReplicasTestCase(FaultTestCase):
         wait_until(lambda: self.client.get("/readyz").status == 200, "nginx")
         self.url = f"http://{address}:{PORT}"
 
-    # What the database says.
+    # Queries to the database.
 
     def query(self, sql):
-        """All rows; of the database as it is now, restarted perhaps."""
+        """All rows, over a new connection: the database may have been restarted."""
         try:
             return self.look.rows(sql)
         except ConnectionError:
@@ -170,7 +169,7 @@ class ReplicasTestCase(FaultTestCase):
         }
 
     def stray_writes(self):
-        """Writes, committed, of replicas that did not lead the job."""
+        """Committed writes of replicas that did not lead the job."""
         return self.query("SELECT address, what, count(*) FROM stray_writes GROUP BY 1, 2 ORDER BY 1, 2")
 
     def led_by(self, name):
@@ -188,13 +187,13 @@ class ReplicasTestCase(FaultTestCase):
         )
 
     def start_proxy(self):
-        """Before nginx, for the workers: what they have seen acknowledged, and time to spare for the
-        machine, or it is measured instead of us."""
+        """A proxy between the workers and nginx: it records what was acknowledged, and delays requests so that the
+        processors are not saturated."""
         proxy = RecordingProxy(self.client.port, host=self.client.host, delay_s=DELAY_S)
         self.addCleanup(proxy.close)
         return proxy
 
-    # Strikes: each is begun and ended.
+    # Strikes: each has a beginning and an end.
 
     def pause(self, process):
         process.popen.send_signal(signal.SIGSTOP)
@@ -205,7 +204,7 @@ class ReplicasTestCase(FaultTestCase):
             process.popen.send_signal(signal.SIGCONT)
 
     def check_lanes(self, lanes, proxy):
-        """All jobs end as they must, nothing that was acknowledged is lost, and all processes end well."""
+        """Checks that all jobs end as expected, no acknowledged update is lost, and all processes exit with 0."""
         jobs = lanes.stop()
         self.say(f"{len(jobs)} jobs, {sum(lane.client.refusals for lane in lanes.lanes)} requests asked again")
         for job_id, document in jobs:
@@ -214,7 +213,7 @@ class ReplicasTestCase(FaultTestCase):
         self.assert_ends_well(*self.workers, *self.replicas.values())
 
     def revive(self):
-        """Undoes whatever was done; does not wait for it."""
+        """Ends all strikes; does not wait for recovery."""
         self.network.heal()
         if not self.postgres.is_running():
             self.postgres.start()
