@@ -5,7 +5,7 @@
  * request and response heads and bodies as they are on the wire, TLS left aside.
  *
  * Proxies: those of the environment (http_proxy, https_proxy, no_proxy) serve, except for a
- * coordinator on the loopback interface, where no proxy can have business. */
+ * coordinator on the loopback interface, where a proxy makes no sense. */
 #include "api/client/http_client.h"
 
 #include <pthread.h>
@@ -17,6 +17,7 @@
 
 #include "api/client/http_curl.h"
 #include "api/json/problem.h"
+#include "codec/base/monotonic.h"
 
 enum {
     DEFAULT_CONNECT_TIMEOUT_MS = 5000,
@@ -57,15 +58,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     return transfer->append_status == TALLY_OK ? size * n : 0;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Called for each complete line. libcurl takes a head that the peer's close has cut for a whole
- * one. */
+/* Called for each complete line. libcurl does not notice when the peer closes within the header
+ * section. */
 static size_t on_head_line(char *line, size_t size, size_t n, void *context)
 {
     struct transfer *transfer = context;
@@ -79,8 +73,8 @@ static size_t on_head_line(char *line, size_t size, size_t n, void *context)
     return size * n;
 }
 
-/* libcurl sends a request again if a kept connection turns out to be dead: then the first copy
- * reached nobody, and counting starts anew with the request line. */
+/* libcurl sends a request again if a kept connection turns out to be dead. Then the first copy was
+ * lost, and counting starts again with the request line. */
 static bool starts_request(const struct transfer *transfer, const char *data, size_t n)
 {
     size_t n_method = strlen(transfer->method);
@@ -92,7 +86,7 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *
     (void)easy;
     struct transfer *transfer = context;
     if (type != CURLINFO_TEXT) {
-        transfer->heard_ms = now_ms();
+        transfer->heard_ms = tally_monotonic_ms();
     }
     if (type == CURLINFO_HEADER_OUT && starts_request(transfer, data, n)) {
         transfer->out_bytes = 0;
@@ -200,9 +194,9 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll may be silent for minutes */
-    /* A connection is kept, so names are seldom asked for; but when it broke, the server may have
-     * come back at another address, as containers do. libcurl would knock at the old one for a
-     * minute. */
+    /* Connections are kept, so names are seldom looked up. But after a broken connection the server
+     * may be back at another address, as containers are. With its cache, libcurl would try the old
+     * one for a minute. */
     curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->curl_message);
@@ -366,7 +360,8 @@ static bool is_cancelled(const struct tally_http_client *client)
 
 static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer)
 {
-    return client->silence_ms > 0 && now_ms() - transfer->heard_ms >= client->silence_ms;
+    return client->silence_ms > 0 &&
+           tally_monotonic_ms() - transfer->heard_ms >= client->silence_ms;
 }
 
 /* Turns the loop until the transfer is done, given up or cancelled: then false. */
@@ -399,8 +394,8 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
     return false;
 }
 
-/* OpenSSL may write to a connection that the peer has closed. The SIGPIPE of that is ours alone if
- * none was pending before: it is blocked, taken and forgotten, in this thread only. */
+/* OpenSSL may write to a connection that the peer has closed, and raise SIGPIPE. The guard blocks
+ * the signal in this thread and takes it, unless one was pending before. */
 struct pipe_guard {
     sigset_t before;
     bool was_pending;
@@ -459,7 +454,7 @@ static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
     }
 }
 
-/* What a transfer that libcurl has ended came to. */
+/* Reads the result of a transfer that libcurl has ended. */
 static enum tally_status finish_transfer(struct tally_http_client *client,
                                          struct tally_http_exchange *exchange,
                                          const struct transfer *transfer, CURLcode code,
@@ -478,7 +473,7 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
     const char *reason =
         client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
     return tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,
-                      exchange->path, status == TALLY_TOO_LARGE ? "answer is too large" : reason);
+                      exchange->path, status == TALLY_TOO_LARGE ? "response is too large" : reason);
 }
 
 static enum tally_status exchange_with(struct tally_http_client *client,
@@ -490,7 +485,7 @@ static enum tally_status exchange_with(struct tally_http_client *client,
     struct transfer transfer = {.easy = client->easy,
                                 .method = exchange->method,
                                 .has_others = client->silence_ms > 0,
-                                .heard_ms = now_ms(),
+                                .heard_ms = tally_monotonic_ms(),
                                 .out = out};
     if (!set_exchange(client, exchange, headers, &transfer) ||
         curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {

@@ -1,360 +1,21 @@
-/* One line of nanopb's field lists, made from worker.proto, is one field of our structs: the macros
- * PUT and TAKE turn it into the code that writes or reads it. So numbers and types are the
- * .proto's, and a member that is missing or of another type does not compile. Varints, tags and
- * lengths are nanopb's; its pb_encode() and pb_decode(), which interpret descriptors, take ten
- * times as long, and this is most of what the coordinator does for an update.
- *
- * Messages within messages have functions of their own, put_NAME() and take_NAME(). */
-#include "api/worker/worker_messages.h"
-
-#include <assert.h>
+/* worker_decode: worker messages from bytes; worker_fields.h has the idea. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <pb_decode.h>
-#include <pb_encode.h>
 
+#include "api/worker/worker_fields.h"
 #include "codec/base/utf8.h"
-#include "worker.pb.h"
 
-/* ---- Encoding ---- */
-
-/* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the
- * stream is full. */
-typedef bool put_fn(pb_ostream_t *stream, const void *message);
-
-static bool write_in_place(put_fn *put, const void *message, struct tally_buffer *out)
-{
-    const size_t room = out->capacity - out->size;
-    pb_ostream_t stream = pb_ostream_from_buffer(room > 0 ? out->data + out->size : NULL, room);
-    if (room == 0 || !put(&stream, message)) {
-        return false;
-    }
-    out->size += stream.bytes_written;
-    return true;
-}
-
-/* Mostly there is room enough, and the length need not be known before. */
-static enum tally_status encode_but(put_fn *put, const void *message, size_t n_apart,
-                                    struct tally_buffer *out)
-{
-    if (write_in_place(put, message, out)) {
-        return TALLY_OK;
-    }
-    pb_ostream_t sizing = PB_OSTREAM_SIZING;
-    enum tally_status status = put(&sizing, message)
-                                   ? tally_buffer_reserve(out, sizing.bytes_written - n_apart)
-                                   : TALLY_INTERNAL; /* sizing streams are never full */
-    if (status != TALLY_OK || sizing.bytes_written == 0) {
-        return status;
-    }
-    return write_in_place(put, message, out) ? TALLY_OK : TALLY_INTERNAL;
-}
-
-static enum tally_status encode(put_fn *put, const void *message, struct tally_buffer *out)
-{
-    return encode_but(put, message, 0, out);
-}
-
-/* Fields as proto3 has them: what is zero or empty is left out. */
-
-static bool put_varint(pb_ostream_t *stream, uint32_t tag, uint64_t value)
-{
-    return value == 0 ||
-           (pb_encode_tag(stream, PB_WT_VARINT, tag) && pb_encode_varint(stream, value));
-}
-
-static bool put_double(pb_ostream_t *stream, uint32_t tag, double value)
-{
-    return pb_encode_tag(stream, PB_WT_64BIT, tag) && pb_encode_fixed64(stream, &value);
-}
-
-static bool put_fixed64(pb_ostream_t *stream, uint32_t tag, uint64_t value)
-{
-    return value == 0 ||
-           (pb_encode_tag(stream, PB_WT_64BIT, tag) && pb_encode_fixed64(stream, &value));
-}
-
-/* -0.0 is not zero. */
-static bool put_nonzero_double(pb_ostream_t *stream, uint32_t tag, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits == 0 || put_double(stream, tag, value);
-}
-
-/* A message that is encoded already: there, even if it is empty. */
-static bool put_encoded(pb_ostream_t *stream, uint32_t tag, struct tally_bytes bytes)
-{
-    return pb_encode_tag(stream, PB_WT_STRING, tag) &&
-           pb_encode_string(stream, bytes.data, bytes.size);
-}
-
-static bool put_bytes(pb_ostream_t *stream, uint32_t tag, struct tally_bytes bytes)
-{
-    return bytes.size == 0 || put_encoded(stream, tag, bytes);
-}
-
-static bool put_text(pb_ostream_t *stream, uint32_t tag, const char *text)
-{
-    return put_bytes(stream, tag, (struct tally_bytes){(const uint8_t *)text, strlen(text)});
-}
-
-static bool put_message(pb_ostream_t *stream, uint32_t tag, put_fn *put, const void *message)
-{
-    pb_ostream_t sizing = PB_OSTREAM_SIZING;
-    return put(&sizing, message) && pb_encode_tag(stream, PB_WT_STRING, tag) &&
-           pb_encode_varint(stream, sizing.bytes_written) &&
-           (stream->callback == NULL ? pb_write(stream, NULL, sizing.bytes_written)
-                                     : put(stream, message));
-}
-
-/* A chain of `&&`, one link for each line of a field list. */
-#define PUT(a, allocation, rule, type, name, tag) &&PUT_##rule##_##type(name, tag)
-#define PUT_SINGULAR_UINT32(name, tag)            put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_UINT64(name, tag)            put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_BOOL(name, tag)              put_varint(stream, tag, message->name)
-#define PUT_SINGULAR_FIXED64(name, tag)           put_fixed64(stream, tag, message->name)
-#define PUT_SINGULAR_DOUBLE(name, tag)            put_nonzero_double(stream, tag, message->name)
-#define PUT_SINGULAR_STRING(name, tag)            put_text(stream, tag, message->name)
-#define PUT_SINGULAR_BYTES(name, tag)             put_bytes(stream, tag, message->name)
-#define PUT_OPTIONAL_DOUBLE(name, tag)                                                             \
-    (!message->has_##name || put_double(stream, tag, message->name))
-#define PUT_OPTIONAL_MESSAGE(name, tag) put_##name(stream, tag, message)
-#define PUT_REPEATED_MESSAGE(name, tag) put_##name(stream, tag, message)
-#define PUT_REPEATED_UINT32(name, tag)  put_##name(stream, tag, message)
-
-/* put_TYPE_fields(), a put_fn, for a message of our type `struct_type`. */
-#define DEFINE_PUT(type, struct_type)                                                              \
-    static bool put_##type##_fields(pb_ostream_t *stream, const void *of)                          \
-    {                                                                                              \
-        const struct_type *message = of;                                                           \
-        return true tally_v1_##type##_FIELDLIST(PUT, a);                                           \
-    }
-
-DEFINE_PUT(HeldClient, struct tally_held_client)
-
-static bool put_held(pb_ostream_t *stream, uint32_t tag, const struct tally_join_request *message)
-{
-    bool ok = true;
-    for (size_t i = 0; ok && i < message->n_held; i++) {
-        ok = put_message(stream, tag, put_HeldClient_fields, &message->held[i]);
-    }
-    return ok;
-}
-
-DEFINE_PUT(JoinRequest, struct tally_join_request)
-DEFINE_PUT(JoinResponse, struct tally_join_response)
-DEFINE_PUT(Cursor, struct tally_cursor)
-
-static bool put_cursors(pb_ostream_t *stream, uint32_t tag,
-                        const struct tally_poll_request *message)
-{
-    bool ok = true;
-    for (size_t i = 0; ok && i < message->n_cursors; i++) {
-        ok = put_message(stream, tag, put_Cursor_fields, &message->cursors[i]);
-    }
-    return ok;
-}
-
-DEFINE_PUT(PollTaskRequest, struct tally_poll_request)
-
-/* Packed, as proto3 has it. */
-static bool put_clients(pb_ostream_t *stream, uint32_t tag, const struct tally_task *task)
-{
-    if (task->n_clients == 0) {
-        return true;
-    }
-    pb_ostream_t sizing = PB_OSTREAM_SIZING;
-    bool ok = true;
-    for (size_t i = 0; ok && i < task->n_clients; i++) {
-        ok = pb_encode_varint(&sizing, task->clients[i]);
-    }
-    ok = ok && pb_encode_tag(stream, PB_WT_STRING, tag) &&
-         pb_encode_varint(stream, sizing.bytes_written);
-    for (size_t i = 0; ok && i < task->n_clients; i++) {
-        ok = pb_encode_varint(stream, task->clients[i]);
-    }
-    return ok;
-}
-
-DEFINE_PUT(Broadcast, struct tally_broadcast)
-
-static bool put_broadcasts(pb_ostream_t *stream, uint32_t tag, const struct tally_task *task)
-{
-    bool ok = true;
-    for (size_t i = 0; ok && i < task->n_broadcasts; i++) {
-        ok = put_message(stream, tag, put_Broadcast_fields, &task->broadcasts[i]);
-    }
-    return ok;
-}
-
-DEFINE_PUT(Task, struct tally_task)
-
-static bool is_own(uint32_t tag)
-{
-    return tag == tally_v1_Task_clients_tag || tag == tally_v1_Task_deadline_ms_tag;
-}
-
-#define PUT_SHARED(a, allocation, rule, type, name, tag)                                           \
-    &&(is_own(tag) || PUT_##rule##_##type(name, tag))
-
-static bool put_shared_fields(pb_ostream_t *stream, const void *of)
-{
-    const struct tally_task *message = of;
-    return true tally_v1_Task_FIELDLIST(PUT_SHARED, a);
-}
-
-/* The shared fields come last: so they end the answer, and need not be copied into it. */
-static bool put_own_and_shared(pb_ostream_t *stream, const void *of)
-{
-    const struct tally_task *task = of;
-    const bool is_sizing = stream->callback == NULL;
-    return put_varint(stream, tally_v1_Task_deadline_ms_tag, task->deadline_ms) &&
-           put_clients(stream, tally_v1_Task_clients_tag, task) &&
-           ((task->shared_is_apart && !is_sizing) ||
-            pb_write(stream, task->shared.data, task->shared.size));
-}
-
-static bool put_task(pb_ostream_t *stream, uint32_t tag, const struct tally_poll_response *message)
-{
-    const struct tally_task *task = &message->task;
-    return message->kind != TALLY_POLL_TASK ||
-           put_message(stream, tag, task->shared.size > 0 ? put_own_and_shared : put_Task_fields,
-                       task);
-}
-
-DEFINE_PUT(PollTaskResponse_Idle, struct tally_poll_response)
-
-static bool put_idle(pb_ostream_t *stream, uint32_t tag, const struct tally_poll_response *message)
-{
-    return message->kind != TALLY_POLL_IDLE ||
-           put_message(stream, tag, put_PollTaskResponse_Idle_fields, message);
-}
-
-struct released {
-    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
-};
-
-DEFINE_PUT(PollTaskResponse_Released, struct released)
-
-static bool put_released(pb_ostream_t *stream, uint32_t tag,
-                         const struct tally_poll_response *message)
-{
-    struct released released;
-    memcpy(released.job_id, message->released_job_id, sizeof released.job_id);
-    return message->kind != TALLY_POLL_RELEASED ||
-           put_message(stream, tag, put_PollTaskResponse_Released_fields, &released);
-}
-
-DEFINE_PUT(PollTaskResponse, struct tally_poll_response)
-
-static bool put_poll(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
-{
-    return !message->has_poll || put_encoded(stream, tag, message->poll);
-}
-
-DEFINE_PUT(PostUpdateRequest, struct tally_update)
-
-/* An answer and the one to the poll that came with it. */
-struct double_response {
-    uint64_t formula_bits, payload_bits;
-    const struct tally_poll_response *next;
-};
-
-static bool put_next(pb_ostream_t *stream, uint32_t tag, const struct double_response *message)
-{
-    return message->next == NULL ||
-           put_message(stream, tag, put_PollTaskResponse_fields, message->next);
-}
-
-DEFINE_PUT(PostUpdateResponse, struct double_response)
-
-struct leave_request {
-    uint64_t session;
-};
-
-DEFINE_PUT(LeaveRequest, struct leave_request)
-
-enum tally_status tally_join_request_encode(const struct tally_join_request *message,
-                                            struct tally_buffer *out)
-{
-    assert(message->n_held <= TALLY_MAX_SLOTS);
-    return encode(put_JoinRequest_fields, message, out);
-}
-
-enum tally_status tally_join_response_encode(const struct tally_join_response *message,
-                                             struct tally_buffer *out)
-{
-    return encode(put_JoinResponse_fields, message, out);
-}
-
-enum tally_status tally_poll_request_encode(const struct tally_poll_request *message,
-                                            struct tally_buffer *out)
-{
-    assert(message->n_cursors <= TALLY_MAX_CURSORS);
-    return encode(put_PollTaskRequest_fields, message, out);
-}
-
-static void check_task(const struct tally_poll_response *message)
-{
-    assert(message->kind != TALLY_POLL_TASK ||
-           (message->task.n_clients <= TALLY_MAX_SLOTS &&
-            message->task.n_broadcasts <= TALLY_MAX_BROADCASTS));
-    (void)message;
-}
-
-static size_t n_apart(const struct tally_poll_response *message)
-{
-    const bool is_apart = message->kind == TALLY_POLL_TASK && message->task.shared_is_apart;
-    return is_apart ? message->task.shared.size : 0;
-}
-
-enum tally_status tally_poll_response_encode(const struct tally_poll_response *message,
-                                             struct tally_buffer *out)
-{
-    check_task(message);
-    return encode_but(put_PollTaskResponse_fields, message, n_apart(message), out);
-}
-
-enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out)
-{
-    return encode(put_shared_fields, task, out);
-}
-
-enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out)
-{
-    return encode(put_PostUpdateRequest_fields, message, out);
-}
-
-enum tally_status tally_update_response_encode(const struct tally_update_response *message,
-                                               const struct tally_poll_response *next,
-                                               struct tally_buffer *out)
-{
-    if (next != NULL) {
-        check_task(next);
-    }
-    const struct double_response both = {
-        .formula_bits = message->formula_bits, .payload_bits = message->payload_bits, .next = next};
-    return encode_but(put_PostUpdateResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
-}
-
-enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)
-{
-    return encode(put_LeaveRequest_fields, &(struct leave_request){.session = session}, out);
-}
-
-/* ---- Decoding ---- */
-
-/* Of a field: the number of a varint or of 64 bits, or the content of a length. */
+/* The value of a field: the number of a varint or of 64 bits, or the content of a length. */
 struct value {
     pb_wire_type_t wire_type;
     uint64_t number;
     struct tally_bytes bytes;
 };
 
-/* A message type: takes a value into a message, unless the field is unknown, and knows the fields'
- * names, which nanopb does not keep; "" if unknown. */
+/* A message type: stores a value in a message, unless the field is unknown, and names the fields;
+ * "" = unknown. */
 struct schema {
     enum tally_status (*take)(void *into, uint32_t tag, const struct value *value,
                               struct tally_error *err);
@@ -376,7 +37,7 @@ static enum tally_status wrong_type(struct tally_error *err)
     return tally_fail(err, TALLY_MALFORMED, NULL, "wrong wire type");
 }
 
-/* The bytes stay where they are: `state` of nanopb's stream over a buffer is its read pointer. */
+/* Borrows the bytes: `state` of nanopb's stream over a buffer is its read pointer. */
 static bool read_content(pb_istream_t *stream, struct tally_bytes *ret_bytes)
 {
     uint32_t size;
@@ -434,6 +95,19 @@ static enum tally_status decode(struct tally_bytes bytes, const struct schema *s
     return status;
 }
 
+/* The same, from `message` on to *ret_message, which is of the same size and written only on
+ * success. */
+static enum tally_status decode_into(const uint8_t *bytes, size_t n, const struct schema *schema,
+                                     void *message, size_t size, void *ret_message,
+                                     struct tally_error *err)
+{
+    enum tally_status status = decode((struct tally_bytes){bytes, n}, schema, message, err);
+    if (status == TALLY_OK) {
+        memcpy(ret_message, message, size);
+    }
+    return status;
+}
+
 static enum tally_status take_uint64(const struct value *value, uint64_t *ret_number,
                                      struct tally_error *err)
 {
@@ -479,7 +153,7 @@ static enum tally_status take_bytes(const struct value *value, struct tally_byte
     return value->wire_type == PB_WT_STRING ? TALLY_OK : wrong_type(err);
 }
 
-/* proto3 wants UTF-8; a NUL would cut the text for all who read it. */
+/* proto3 requires UTF-8; a NUL would cut the text for its readers. */
 static enum tally_status take_text(const struct value *value, char *ret_text, size_t capacity,
                                    struct tally_error *err)
 {
@@ -549,7 +223,7 @@ static enum tally_status take_message(const struct value *value, const struct sc
     }                                                                                              \
     static const struct schema type##_SCHEMA = {take_##type##_field, name_##type##_field};
 
-/* Makes room for element `n` of a heap array: at powers of two it doubles. */
+/* Makes room for element `n` of a heap array, which doubles at powers of two. */
 static enum tally_status grow(void **array, size_t n, size_t element_size, struct tally_error *err)
 {
     if (n >= TALLY_MAX_SLOTS) {
@@ -618,12 +292,9 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
 {
     struct tally_join_response message = {.session = 0};
     enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &JoinResponse_SCHEMA, &message, err);
-    if (status == TALLY_OK) {
-        if (message.format == 0) { /* a coordinator that does not know the field */
-            message.format = 1;
-        }
-        *ret_message = message;
+        decode_into(bytes, n, &JoinResponse_SCHEMA, &message, sizeof message, ret_message, err);
+    if (status == TALLY_OK && ret_message->format == 0) {
+        ret_message->format = 1; /* a coordinator that does not know the field */
     }
     return status;
 }
@@ -713,7 +384,7 @@ static enum tally_status take_clients(struct tally_task *task, const struct valu
 
 DEFINE_SCHEMA(Task, struct tally_task)
 
-/* What PollTaskResponse is decoded into: the message and how many kinds it has shown. */
+/* PollTaskResponse is decoded into the message and the number of kinds that it contains. */
 struct poll_response_target {
     struct tally_poll_response message;
     int n_kinds;
@@ -801,12 +472,8 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                                       struct tally_update *ret_message, struct tally_error *err)
 {
     struct tally_update message = {.has_poll = false};
-    enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &PostUpdateRequest_SCHEMA, &message, err);
-    if (status == TALLY_OK) {
-        *ret_message = message;
-    }
-    return status;
+    return decode_into(bytes, n, &PostUpdateRequest_SCHEMA, &message, sizeof message, ret_message,
+                       err);
 }
 
 static enum tally_status take_next(struct tally_update_response *message, const struct value *value,
@@ -823,12 +490,8 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_error *err)
 {
     struct tally_update_response message = {.has_next = false};
-    enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &PostUpdateResponse_SCHEMA, &message, err);
-    if (status == TALLY_OK) {
-        *ret_message = message;
-    }
-    return status;
+    return decode_into(bytes, n, &PostUpdateResponse_SCHEMA, &message, sizeof message, ret_message,
+                       err);
 }
 
 DEFINE_SCHEMA(LeaveRequest, struct leave_request)
@@ -837,10 +500,5 @@ enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uin
                                              struct tally_error *err)
 {
     struct leave_request message = {.session = 0};
-    enum tally_status status =
-        decode((struct tally_bytes){bytes, n}, &LeaveRequest_SCHEMA, &message, err);
-    if (status == TALLY_OK) {
-        *ret_session = message.session;
-    }
-    return status;
+    return decode_into(bytes, n, &LeaveRequest_SCHEMA, &message, sizeof message, ret_session, err);
 }
