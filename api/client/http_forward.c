@@ -1,27 +1,23 @@
-/* The forwarder is one thread with one curl multi handle, whose callbacks tell which sockets it
- * waits for, and one epoll set with those sockets and an eventfd of the owner's.
+/* One curl multi handle, whose callbacks tell which sockets it waits for, and one epoll set with
+ * those sockets and a timer. The set is a descriptor itself, which the owner's loop watches:
  *
- *   the owner                      the thread
- *   tally_http_forward     ->      waiting -> running
- *                                     running, ended by libcurl -> done
- *   tally_http_forward_take   <-   done
- *   tally_http_forward_abort  ->   running: removed and freed
+ *     owner's loop              forwarder                            peer
+ *     tally_http_forward  --->  running                     --->     request
+ *     (epoll_fd readable)  <--- a socket or the timer       <---     response
+ *     ..._forward_take    --->  libcurl reads; ended: done
+ *                         <---  result
  *
- * A request is in one list at any time. While it is RUNNING only the thread touches it, except for
- * is_aborted; before and after, only the holder of the mutex. */
+ * A request is in one list at any time, running or done. */
 #include "api/client/http_forward.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "api/client/http_forward_internal.h"
-#include "codec/base/monotonic.h"
 
 enum {
     DEFAULT_MAX_REQUESTS = 20000,
@@ -33,19 +29,12 @@ enum {
 static const size_t DEFAULT_MAX_HELD_BYTES = (size_t)512 << 20;
 
 /* NULL = none. */
-static struct tally_http_forward *first_of(const struct tally_list *stage)
+static struct tally_http_forward *first_of(const struct tally_list *list)
 {
-    return TALLY_LIST_FIRST(struct tally_http_forward, in_stage, stage);
+    return TALLY_LIST_FIRST(struct tally_http_forward, in_list, list);
 }
 
-static void wake(int fd)
-{
-    const uint64_t one = 1;
-    ssize_t n = write(fd, &one, sizeof one);
-    (void)n; /* fails only when the counter is full, and then it is readable already */
-}
-
-/* ---- The thread ---- */
+/* ---- What libcurl asks for ---- */
 
 /* Makes room for one more descriptor. */
 static bool reserve_watched(struct tally_http_forwarder *forwarder, int fd)
@@ -90,10 +79,18 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void
 static int on_timer(CURLM *multi, long timeout_ms, void *context)
 {
     (void)multi;
-    struct tally_http_forwarder *forwarder = context;
-    forwarder->timer_ms = timeout_ms < 0 ? -1 : tally_monotonic_ms() + timeout_ms;
-    return 0;
+    const struct tally_http_forwarder *forwarder = context;
+    struct itimerspec when = {.it_value.tv_sec = timeout_ms / 1000,
+                              .it_value.tv_nsec = timeout_ms % 1000 * 1000000};
+    if (timeout_ms == 0) {
+        when.it_value.tv_nsec = 1; /* at once; zero would disarm the timer */
+    } else if (timeout_ms < 0) {
+        when = (struct itimerspec){0};
+    }
+    return timerfd_settime(forwarder->timer_fd, 0, &when, NULL);
 }
+
+/* ---- Running requests ---- */
 
 /* libcurl counts busy and idle connections together, and compares with the limit when a busy one
  * becomes idle. That one is still `running` here. */
@@ -110,7 +107,7 @@ static void bound_idle(struct tally_http_forwarder *forwarder)
 static void stop_running(struct tally_http_forward *forward)
 {
     struct tally_http_forwarder *forwarder = forward->forwarder;
-    tally_list_remove(&forward->in_stage);
+    tally_list_remove(&forward->in_list);
     forwarder->n_running--;
     curl_multi_remove_handle(forwarder->multi, forward->easy);
     bound_idle(forwarder);
@@ -118,64 +115,24 @@ static void stop_running(struct tally_http_forward *forward)
 
 static void end(struct tally_http_forward *forward, CURLcode code)
 {
-    struct tally_http_forwarder *forwarder = forward->forwarder;
     http_forward_read_result(forward, code);
     stop_running(forward);
     curl_easy_cleanup(forward->easy);
     forward->easy = NULL;
-    http_forward_drop_body(forwarder, &forward->sent);
-    pthread_mutex_lock(&forwarder->mutex);
-    const bool is_wanted = !forward->is_aborted; /* else obey() frees it */
-    if (is_wanted) {
-        forward->stage = HTTP_FORWARD_DONE;
-        tally_list_append(&forwarder->done, &forward->in_stage);
-    }
-    pthread_mutex_unlock(&forwarder->mutex);
-    if (is_wanted) {
-        wake(forwarder->config.wake_fd);
-    }
+    http_forward_drop_body(forward->forwarder, &forward->sent);
+    tally_list_append(&forward->forwarder->done, &forward->in_list);
 }
 
 static void start(struct tally_http_forward *forward)
 {
     struct tally_http_forwarder *forwarder = forward->forwarder;
-    tally_list_append(&forwarder->running, &forward->in_stage);
+    tally_list_append(&forwarder->running, &forward->in_list);
     forwarder->n_running++;
     bound_idle(forwarder);
     if (curl_multi_add_handle(forwarder->multi, forward->easy) != CURLM_OK) {
         end(forward, CURLE_OUT_OF_MEMORY);
+        (void)on_timer(forwarder->multi, 0, forwarder); /* the owner's loop must see it */
     }
-}
-
-/* Does what the owner has asked for. False if the thread is to stop. */
-static bool obey(struct tally_http_forwarder *forwarder)
-{
-    pthread_mutex_lock(&forwarder->mutex);
-    const bool goes_on = !forwarder->stopping;
-    struct tally_http_forward *aborted = forwarder->aborted;
-    struct tally_http_forward *forward;
-    struct tally_list started;
-    tally_list_init(&started);
-    while ((forward = first_of(&forwarder->waiting)) != NULL) {
-        forward->stage = HTTP_FORWARD_RUNNING;
-        tally_list_remove(&forward->in_stage);
-        tally_list_append(&started, &forward->in_stage);
-    }
-    forwarder->aborted = NULL;
-    pthread_mutex_unlock(&forwarder->mutex);
-    while (aborted != NULL) {
-        struct tally_http_forward *next = aborted->next_aborted;
-        if (aborted->easy != NULL) { /* it has not ended in the meantime */
-            stop_running(aborted);
-        }
-        http_forward_free(aborted);
-        aborted = next;
-    }
-    while ((forward = first_of(&started)) != NULL) {
-        tally_list_remove(&forward->in_stage);
-        start(forward);
-    }
-    return goes_on;
 }
 
 static void take_ended(struct tally_http_forwarder *forwarder)
@@ -189,13 +146,14 @@ static void take_ended(struct tally_http_forwarder *forwarder)
     }
 }
 
-static int wait_of(const struct tally_http_forwarder *forwarder)
+static void serve_timer(struct tally_http_forwarder *forwarder)
 {
-    if (forwarder->timer_ms < 0) {
-        return -1;
+    uint64_t count;
+    int running;
+    if (read(forwarder->timer_fd, &count, sizeof count) > 0) {
+        curl_multi_socket_action(forwarder->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        take_ended(forwarder);
     }
-    const int64_t wait_ms = forwarder->timer_ms - tally_monotonic_ms();
-    return wait_ms < 0 ? 0 : wait_ms < INT_MAX ? (int)wait_ms : INT_MAX;
 }
 
 static void serve_event(struct tally_http_forwarder *forwarder, const struct epoll_event *event)
@@ -203,12 +161,6 @@ static void serve_event(struct tally_http_forwarder *forwarder, const struct epo
     int running;
     int mask = (event->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
                (event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0);
-    if (event->data.fd == forwarder->command_fd) {
-        uint64_t count;
-        ssize_t n = read(forwarder->command_fd, &count, sizeof count);
-        (void)n; /* the lists say what to do */
-        return;
-    }
     if (!forwarder->watched[event->data.fd]) {
         struct epoll_event unused;
         (void)epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_DEL, event->data.fd, &unused);
@@ -221,46 +173,29 @@ static void serve_event(struct tally_http_forwarder *forwarder, const struct epo
     take_ended(forwarder); /* one by one, for bound_idle() */
 }
 
-static void *run(void *context)
+/* Lets libcurl send and receive what is ready, without waiting. */
+static void serve_events(struct tally_http_forwarder *forwarder)
 {
-    struct tally_http_forwarder *forwarder = context;
     struct epoll_event events[EVENTS_AT_ONCE];
-    while (obey(forwarder)) {
-        const int n = epoll_wait(forwarder->epoll_fd, events, EVENTS_AT_ONCE, wait_of(forwarder));
-        for (int i = 0; i < n; i++) {
+    const int n = epoll_wait(forwarder->epoll_fd, events, EVENTS_AT_ONCE, 0);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.fd == forwarder->timer_fd) {
+            serve_timer(forwarder);
+        } else {
             serve_event(forwarder, &events[i]);
         }
-        if (forwarder->timer_ms >= 0 && tally_monotonic_ms() >= forwarder->timer_ms) {
-            int running;
-            forwarder->timer_ms = -1; /* libcurl sets it again */
-            curl_multi_socket_action(forwarder->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-            take_ended(forwarder);
-        }
     }
-    return NULL;
 }
 
-/* ---- The owner's side ---- */
+/* ---- Start and end ---- */
 
-/* The thread takes no signals: they belong to the main thread, and SIGPIPE would end the process.
- */
-static int start_thread(struct tally_http_forwarder *forwarder)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int result = pthread_create(&forwarder->thread, NULL, run, forwarder);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return result;
-}
-
-static bool watch_commands(struct tally_http_forwarder *forwarder)
+static bool open_descriptors(struct tally_http_forwarder *forwarder)
 {
     forwarder->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    forwarder->command_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = forwarder->command_fd};
-    return forwarder->epoll_fd >= 0 && forwarder->command_fd >= 0 &&
-           epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_ADD, forwarder->command_fd, &event) == 0;
+    forwarder->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = forwarder->timer_fd};
+    return forwarder->epoll_fd >= 0 && forwarder->timer_fd >= 0 &&
+           epoll_ctl(forwarder->epoll_fd, EPOLL_CTL_ADD, forwarder->timer_fd, &event) == 0;
 }
 
 static bool set_up_multi(struct tally_http_forwarder *forwarder)
@@ -289,17 +224,15 @@ static void fill_in_defaults(struct tally_http_forwarder_config *config)
     }
 }
 
-/* All but the thread, which does not run. */
 static void forwarder_fini(struct tally_http_forwarder *forwarder)
 {
     curl_multi_cleanup(forwarder->multi);
     if (forwarder->epoll_fd >= 0) {
         close(forwarder->epoll_fd);
     }
-    if (forwarder->command_fd >= 0) {
-        close(forwarder->command_fd);
+    if (forwarder->timer_fd >= 0) {
+        close(forwarder->timer_fd);
     }
-    pthread_mutex_destroy(&forwarder->mutex);
     free(forwarder->watched);
     free(forwarder->tls_ca);
     free(forwarder);
@@ -316,11 +249,8 @@ enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_con
     }
     forwarder->config = *config;
     fill_in_defaults(&forwarder->config);
-    forwarder->epoll_fd = forwarder->command_fd = -1;
-    forwarder->timer_ms = -1;
-    pthread_mutex_init(&forwarder->mutex, NULL);
+    forwarder->epoll_fd = forwarder->timer_fd = -1;
     tally_list_init(&forwarder->running);
-    tally_list_init(&forwarder->waiting);
     tally_list_init(&forwarder->done);
     enum tally_status status = TALLY_OK;
     if (config->tls_ca != NULL) {
@@ -331,11 +261,8 @@ enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_con
         ((config->tls_ca != NULL && forwarder->tls_ca == NULL) || !set_up_multi(forwarder))) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a forwarder");
     }
-    if (status == TALLY_OK && !watch_commands(forwarder)) {
+    if (status == TALLY_OK && !open_descriptors(forwarder)) {
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "no file descriptor for a forwarder");
-    }
-    if (status == TALLY_OK && start_thread(forwarder) != 0) {
-        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot start the forwarder's thread");
     }
     if (status != TALLY_OK) {
         forwarder_fini(forwarder);
@@ -345,11 +272,11 @@ enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_con
     return TALLY_OK;
 }
 
-static void free_all(struct tally_http_forwarder *forwarder, struct tally_list *stage)
+static void free_all(struct tally_http_forwarder *forwarder, struct tally_list *list)
 {
     struct tally_http_forward *forward;
-    while ((forward = first_of(stage)) != NULL) {
-        tally_list_remove(&forward->in_stage);
+    while ((forward = first_of(list)) != NULL) {
+        tally_list_remove(&forward->in_list);
         if (forward->easy != NULL) {
             curl_multi_remove_handle(forwarder->multi, forward->easy);
         }
@@ -362,12 +289,6 @@ void tally_http_forwarder_free(struct tally_http_forwarder *forwarder)
     if (forwarder == NULL) {
         return;
     }
-    pthread_mutex_lock(&forwarder->mutex);
-    forwarder->stopping = true;
-    pthread_mutex_unlock(&forwarder->mutex);
-    wake(forwarder->command_fd);
-    pthread_join(forwarder->thread, NULL);
-    /* The thread has obeyed before it ended: nothing is waiting or aborted. */
     free_all(forwarder, &forwarder->running);
     free_all(forwarder, &forwarder->done);
     forwarder_fini(forwarder);
@@ -395,12 +316,12 @@ static enum tally_status admit(struct tally_http_forwarder *forwarder, size_t n_
                                struct tally_error *err)
 {
     const struct tally_http_forwarder_config *config = &forwarder->config;
-    if (atomic_load(&forwarder->n_requests) >= config->max_requests) {
+    if (forwarder->n_requests >= config->max_requests) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
                           "%zu requests are being forwarded, the limit is %zu",
-                          atomic_load(&forwarder->n_requests), config->max_requests);
+                          forwarder->n_requests, config->max_requests);
     }
-    if (atomic_load(&forwarder->held_bytes) + n_body > config->max_held_bytes) {
+    if (forwarder->held_bytes + n_body > config->max_held_bytes) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
                           "a body of %zu bytes would pass the limit of %zu held bytes", n_body,
                           config->max_held_bytes);
@@ -426,7 +347,7 @@ enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
     if (forward == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to forward a request");
     }
-    atomic_fetch_add(&forwarder->n_requests, 1);
+    forwarder->n_requests++;
     forward->forwarder = forwarder;
     forward->result.user = request->user;
     forward->result.body.limit = forwarder->config.max_answer_bytes;
@@ -438,58 +359,43 @@ enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
     }
     forward->sent = *body;
     *body = (struct tally_buffer){.limit = body->limit};
-    atomic_fetch_add(&forwarder->held_bytes, forward->sent.capacity);
-    pthread_mutex_lock(&forwarder->mutex);
-    tally_list_append(&forwarder->waiting, &forward->in_stage);
-    pthread_mutex_unlock(&forwarder->mutex);
-    wake(forwarder->command_fd);
+    forwarder->held_bytes += forward->sent.capacity;
+    start(forward);
     *ret_forward = forward;
     return TALLY_OK;
 }
 
-void tally_http_forward_abort(struct tally_http_forwarder *forwarder,
-                              struct tally_http_forward *forward)
+void tally_http_forward_abort(struct tally_http_forward *forward)
 {
-    pthread_mutex_lock(&forwarder->mutex);
-    const enum http_forward_stage stage = forward->stage;
-    switch (stage) {
-    case HTTP_FORWARD_WAITING:
-        tally_list_remove(&forward->in_stage);
-        break;
-    case HTTP_FORWARD_RUNNING:
-        forward->is_aborted = true;
-        forward->next_aborted = forwarder->aborted;
-        forwarder->aborted = forward;
-        break;
-    case HTTP_FORWARD_DONE:
-        tally_list_remove(&forward->in_stage);
-        break;
-    }
-    pthread_mutex_unlock(&forwarder->mutex);
-    if (stage == HTTP_FORWARD_RUNNING) {
-        wake(forwarder->command_fd);
+    if (forward->easy != NULL) {
+        stop_running(forward);
     } else {
-        http_forward_free(forward);
+        tally_list_remove(&forward->in_list);
     }
+    http_forward_free(forward);
 }
 
 bool tally_http_forward_take(struct tally_http_forwarder *forwarder,
                              struct tally_http_forward_result *ret_result)
 {
-    pthread_mutex_lock(&forwarder->mutex);
-    struct tally_http_forward *forward = first_of(&forwarder->done);
-    if (forward != NULL) {
-        tally_list_remove(&forward->in_stage);
+    if (tally_list_is_empty(&forwarder->done)) {
+        serve_events(forwarder);
     }
-    pthread_mutex_unlock(&forwarder->mutex);
+    struct tally_http_forward *forward = first_of(&forwarder->done);
     if (forward == NULL) {
         return false;
     }
+    tally_list_remove(&forward->in_list);
     *ret_result = forward->result;
-    atomic_fetch_sub(&forwarder->held_bytes, forward->result.body.capacity);
+    forwarder->held_bytes -= forward->result.body.capacity;
     forward->result = (struct tally_http_forward_result){0};
     http_forward_free(forward);
     return true;
+}
+
+int tally_http_forwarder_fd(const struct tally_http_forwarder *forwarder)
+{
+    return forwarder->epoll_fd;
 }
 
 void tally_http_forward_result_fini(struct tally_http_forward_result *result)

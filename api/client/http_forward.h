@@ -1,16 +1,17 @@
-/* http_forward: HTTP/1.1 requests to other servers, many at once, for a loop that must not wait.
+/* http_forward: HTTP/1.1 requests to other servers, many at once, on a loop that must not wait.
  *
- * A forwarder is one thread on libcurl, which keeps connections alive and uses them again. Whoever
- * owns it submits requests and takes results, from one thread: these calls never block. A request
- * that waits, a long poll say, costs a connection and no thread. When a result is there, the
- * forwarder adds to an eventfd.
+ * A forwarder stands on libcurl, which keeps connections alive and uses them again. It belongs to
+ * one thread, and its calls never block. The owner's loop waits for tally_http_forwarder_fd() to be
+ * readable; tally_http_forward_take() then sends and receives, and returns results. A request that
+ * waits, such as a long poll, costs a connection.
  *
  * Each request that is submitted and not aborted has exactly one result. A request with a body is
  * sent once: if a kept connection breaks under it, that is its result, and the sender decides. One
- * without a body may be sent a second time, if the first one got no byte of an answer.
+ * without a body may be sent a second time, if no byte of a response to the first has arrived.
  *
- * Memory is bounded: requests under way by max_requests, their bodies and those of the answers by
- * max_held_bytes. Proxies of the environment are not used: peers speak with each other directly. */
+ * Memory is bounded: requests in progress by max_requests, their bodies and those of the responses
+ * by max_held_bytes. Proxies of the environment are not used: peers connect directly. The process
+ * must ignore SIGPIPE if it uses https://. */
 #ifndef TALLY_API_CLIENT_HTTP_FORWARD_H
 #define TALLY_API_CLIENT_HTTP_FORWARD_H
 
@@ -24,24 +25,23 @@ struct tally_http_forwarder;
 struct tally_http_forward; /* a request, from its submission until its result is taken */
 
 struct tally_http_forwarder_config {
-    int wake_fd;                   /* eventfd; borrowed, and open as long as the forwarder */
     const char *tls_ca;            /* PEM file of the authorities to trust for https://, and no
                                     * others; NULL = the system's */
     size_t max_requests;           /* submitted, and their results not taken; 0 = 20,000 */
-    size_t max_held_bytes;         /* bodies of those; past it what comes is refused. 0 = 512 MiB */
-    size_t max_answer_bytes;       /* the body of one answer; 0 = as max_held_bytes */
+    size_t max_held_bytes;         /* their bodies; past it, new ones are refused. 0 = 512 MiB */
+    size_t max_answer_bytes;       /* the body of one response; 0 = as max_held_bytes */
     unsigned max_idle_connections; /* kept for the next request; 0 = 256 */
     long connect_timeout_ms;       /* 0 = 2,000 */
 };
 
-/* Starts the thread. Errors: INVALID_ARGUMENT (tls_ca cannot be read), NO_MEMORY, UNAVAILABLE (no
- * file descriptor, no thread). */
+/* Errors: INVALID_ARGUMENT (tls_ca cannot be read), NO_MEMORY, UNAVAILABLE (no file descriptor). */
 enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_config *config,
                                            struct tally_http_forwarder **ret_forwarder,
                                            struct tally_error *err);
-/* Aborts what is under way and ends the thread. Results that were not taken are lost. NULL is
- * allowed. */
+/* Aborts the requests in progress. Results that were not taken are lost. NULL is allowed. */
 void tally_http_forwarder_free(struct tally_http_forwarder *forwarder);
+/* Readable when tally_http_forward_take() has work. */
+int tally_http_forwarder_fd(const struct tally_http_forwarder *forwarder);
 
 enum { TALLY_HTTP_FORWARD_MAX_HEADERS = 16 };
 
@@ -66,9 +66,8 @@ enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
                                      const struct tally_http_forward_request *request,
                                      struct tally_http_forward **ret_forward,
                                      struct tally_error *err);
-/* Gives a request up: it has no result, and the peer sees its connection close. */
-void tally_http_forward_abort(struct tally_http_forwarder *forwarder,
-                              struct tally_http_forward *forward);
+/* Gives up a request: it has no result, and its connection is closed. */
+void tally_http_forward_abort(struct tally_http_forward *forward);
 
 struct tally_http_forward_result {
     void *user;
@@ -85,7 +84,7 @@ struct tally_http_forward_result {
     struct tally_buffer body;
     char *text; /* where the texts are */
 };
-/* Takes one result; false if there is none. */
+/* Sends and receives what is ready, and takes one result; false if there is none. */
 bool tally_http_forward_take(struct tally_http_forwarder *forwarder,
                              struct tally_http_forward_result *ret_result);
 void tally_http_forward_result_fini(struct tally_http_forward_result *result);

@@ -19,7 +19,7 @@ enum {
 
 void http_forward_drop_body(struct tally_http_forwarder *forwarder, struct tally_buffer *body)
 {
-    atomic_fetch_sub(&forwarder->held_bytes, body->capacity);
+    forwarder->held_bytes -= body->capacity;
     tally_buffer_fini(body);
 }
 
@@ -32,7 +32,7 @@ void http_forward_free(struct tally_http_forward *forward)
     http_forward_drop_body(forwarder, &forward->result.body);
     free(forward->result.text);
     free(forward);
-    atomic_fetch_sub(&forwarder->n_requests, 1);
+    forwarder->n_requests--;
 }
 
 /* Without a seek function libcurl cannot send a body a second time. */
@@ -54,12 +54,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     struct tally_http_forwarder *forwarder = forward->forwarder;
     struct tally_buffer *body = &forward->result.body;
     const size_t before = body->capacity;
-    if (atomic_load(&forwarder->held_bytes) + size * n > forwarder->config.max_held_bytes) {
+    if (forwarder->held_bytes + size * n > forwarder->config.max_held_bytes) {
         forward->refused = TALLY_RESOURCE_EXHAUSTED;
     } else {
         forward->refused = tally_buffer_append(body, data, size * n);
     }
-    atomic_fetch_add(&forwarder->held_bytes, body->capacity - before);
+    forwarder->held_bytes += body->capacity - before;
     return forward->refused == TALLY_OK ? size * n : 0;
 }
 

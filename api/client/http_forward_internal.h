@@ -2,14 +2,9 @@
 #ifndef TALLY_API_CLIENT_HTTP_FORWARD_INTERNAL_H
 #define TALLY_API_CLIENT_HTTP_FORWARD_INTERNAL_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "api/client/http_curl.h"
 #include "api/client/http_forward.h"
 #include "codec/base/list.h"
-
-enum http_forward_stage { HTTP_FORWARD_WAITING, HTTP_FORWARD_RUNNING, HTTP_FORWARD_DONE };
 
 struct tally_http_forward {
     struct tally_http_forwarder *forwarder;
@@ -21,32 +16,20 @@ struct tally_http_forward {
     bool has_whole_head;       /* the blank line has arrived */
     char curl_message[CURL_ERROR_SIZE];
     struct tally_http_forward_result result;
-    /* Under the mutex. */
-    enum http_forward_stage stage;
-    bool is_aborted;
-    struct tally_list_node in_stage; /* in the list of its stage */
-    struct tally_http_forward *next_aborted;
+    struct tally_list_node in_list; /* running or done */
 };
 
 struct tally_http_forwarder {
     struct tally_http_forwarder_config config;
     char *tls_ca;
-    pthread_t thread;
-    /* Of the thread alone. */
     CURLM *multi;
-    int epoll_fd;
-    int64_t timer_ms; /* when libcurl wants to be called without an event; -1 = never */
-    struct tally_list running;
+    int epoll_fd; /* the sockets that libcurl waits for, and the timer */
+    int timer_fd; /* when libcurl wants to be called without an event */
+    struct tally_list running, done;
     size_t n_running;
+    size_t n_requests, held_bytes;
     bool *watched; /* by descriptor: libcurl waits for it */
     size_t n_watched;
-    /* Of both. */
-    int command_fd; /* eventfd: `waiting` or `aborted` is not empty, or the thread is to stop */
-    atomic_size_t n_requests, held_bytes;
-    pthread_mutex_t mutex; /* guards the members below */
-    struct tally_list waiting, done;
-    struct tally_http_forward *aborted; /* running ones */
-    bool stopping;
 };
 
 /* Prepares the easy handle of a zeroed request; false when memory ran out. The body is set later;

@@ -238,6 +238,11 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator)
     return coordinator->turn->wake_fd;
 }
 
+int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
+{
+    return forwarding_fd(coordinator->forwarding);
+}
+
 int tally_coordinator_turn(struct tally_coordinator *coordinator)
 {
     return turn_run(coordinator);

@@ -10,7 +10,7 @@
  * loaded again from the store and their writers are told "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Only the solving of f(x*) runs
- * in another one (prepare.h), and the transfers of forwarded requests (api/client/http_forward.h).
+ * in another one (prepare.h).
  */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
@@ -72,6 +72,8 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator);
 
 /* Readable when another thread has something for the loop. */
 int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
+/* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
+int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
 
 /* After config.tokens has changed: ends event streams and long polls, whose callers then come again
  * with what they have. */

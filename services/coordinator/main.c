@@ -407,16 +407,19 @@ static void reload_certificate(const struct settings *settings, struct tally_htt
     log_tls(server, key);
 }
 
-/* One descriptor for the loop that is readable when a signal came or a thread has a result. */
+/* One descriptor for the loop: readable after a signal, when a thread has a result, and when
+ * forwarded requests can be sent or received. */
 static int join_wakers(const struct tally_coordinator *coordinator)
 {
+    const int wakers[] = {tally_signals_fd(), tally_coordinator_wake_fd(coordinator),
+                          tally_coordinator_forward_fd(coordinator)};
     int fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN};
-    if (fd >= 0 &&
-        (epoll_ctl(fd, EPOLL_CTL_ADD, tally_signals_fd(), &event) != 0 ||
-         epoll_ctl(fd, EPOLL_CTL_ADD, tally_coordinator_wake_fd(coordinator), &event) != 0)) {
-        close(fd);
-        return -1;
+    for (size_t i = 0; fd >= 0 && i < sizeof wakers / sizeof wakers[0]; i++) {
+        if (wakers[i] >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, wakers[i], &event) != 0) {
+            close(fd);
+            fd = -1;
+        }
     }
     return fd;
 }

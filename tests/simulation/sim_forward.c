@@ -32,6 +32,12 @@ enum tally_status tally_http_forwarder_new(const struct tally_http_forwarder_con
     return TALLY_OK;
 }
 
+int tally_http_forwarder_fd(const struct tally_http_forwarder *forwarder)
+{
+    (void)forwarder;
+    return -1;
+}
+
 static void take_out(struct tally_http_forward *forward)
 {
     struct tally_http_forward **at = &forward->forwarder->first;
@@ -104,10 +110,8 @@ enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
     return TALLY_OK;
 }
 
-void tally_http_forward_abort(struct tally_http_forwarder *forwarder,
-                              struct tally_http_forward *forward)
+void tally_http_forward_abort(struct tally_http_forward *forward)
 {
-    (void)forwarder;
     take_out(forward);
 }
 

@@ -49,8 +49,7 @@ struct forwarding {
 
 enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    const struct tally_http_forwarder_config config = {.wake_fd = coordinator->turn->wake_fd,
-                                                       .tls_ca = coordinator->config.peer_tls_ca,
+    const struct tally_http_forwarder_config config = {.tls_ca = coordinator->config.peer_tls_ca,
                                                        .max_held_bytes =
                                                            coordinator->config.max_held_bytes};
     struct forwarding *forwarding = calloc(1, sizeof *forwarding);
@@ -64,6 +63,11 @@ enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct t
     }
     coordinator->forwarding = forwarding;
     return TALLY_OK;
+}
+
+int forwarding_fd(const struct forwarding *forwarding)
+{
+    return forwarding != NULL ? tally_http_forwarder_fd(forwarding->forwarder) : -1;
 }
 
 void forwarding_free(struct forwarding *forwarding)
@@ -103,7 +107,7 @@ static void free_sent(struct forwarded *base)
     struct sent_call *sent = (struct sent_call *)base;
     leave_list(sent);
     if (sent->request != NULL) {
-        tally_http_forward_abort(sent->forwarding->forwarder, sent->request);
+        tally_http_forward_abort(sent->request);
     }
     tally_http_forward_result_fini(&sent->answer);
     free(sent);

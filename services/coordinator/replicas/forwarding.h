@@ -44,6 +44,8 @@ enum forward_result {
 enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Once no call waits for its answer any more. NULL is allowed. */
 void forwarding_free(struct forwarding *forwarding);
+/* Readable when forward_take_results() has work; -1 for NULL. */
+int forwarding_fd(const struct forwarding *forwarding);
 
 /* Whether another replica has sent the call here. */
 bool is_forwarded(const struct call *call);
