@@ -562,7 +562,7 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
         out->size = n_before;
     } else if (status == TALLY_OK && strcasecmp(exchange.response_type, proto) != 0) {
         status = tally_fail(err, TALLY_INTERNAL, NULL,
-                            "answer of type \"%s\", not %s: is %s a coordinator?",
+                            "response of type \"%s\", not %s: is %s a coordinator?",
                             exchange.response_type, proto, client->base_url);
         out->size = n_before;
     }

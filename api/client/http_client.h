@@ -44,29 +44,29 @@ struct tally_http_exchange {
     long timeout_ms; /* of the whole exchange; 0 = 30,000 */
     /* results */
     int status;              /* HTTP status */
-    char response_type[128]; /* Content-Type of the answer */
+    char response_type[128]; /* Content-Type of the response */
     char location[256];      /* Location header, "" if none */
     char date[64];           /* Date header, "" if none */
 };
 
-/* Sends and receives; the answer's body is appended to *out (which may have a limit). Any HTTP
- * status is TALLY_OK here. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE, CANCELLED,
- * TOO_LARGE. */
+/* Sends and receives; the body of the response is appended to *out (which may have a limit). Any
+ * HTTP status is TALLY_OK here. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE,
+ * CANCELLED, TOO_LARGE. */
 enum tally_status tally_http_perform(struct tally_http_client *client,
                                      struct tally_http_exchange *exchange, struct tally_buffer *out,
                                      struct tally_error *err);
 
-/* Calls tally.v1.WorkerService/`method` with a protobuf body; the answer's protobuf bytes are
- * appended to *out. A Connect error becomes the status of its code with its message; others as
+/* Calls tally.v1.WorkerService/`method` with a protobuf body; the protobuf bytes of the response
+ * are appended to *out. A Connect error becomes the status of its code with its message; others as
  * above. */
 enum tally_status tally_connect_call(struct tally_http_client *client, const char *method,
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err);
 
-/* The server is one of several that answer at this address, and may be gone or out of order alone:
- * from now on an exchange in which nothing comes or goes for silence_ms fails as DEADLINE, and an
- * answer of 502, 503 or 504 is the last on its connection; the next exchange may reach another.
- * 0 = there is one, as at first. */
+/* Declares that the server is one of several at this address, and may fail alone. From now on an
+ * exchange in which nothing is sent or received for silence_ms fails as DEADLINE, and a response of
+ * 502, 503 or 504 is the last on its connection: the next exchange may reach another server. 0 =
+ * there is one server, the initial state. */
 void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms);
 
 /* Bytes of HTTP messages that this client sent and received in complete exchanges; with TLS before

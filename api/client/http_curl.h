@@ -13,7 +13,7 @@ void tally_curl_init(void);
  * trust, and no others; NULL = the system's. Errors: NO_MEMORY. */
 enum tally_status tally_curl_set_tls(CURL *easy, const char *ca, struct tally_error *err);
 
-/* libcurl reads the file when it connects; whoever mistypes its name should hear of it at once.
+/* Checks the file now; libcurl reads it only when it connects, too late to report a mistyped name.
  * Errors: INVALID_ARGUMENT (in `field`). */
 enum tally_status tally_curl_check_ca(const char *path, const char *field, struct tally_error *err);
 

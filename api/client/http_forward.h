@@ -71,11 +71,11 @@ void tally_http_forward_abort(struct tally_http_forward *forward);
 
 struct tally_http_forward_result {
     void *user;
-    struct tally_error err; /* status OK: an answer came, whatever its HTTP status. Else UNAVAILABLE
-                             * (no connection, it broke, or what came is no answer), DEADLINE,
-                             * TOO_LARGE or RESOURCE_EXHAUSTED (the answer), NO_MEMORY,
+    struct tally_error err; /* status OK: there is a response, with any HTTP status. Else
+                             * UNAVAILABLE (no connection, it broke, or it sent no HTTP response),
+                             * DEADLINE, TOO_LARGE or RESOURCE_EXHAUSTED (the response), NO_MEMORY,
                              * INVALID_ARGUMENT (the URL) */
-    /* The answer. */
+    /* The response. */
     int http_status;          /* in [200, 599] */
     const char *content_type; /* NULL = none; belongs to the result, as all texts */
     /* Ended by a NULL name; of more than fit, the first. Those that are about the connection or the

@@ -228,8 +228,8 @@ static enum tally_status read_head(CURL *easy, struct tally_http_forward_result 
 
 static const char *reason_of(const struct tally_http_forward *forward, CURLcode code)
 {
-    return forward->refused == TALLY_TOO_LARGE            ? "the answer is too large"
-           : forward->refused == TALLY_RESOURCE_EXHAUSTED ? "too many answers are held"
+    return forward->refused == TALLY_TOO_LARGE            ? "the response is too large"
+           : forward->refused == TALLY_RESOURCE_EXHAUSTED ? "too many responses are held"
            : forward->curl_message[0] != '\0'             ? forward->curl_message
                                                           : curl_easy_strerror(code);
 }
@@ -248,9 +248,9 @@ void http_forward_read_result(struct tally_http_forward *forward, CURLcode code)
                                              : tally_curl_status(forward->easy, code);
         tally_fail(&result->err, status, NULL, "%.128s: %s", url, reason_of(forward, code));
     } else if (read_head(forward->easy, result) != TALLY_OK) {
-        tally_fail(&result->err, TALLY_NO_MEMORY, NULL, "no memory for an answer");
+        tally_fail(&result->err, TALLY_NO_MEMORY, NULL, "no memory for a response");
     } else if (result->http_status < MIN_HTTP_STATUS || result->http_status > MAX_HTTP_STATUS) {
-        tally_fail(&result->err, TALLY_UNAVAILABLE, NULL, "%.128s: an answer of status %d", url,
+        tally_fail(&result->err, TALLY_UNAVAILABLE, NULL, "%.128s: a response of status %d", url,
                    result->http_status);
     }
     if (result->err.status != TALLY_OK) {

@@ -1,6 +1,6 @@
 /* echo_server: libmicrohttpd and nothing else, the yardstick of `tally bench coordinator`.
  *
- * One thread with epoll reads whatever is posted, keeps none of it, and answers every request with
+ * One thread with epoll reads all bodies, keeps none, and responds to every request with
  * the same bytes. What a server built on the library does beyond that is its own cost. */
 #ifndef TALLY_API_ECHO_ECHO_SERVER_H
 #define TALLY_API_ECHO_ECHO_SERVER_H
@@ -12,7 +12,7 @@
 
 struct tally_echo_server;
 
-/* Listens on a free port of 127.0.0.1, for at most n_connections at once; answers have a body of
+/* Listens on a free port of 127.0.0.1, for at most n_connections at once; responses have a body of
  * n_answer bytes. Errors: NO_MEMORY, UNAVAILABLE. */
 enum tally_status tally_echo_server_new(size_t n_answer, unsigned n_connections,
                                         struct tally_echo_server **ret_server,

@@ -10,14 +10,9 @@
 #include "codec/base/utf8.h"
 
 /* A `struct tally_json` is jansson's json_t by another name, so that jansson.h stays in here. */
-static json_t *inner(struct tally_json *value)
+static json_t *inner(const struct tally_json *value)
 {
-    return (json_t *)value;
-}
-
-static const json_t *inner_const(const struct tally_json *value)
-{
-    return (const json_t *)value;
+    return (json_t *)value; /* jansson's iterators take a plain json_t * even to read */
 }
 
 static struct tally_json *outer(json_t *value)
@@ -64,7 +59,7 @@ struct tally_json *tally_json_text(const char *text)
 
 struct tally_json *tally_json_copy(const struct tally_json *value)
 {
-    return outer(json_deep_copy(inner_const(value)));
+    return outer(json_deep_copy(inner(value)));
 }
 
 bool tally_json_set(struct tally_json *object, const char *key, struct tally_json *value)
@@ -127,61 +122,50 @@ bool tally_json_append_integer(struct tally_json *array, int64_t value)
     return tally_json_append(array, outer(json_integer(value)));
 }
 
-/* jansson's iterators take a plain json_t * even to read. */
-static json_t *readable(const struct tally_json *value)
-{
-    return (json_t *)value;
-}
-
-bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other)
-{
-    return json_object_update_missing(inner(object), readable(other)) == 0;
-}
-
 bool tally_json_is_object(const struct tally_json *value)
 {
-    return json_is_object(inner_const(value));
+    return json_is_object(inner(value));
 }
 
 bool tally_json_is_array(const struct tally_json *value)
 {
-    return json_is_array(inner_const(value));
+    return json_is_array(inner(value));
 }
 
 const struct tally_json *tally_json_get(const struct tally_json *object, const char *key)
 {
-    return outer(json_object_get(inner_const(object), key));
+    return outer(json_object_get(inner(object), key));
 }
 
 size_t tally_json_size(const struct tally_json *array)
 {
-    return json_array_size(inner_const(array));
+    return json_array_size(inner(array));
 }
 
 const struct tally_json *tally_json_at(const struct tally_json *array, size_t index)
 {
-    return outer(json_array_get(inner_const(array), index));
+    return outer(json_array_get(inner(array), index));
 }
 
 const char *tally_json_as_text(const struct tally_json *value)
 {
-    return json_string_value(inner_const(value));
+    return json_string_value(inner(value));
 }
 
 const char *tally_json_get_text(const struct tally_json *object, const char *key)
 {
-    return json_string_value(json_object_get(inner_const(object), key));
+    return json_string_value(json_object_get(inner(object), key));
 }
 
 int64_t tally_json_get_integer(const struct tally_json *object, const char *key, int64_t otherwise)
 {
-    const json_t *value = json_object_get(inner_const(object), key);
+    const json_t *value = json_object_get(inner(object), key);
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
 double tally_json_get_real(const struct tally_json *object, const char *key, double otherwise)
 {
-    const json_t *value = json_object_get(inner_const(object), key);
+    const json_t *value = json_object_get(inner(object), key);
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
@@ -345,5 +329,5 @@ enum tally_status tally_json_dump(const struct tally_json *value, int indent,
                                   struct tally_buffer *out)
 {
     struct writer writer = {.out = out, .indent = indent};
-    return write_value(&writer, readable(value), 0);
+    return write_value(&writer, inner(value), 0);
 }

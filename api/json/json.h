@@ -1,4 +1,4 @@
-/* json: JSON values, read and written with jansson; the only header of ours that speaks JSON.
+/* json: JSON values, read and written with jansson.
  *
  * A `struct tally_json` is a reference. Functions named get borrow; set and append take the value
  * they are given (also on failure). Setters return false when memory ran out, so that a builder can
@@ -53,8 +53,6 @@ bool tally_json_set_null(struct tally_json *object, const char *key);
 bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);
 bool tally_json_append_integer(struct tally_json *array, int64_t value);
-/* Sets in `object` all members of `other` that it lacks. */
-bool tally_json_merge_missing(struct tally_json *object, const struct tally_json *other);
 
 bool tally_json_is_object(const struct tally_json *value);
 bool tally_json_is_array(const struct tally_json *value);

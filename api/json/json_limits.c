@@ -1,4 +1,4 @@
-/* json_limits: how much is in a JSON text, without building any of it. */
+/* json_limits: the size of a JSON text, measured without parsing it into values. */
 #include "api/json/json.h"
 
 /* The end of the text that begins after its opening quote at text[at]. */

@@ -24,7 +24,7 @@ static void code_of_status(enum tally_status status, char code[static 40])
 /* "field: message" */
 enum { LINE_CAPACITY = sizeof(struct tally_error) };
 
-/* Messages quote what strangers sent and may have been cut within a character. */
+/* Messages quote untrusted input and may be cut within a character. */
 static struct tally_json *clean_text(const char *text)
 {
     char line[LINE_CAPACITY];
@@ -73,8 +73,8 @@ enum tally_status tally_connect_error_encode(const struct tally_error *err,
     return dump_and_free(object, ok, out);
 }
 
-/* Own names go first: several statuses share a Connect code, and the one that is also called so is
- * the one that was meant ("unavailable" is UNAVAILABLE, not STORE). */
+/* Our own names take precedence: several statuses share a Connect code, and the one of that name is
+ * meant ("unavailable" is UNAVAILABLE, not STORE). */
 static enum tally_status status_of_code(const char *code)
 {
     static const char *const names[] = {
@@ -90,8 +90,8 @@ static enum tally_status status_of_code(const char *code)
     return tally_status_of_connect_code(code);
 }
 
-/* For answers that are not ours: a proxy's page, another server. 502 to 504 are what proxies say
- * when the coordinator is away. */
+/* For responses of other programs, such as a proxy. A proxy sends 502 to 504 when the coordinator
+ * is down. */
 static enum tally_status status_of_http(int http_status)
 {
     switch (http_status) {
@@ -126,7 +126,7 @@ static enum tally_status status_of_http(int http_status)
     return TALLY_INTERNAL;
 }
 
-/* Says what came in place of an error of ours: its HTTP status and first printable words. */
+/* Describes a response that is not one of our errors: HTTP status and first printable words. */
 static void describe_foreign(int http_status, const char *text, size_t n, struct tally_error *err)
 {
     char excerpt[121];

@@ -1,4 +1,4 @@
-/* sha256: the hash of FIPS 180-4, so that a program can know a secret again without keeping it
+/* sha256: the hash of FIPS 180-4, so that a program can recognise a secret without keeping it
  * (GnuTLS). */
 #ifndef TALLY_API_TLS_SHA256_H
 #define TALLY_API_TLS_SHA256_H

@@ -121,7 +121,7 @@ static enum tally_status load_key(const char *path, const struct pem *pem,
     int code = gnutls_privkey_import_x509_raw(identity->key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code == GNUTLS_E_DECRYPTION_FAILED) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "tls-key",
-                          "the private key in %s is encrypted; there is nobody to ask for its "
+                          "the private key in %s is encrypted; a server cannot ask for its "
                           "password",
                           path);
     }

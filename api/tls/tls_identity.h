@@ -1,8 +1,9 @@
-/* tls_identity: the certificate chain and private key that a server shows, from two PEM files.
+/* tls_identity: the certificate chain and private key of a server, from two PEM files.
  *
- * Loading checks what would otherwise fail at the first client: that both files can be read and
- * belong together, and that the certificate is valid today. An identity is counted: the handshakes
- * that used it keep it alive when a newer one has taken its place. */
+ * Loading finds the errors that would otherwise appear with the first client: a file cannot be
+ * read, the two do not belong together, or the certificate is not valid today. Identities are
+ * reference counted: connections keep the one of their handshake alive after a newer one has been
+ * loaded. */
 #ifndef TALLY_API_TLS_TLS_IDENTITY_H
 #define TALLY_API_TLS_TLS_IDENTITY_H
 
@@ -21,11 +22,11 @@ struct tls_identity {
     gnutls_pcert_st certs[TLS_MAX_CHAIN]; /* the server's own first */
     gnutls_privkey_t key;
     int64_t expires_s;   /* Unix time */
-    bool key_is_exposed; /* others than its owner may read the key file */
+    bool key_is_exposed; /* the key file is readable by more than its owner */
 };
 
-/* `now_s` is Unix time. `regular_only` refuses what reading could block on. The caller is its first
- * user. Errors: INVALID_ARGUMENT with the field "tls-cert" or "tls-key", NO_MEMORY. */
+/* `now_s` is Unix time. `regular_only` refuses files on which reading could block. The caller is
+ * its first user. Errors: INVALID_ARGUMENT with the field "tls-cert" or "tls-key", NO_MEMORY. */
 enum tally_status tls_identity_load(const char *cert_path, const char *key_path, bool regular_only,
                                     int64_t now_s, struct tls_identity **ret_identity,
                                     struct tally_error *err);

@@ -53,7 +53,7 @@ void tally_join_request_fini(struct tally_join_request *message);
 struct tally_join_response {
     uint64_t session;
     uint32_t session_timeout_ms;
-    uint32_t format;      /* likewise, >= 1 */
+    uint32_t format;      /* of payloads, >= 1 */
     uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
 };
 
@@ -127,15 +127,15 @@ struct tally_update {
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                           /* refused because what it computed with has failed */
-    bool has_poll;           /* the answer is to wait as that of a poll would, and to bring it */
-    struct tally_bytes poll; /* an encoded tally_poll_request, which is read on its own */
+    bool has_poll;           /* the response waits like that of a poll, and contains it */
+    struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
 };
 
 struct tally_update_response {
     uint64_t formula_bits;
     uint64_t payload_bits;
     bool has_next;           /* of one that was decoded */
-    struct tally_bytes next; /* an encoded tally_poll_response, likewise */
+    struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
 /* Each encoder appends the protobuf bytes to *out (errors: NO_MEMORY, TOO_LARGE). Each decoder
@@ -165,7 +165,7 @@ enum tally_status tally_task_encode_shared(const struct tally_task *task, struct
 enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out);
 enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                                       struct tally_update *ret_message, struct tally_error *err);
-/* `next` is the answer to the poll that came with the update, NULL if there was none. */
+/* `next` is the response to the poll that came with the update; NULL = there was none. */
 enum tally_status tally_update_response_encode(const struct tally_update_response *message,
                                                const struct tally_poll_response *next,
                                                struct tally_buffer *out);

@@ -192,15 +192,6 @@ static void test_api_json__unsigned_past_int64_is_text(void)
                 "\"c\": \"18446744073709551615\"}");
 }
 
-static void test_api_json__merge_missing_keeps_what_is_there(void)
-{
-    struct tally_json *object = parsed("{\"a\":1,\"b\":2}");
-    struct tally_json *other = parsed("{\"b\":9,\"c\":3}");
-    CU_ASSERT_TRUE(tally_json_merge_missing(object, other));
-    tally_json_free(other);
-    assert_dump(object, 0, "{\"a\": 1, \"b\": 2, \"c\": 3}");
-}
-
 static void test_api_json__copy_is_deep(void)
 {
     struct tally_json *object = tally_json_object();
@@ -299,7 +290,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__malformed_names_line_and_column),
     TALLY_TEST(test_api_json__getters_fall_back),
     TALLY_TEST(test_api_json__unsigned_past_int64_is_text),
-    TALLY_TEST(test_api_json__merge_missing_keeps_what_is_there),
     TALLY_TEST(test_api_json__copy_is_deep),
     TALLY_TEST(test_api_json__setters_report_failure),
     TALLY_TEST(test_api_json__dump_honours_the_limit),
