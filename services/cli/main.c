@@ -26,34 +26,34 @@ static const struct tally_command COMMANDS[] = {
      "watch waits for it.\n\n"
      "Exit codes: 0 the job completed, 1 it failed or was cancelled, 2 usage, 3 timeout.",
      TALLY_CLI_WATCH_OPTIONS, 1, 1, true, tally_cli_watch},
-    {"cancel", "ID [OPTION]...", "end a job for good",
-     "Cancels a job. Its records and its model stay.", TALLY_CLI_ACTION_OPTIONS, 1, 1, true,
-     tally_cli_cancel},
-    {"pause", "ID [OPTION]...", "let a job rest",
+    {"cancel", "ID [OPTION]...", "end a job before it completes",
+     "Cancels a job. Its round records and its model are kept.", TALLY_CLI_ACTION_OPTIONS, 1, 1,
+     true, tally_cli_cancel},
+    {"pause", "ID [OPTION]...", "pause a job",
      "Pauses a job: no new round begins until it is resumed.", TALLY_CLI_ACTION_OPTIONS, 1, 1, true,
      tally_cli_pause},
-    {"resume", "ID [OPTION]...", "let a paused job go on", "Resumes a paused job.",
+    {"resume", "ID [OPTION]...", "resume a paused job", "Resumes a paused job.",
      TALLY_CLI_ACTION_OPTIONS, 1, 1, true, tally_cli_resume},
     {"export", "ID [OPTION]...", "save round records or the model to a file",
-     "Saves what a job has left to a file, which appears whole or not at all.",
+     "Saves the results of a job to a file, which appears whole or not at all.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
     {"health", "[OPTION]...", "ask whether the coordinator is ready",
-     "Asks the coordinator whether it is ready to serve, which needs no token: its store works and "
-     "it is not shutting down.\n\n"
-     "Exit codes: 0 it is, 1 it is not or is away, 2 usage, 3 no answer in time.",
+     "Asks the coordinator whether it is ready: its store works and it is not shutting down. Needs "
+     "no token.\n\n"
+     "Exit codes: 0 ready, 1 not ready or not reachable, 2 usage, 3 no response in time.",
      TALLY_CLI_HEALTH_OPTIONS, 0, 0, true, tally_cli_health},
-    {"doctor", "[OPTION]...", "explain what is wrong with a set-up",
-     "Looks at the coordinator, its workers and jobs, and with --store at its database, and says "
-     "what is wrong and what to do about it.\n\n"
-     "Exit codes: 0 nothing failed, 1 something did, 2 usage.",
+    {"doctor", "[OPTION]...", "check an installation",
+     "Checks the coordinator, its workers and jobs, and with --store its database. Reports each "
+     "problem with a hint.\n\n"
+     "Exit codes: 0 no check failed, 1 a check failed, 2 usage.",
      TALLY_CLI_DOCTOR_OPTIONS, 0, 0, true, tally_cli_doctor},
-    {"backup", "FILE [OPTION]...", "copy the coordinator's database, also while it works",
-     "Copies the database of a coordinator on this machine, as it is at one instant, to FILE. The "
-     "coordinator may work on. FILE appears whole, verified and on the medium, or not at all.",
+    {"backup", "FILE [OPTION]...", "copy the coordinator's database, also while it runs",
+     "Copies a consistent snapshot of a coordinator's database on this machine to FILE. The "
+     "coordinator may be running. FILE appears complete, verified and synced, or not at all.",
      TALLY_CLI_STORE_OPTIONS, 1, 1, false, tally_cli_backup},
-    {"restore", "FILE [OPTION]...", "put a backup in the place of the database",
-     "Verifies the backup in FILE and puts it in the place of the coordinator's database. The "
-     "coordinator must be stopped. Jobs go on from where the backup was made.",
+    {"restore", "FILE [OPTION]...", "replace the database with a backup",
+     "Verifies the backup in FILE and replaces the coordinator's database with it. The coordinator "
+     "must be stopped. Jobs continue from the time of the backup.",
      TALLY_CLI_STORE_OPTIONS, 1, 1, false, tally_cli_restore},
     {"migrate", "sqlite:PATH postgres:CONNINFO [OPTION]...",
      "move a SQLite store into a PostgreSQL database",
@@ -68,37 +68,36 @@ static const struct tally_command COMMANDS[] = {
      "PGPASSWORD.\n\n"
      "Exit codes: 0 both sides are equal, 1 they are not or the copy could not be made, 2 usage.",
      TALLY_CLI_MIGRATE_OPTIONS, 2, 2, false, tally_cli_migrate},
-    {"simulate", "FILE|- [OPTION]...", "run a job document here, without coordinator and workers",
+    {"simulate", "FILE|- [OPTION]...", "run a job document in this process",
      "Runs the job document in FILE in this process, on the engine of the service: the same "
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "
      "network, so the wire counters stay 0.",
      TALLY_CLI_SIMULATE_OPTIONS, 1, 1, false, tally_cli_simulate},
-    {"reproduce", "synthetic|mnist [OPTION]...", "run the experiments of the paper, and its table",
+    {"reproduce", "synthetic|mnist [OPTION]...", "run the experiments of the paper",
      "Runs CEAL, Minibatch-SGD, FedAvg, FedPAQ and FedCOM in this process, on the engine of the "
-     "service, at the paper's step sizes and at each one's own best of a grid, and prints regret "
-     "and bits beside the paper's figures. Every baseline's grid is searched on the same seeds "
-     "that it is then reported on (on MNIST, on the first two of them).",
+     "service. Uses the paper's step sizes, and the best step size of a grid for each algorithm. "
+     "Prints regret and bits beside the paper's figures. The grid is searched on the seeds that "
+     "the result is reported on (on MNIST, on the first two of them).",
      TALLY_CLI_REPRODUCE_OPTIONS, 1, 1, false, tally_cli_reproduce},
     {"encode", "FILE|- [OPTION]...", "encode a .npy file as a message's payload",
-     "Encodes FILE, a one-dimensional .npy array: levels (int8, int32) as they are, a vector "
-     "(float32, float64) rounded to the grid first. Writes the payload, nothing before or after "
-     "it, "
-     "and prints as JSON what a receiver knows from elsewhere: encoding, dim, grid and "
-     "payload_bits, "
-     "the options of decode; and the costs.",
+     "Encodes FILE, a one-dimensional .npy array. Levels (int8, int32) are encoded as they are; a "
+     "vector (float32, float64) is rounded to the grid first. Writes the payload alone. Prints as "
+     "JSON what a receiver must know to decode it (encoding, dim, grid and payload_bits, which are "
+     "options of decode), and the costs.",
      TALLY_CLI_ENCODE_OPTIONS, 1, 1, false, tally_cli_encode},
     {"decode", "FILE|- [OPTION]...", "decode a message's payload to a .npy file",
-     "Decodes the payload in FILE to a .npy array of int32 levels, or of float64 values. What "
-     "codec/FORMAT.md tells a decoder to refuse is refused.",
+     "Decodes the payload in FILE to a .npy array of int32 levels, or of float64 values. Rejects "
+     "what codec/FORMAT.md requires a decoder to reject.",
      TALLY_CLI_DECODE_OPTIONS, 1, 1, false, tally_cli_decode},
-    {"bench", "codec|coordinator [OPTION]...", "measure codec or coordinator on this machine",
-     "codec: how fast the codec quantizes and encodes, and decodes and adds up, with every "
-     "instruction set that this machine has, and how many bits it takes; beside memcpy, a plain "
-     "loop and zstd in the same run. One core, and 25 bytes of memory per coordinate or more.\n\n"
-     "coordinator: starts a coordinator of its own for each kind of store, with an empty database "
-     "below TMPDIR, and plays whole jobs on it over loopback, a connection and a session for every "
-     "client; between the runs the same updates go to libmicrohttpd alone. Where there are two "
-     "processors the servers have one and the clients the other.",
+    {"bench", "codec|coordinator [OPTION]...", "measure the codec or the coordinator",
+     "codec: measures how fast the codec quantizes and encodes, and decodes and accumulates, with "
+     "every instruction set of this machine, and how many bits it needs. The same run measures "
+     "memcpy, a plain loop and zstd. Uses one core and at least 25 bytes of memory per "
+     "coordinate.\n\n"
+     "coordinator: starts a coordinator for each kind of store, with an empty database below "
+     "TMPDIR, and runs whole jobs on it over loopback, with one connection and one session per "
+     "client. Between the runs, the same updates go to libmicrohttpd alone. With two processors, "
+     "one runs the servers and the other the clients.",
      TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
@@ -106,7 +105,7 @@ enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 static const char EXIT_CODES[] =
     "Exit codes:\n"
     "  0  done; a watched job completed\n"
-    "  1  the coordinator refused or is away; a watched job failed or was cancelled\n"
+    "  1  the coordinator refused or is not reachable; a watched job failed or was cancelled\n"
     "  2  usage\n"
     "  3  timeout\n";
 

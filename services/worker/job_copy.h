@@ -1,5 +1,5 @@
-/* job_copy: what a worker holds of one job: its data, its copy of the point, and which clients it
- * plays. */
+/* job_copy: a worker's part of one job: the data, the model copy, and the clients that it serves.
+ */
 #ifndef TALLY_SERVICES_WORKER_JOB_COPY_H
 #define TALLY_SERVICES_WORKER_JOB_COPY_H
 
@@ -15,7 +15,7 @@ struct job_copy {
     struct tally_job_spec spec;
     struct tally_objective *objective;
     struct tally_replica *replica;
-    uint32_t *clients; /* played in this session or one before, in no order */
+    uint32_t *clients; /* served in this session or an earlier one, in no order */
     size_t n_clients, capacity;
     struct job_copy *next;
 };

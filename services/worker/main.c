@@ -20,29 +20,28 @@ static const struct tally_option OPTIONS[] = {
      "name of this worker, unique at the coordinator; a restart under the same name takes its "
      "clients back at once (default: HOST-PID)",
      NULL},
-    {"clients", "N", "1", "clients that this process plays at once", NULL},
+    {"clients", "N", "1", "clients that this process serves at once", NULL},
     {"job", "ID", NULL, "serve this job only", NULL},
-    {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
+    {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"token-file", "FILE", NULL, "bearer token of the workers; or TALLY_TOKEN holds it", NULL},
     {"tls-ca", "FILE", NULL,
      "certificates to trust for an https:// coordinator, in PEM form, and no others (default: the "
      "system's)",
      NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
-    {"exit-when-idle", NULL, NULL, "end when the coordinator has no job left", NULL},
+    {"exit-when-idle", NULL, NULL, "exit when the coordinator has no job left", NULL},
     {0},
 };
 
 #define PLUGINS "Plug-ins"
 static const struct tally_option PLUGIN_OPTIONS[] = {
     {"plugin", "FILE...", NULL,
-     "shared object whose gradients serve jobs with an objective of type plugin and its name; may "
-     "be "
-     "given several times, elsewhere as FILE:FILE",
+     "shared object for objectives of type plugin that have its name; may be given several times, "
+     "or as FILE:FILE in the environment and in config files",
      PLUGINS},
     {"plugin-isolated", NULL, NULL,
-     "run each plug-in in a child process for every job: one that crashes or hangs there fails the "
-     "client that it computes for, and not this worker",
+     "run each plug-in in a child process for every job: if it crashes or hangs there, the client "
+     "that it computes for fails, and this worker does not",
      PLUGINS},
     {"plugin-timeout-ms", "N", "600000",
      "time that an isolated plug-in has for each call before it is killed", PLUGINS},
@@ -54,8 +53,9 @@ static const struct tally_option PLUGIN_OPTIONS[] = {
 static const struct tally_options_spec SPEC = {
     .program = "tally-worker",
     .synopsis = "[OPTION]...",
-    .description = "Plays clients of federated optimisation jobs: polls the coordinator for tasks, "
-                   "computes gradients on its shards of the data and posts quantized messages.",
+    .description =
+        "Serves clients of federated optimisation jobs: polls the coordinator for tasks, "
+        "computes gradients on their shards of the data and posts quantized messages.",
     .tables = {OPTIONS, PLUGIN_OPTIONS, TALLY_LOG_OPTIONS},
 };
 
@@ -132,7 +132,8 @@ static enum tally_status read_settings(const struct tally_options *options,
 static enum tally_status load_plugins(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
 {
-    signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it: then nobody hears of an end */
+    /* The parent may have ignored it, and then the end of a plug-in would not be reported. */
+    signal(SIGCHLD, SIG_DFL);
     settings->limits.cancel_fd = tally_signals_fd();
     settings->config.plugins = &settings->plugins;
     enum tally_status status =
@@ -188,7 +189,7 @@ int main(int argc, char **argv)
         status = worker_run(&settings.config, &totals, &err);
     }
     if (status != TALLY_OK) {
-        tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
+        tally_log(TALLY_LOG_ERROR, tally_log_event("fatal error"), tally_log_problem(&err));
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("worker stopped"),
               tally_log_text("worker", settings.name), tally_log_unsigned("rounds", totals.rounds),

@@ -47,7 +47,7 @@ static bool is_stopping(const struct worker *worker)
 static void pause_before_retry(struct worker *worker, const struct tally_error *why)
 {
     if (worker->pause_ms == 0 && why != NULL) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("coordinator not reached, trying again"),
+        tally_log(TALLY_LOG_WARN, tally_log_event("coordinator not reachable, retrying"),
                   tally_log_problem(why));
     }
     int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;
@@ -60,7 +60,7 @@ static void pause_before_retry(struct worker *worker, const struct tally_error *
 static void reached(struct worker *worker)
 {
     if (worker->pause_ms > MIN_PAUSE_MS) {
-        tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reached again"));
+        tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reachable again"));
     }
     worker->pause_ms = 0;
 }
@@ -126,7 +126,7 @@ static bool renew_token(struct worker *worker)
             worker->client = client;
             limit_silence(worker);
             is_new = true;
-            tally_log(TALLY_LOG_INFO, tally_log_event("token read again"),
+            tally_log(TALLY_LOG_INFO, tally_log_event("token reloaded"),
                       tally_log_text("file", path));
         }
     }
@@ -224,7 +224,7 @@ static enum tally_status after_refusal(struct worker *worker, const struct tally
                                        enum tally_status status, const struct tally_error *why)
 {
     tally_log(status == TALLY_INVALID_ARGUMENT ? TALLY_LOG_ERROR : TALLY_LOG_INFO,
-              tally_log_event("update not taken"), tally_log_text("job", update->job_id),
+              tally_log_event("update refused"), tally_log_text("job", update->job_id),
               tally_log_integer("round", update->round),
               tally_log_integer("client", update->client), tally_log_problem(why));
     if (status == TALLY_INVALID_ARGUMENT) {
@@ -366,9 +366,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         return refuse(worker, task, client, true, &why, err);
     } else {
         write_reason(&why, message.failure);
-        tally_log(TALLY_LOG_ERROR, tally_log_event("client cannot go on"),
-                  tally_log_text("job", job->id), tally_log_integer("client", client),
-                  tally_log_problem(&why));
+        tally_log(TALLY_LOG_ERROR, tally_log_event("client failed"), tally_log_text("job", job->id),
+                  tally_log_integer("client", client), tally_log_problem(&why));
     }
     status = is_last ? add_poll(worker, &message, err) : TALLY_OK;
     return status == TALLY_OK ? post(worker, &message, &bits, err) : status;

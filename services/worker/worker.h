@@ -45,7 +45,7 @@ struct worker_totals {
 };
 
 /* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
- * nothing to do, with exit_when_idle. Errors: those that trying again cannot mend:
+ * nothing to do, with exit_when_idle. Errors: those that a retry cannot mend:
  * INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY.
  * Several workers may run in one process, each in a thread of its own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,

@@ -330,7 +330,7 @@ class Rotation(AccessTestCase):
         self.admin.wait_rounds(job_id, 10)
         self.write_workers("alice2 name=site")  # now the old one is not
         self.reload()
-        wait_until(lambda: all("token read again" in worker.log() for worker in workers), "new tokens in use")
+        wait_until(lambda: all("token reloaded" in worker.log() for worker in workers), "new tokens in use")
         self.write("admin-tokens", self.tokens["old-admin"])
         self.reload()
         self.assert_problem(self.admin.get("/v1/jobs"), 401)

@@ -453,7 +453,7 @@ class Watch(CliCase):
     def test_timeout_while_the_coordinator_is_away(self):
         self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{free_port()}"
         out, err = self.expect(3, "watch", "ab12", "--timeout", "1")
-        self.assertEqual(err.count("the coordinator is away, waiting"), 1)
+        self.assertEqual(err.count("the coordinator is not reachable, retrying"), 1)
         self.assertEqual(out, "")
 
     def test_timeout_while_an_answer_hangs(self):
@@ -472,26 +472,26 @@ class Watch(CliCase):
         port = free_port()
         self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{port}"
         with self.running("watch", "ab12", *self.FAST) as child:
-            self.assertIn("the coordinator is away", child.stderr.readline())
+            self.assertIn("the coordinator is not reachable", child.stderr.readline())
             first = Coordinator(lambda *_: Answer(200, detail(time_step=1)), port)
-            self.assertEqual(child.stderr.readline(), "tally: the coordinator is back\n")
+            self.assertEqual(child.stderr.readline(), "tally: the coordinator is reachable again\n")
             self.assertEqual(json.loads(child.stdout.readline())["time_step"], 1)
             first.close()
-            self.assertIn("the coordinator is away", child.stderr.readline())
+            self.assertIn("the coordinator is not reachable", child.stderr.readline())
             second = Coordinator(lambda *_: Answer(200, detail(status="completed")), port)
             self.addCleanup(second.close)
             out, err = child.communicate(timeout=PATIENCE_S)
             self.assertEqual(child.returncode, 0)
             self.assertEqual(json.loads(out)["status"], "completed")
-            self.assertTrue(err.startswith("tally: the coordinator is back\n"), err)
+            self.assertTrue(err.startswith("tally: the coordinator is reachable again\n"), err)
 
     def test_waits_while_the_store_is_unavailable(self):
         self.serve(self.script(problem(503, "store", "disk full"),
                                Answer(502, b"<html>", "text/html"),
                                Answer(200, detail(status="completed"))))
         _, err = self.expect(0, "watch", "ab12", *self.FAST)
-        self.assertEqual(err.count("the coordinator is away, waiting for it: disk full"), 1)
-        self.assertEqual(err.count("is back"), 1)
+        self.assertEqual(err.count("the coordinator is not reachable, retrying: disk full"), 1)
+        self.assertEqual(err.count("is reachable again"), 1)
 
     def test_a_signal_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -115,7 +115,7 @@ class Worker(TallyTestCase):
         self.addCleanup(coordinator.shutdown)
         worker = self.start_worker(coordinator, "w", clients=2)
         self.assertEqual(worker.wait(), 1, worker.log())
-        self.assertIn("cannot go on", worker.log())
+        self.assertIn("fatal error", worker.log())
         self.assertEqual(set(coordinator.formats), {FORMAT})
         return coordinator.calls, worker.log()
 

@@ -567,7 +567,7 @@ class Doctor(OperationsTestCase):
         make_version_1(self.path)
         coordinator = self.start_coordinator(options=("--admin-token-file", str(token)))
         url = ("--coordinator", coordinator.url)
-        self.assertIn("wants a token", self.findings(*url, status=1)["token"]["text"])
+        self.assertIn("requires a token", self.findings(*url, status=1)["token"]["text"])
         self.assertIn("does not accept", self.findings(*url, "--token-file", wrong, status=1)["token"]["text"])
         found = self.findings(*url, "--token-file", token, status=1)
         self.assertEqual(found["token"]["level"], "ok")

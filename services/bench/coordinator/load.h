@@ -2,8 +2,10 @@
  * at most one request under way: the load generator of `tally bench coordinator`.
  *
  * Sockets do not block and are watched by one edge-triggered epoll set, so that an exchange costs
- * one system call to send and one to receive. Requests have the headers of Tally's own worker
- * (api/client/http_client.c), since their bytes are counted. */
+ * one system call to send and one to receive: sendmsg() takes head, message and tail from where
+ * they are, and the response is read until its Content-Length is there. A connection that the
+ * server closes (`Connection: close`) is opened again. Requests have the headers of Tally's own
+ * worker (api/client/http_client.c), since their bytes are counted. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
 

@@ -1,7 +1,25 @@
-/* players: workers of one slot each, every one with a connection and a session of its own, which
- * play the clients of benchmark jobs; those that a job has no client for wait in a long poll. They
- * follow tasks as a worker does and post real messages, but compute no gradients: what they send is
- * drawn once, so that a coordinator is kept as busy as it can be. It cannot tell. */
+/* players: load clients: many workers of one slot in one thread, which keep a coordinator as busy
+ * as it can be.
+ *
+ * Idea. A real worker computes gradients between two messages, and a machine that runs both
+ * computes instead of measuring. A player speaks the same protocol, byte for byte, and computes
+ * nothing: what it sends is drawn once, as soon as the first task tells the grid and the encoding,
+ * and sent again and again. The coordinator cannot tell the difference.
+ *
+ *     Join --> PollTask --> task --> PostUpdate + poll --> next task --> ... --> idle
+ *                  ^                                                              |
+ *                  +------------------------- long poll --------------------------+
+ *
+ * Messages. Up to 64 different ones take turns, because the branch predictor would learn a single
+ * one. All of them round one vector of Gaussians of standard deviation 1 step, so that they agree
+ * as the gradients of clients do. Each is framed once, as protobuf field 5; a request is this
+ * message between its own head (session, job, round, client) and its tail (the next poll):
+ *
+ *     | session job round client | tag length | payload ... | bits clipped | poll |
+ *     '------- per request ------''--------- drawn once, not copied ------''- per request
+ *
+ * A player with nothing to do waits in a long poll, as an idle worker does. Whether the coordinator
+ * counts the same bits is checked for every update. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
 

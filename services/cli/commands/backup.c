@@ -1,4 +1,4 @@
-/* tally backup: a copy of a coordinator's database, while it works. */
+/* tally backup FILE, tally restore FILE: a coordinator's database to a file and back. */
 #include <stdio.h>
 
 #include "services/cli/commands/commands.h"
@@ -7,7 +7,7 @@
 
 const struct tally_option TALLY_CLI_STORE_OPTIONS[] = {
     {"store", "URI", "sqlite:tally.db", "the coordinator's store, as its own --store", NULL},
-    {"force", NULL, NULL, "replace what is there", NULL},
+    {"force", NULL, NULL, "replace an existing file or database", NULL},
     {0},
 };
 

@@ -1,5 +1,4 @@
-/* tally doctor: what is wrong with a set-up. Gathers facts, has them judged, prints the verdicts.
- */
+/* tally doctor: checks an installation. Gathers facts, judges them, prints the findings. */
 #include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -21,8 +20,8 @@
 enum { TIMEOUT_MS = 5000 };
 
 const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
-    {"store", "URI", NULL, "look at this store too, on the machine that has it", NULL},
-    {"data-dir", "DIR", NULL, "look for the data files of live jobs here", NULL},
+    {"store", "URI", NULL, "also check this store, on the machine that has it", NULL},
+    {"data-dir", "DIR", NULL, "folder to check for the data files of live jobs", NULL},
     {"json", NULL, NULL, "print the findings as JSON", NULL},
     {0},
 };
@@ -218,7 +217,7 @@ static void gather_descriptors(struct doctor_facts *facts)
     }
 }
 
-/* Who has the file of a store, and what is around it. */
+/* The process that has the file of a store open, and its folder. */
 static void gather_file(const char *uri, const char *path, struct doctor_facts *facts)
 {
     facts->has_file = true;

@@ -1,4 +1,4 @@
-/* tally export ID: what a job leaves, as a file.
+/* tally export ID: the results of a job, as a file.
  *
  *   csv   the round records, one line each
  *   npy   the model, for numpy.load()
@@ -14,7 +14,7 @@
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
     {"format", "FORMAT", "csv",
      "csv (round records), npy (the model) or json (job, round records and model)", NULL},
-    {"out", "FILE", NULL, "where to; - is standard output; without it ID.FORMAT", NULL},
+    {"out", "FILE", NULL, "output file; - is standard output; default ID.FORMAT", NULL},
     {0},
 };
 

@@ -2,7 +2,7 @@
 #include "services/cli/commands/commands.h"
 
 const struct tally_option TALLY_CLI_HEALTH_OPTIONS[] = {
-    {"timeout-ms", "N", "3000", "how long to wait for the answer", NULL},
+    {"timeout-ms", "N", "3000", "how long to wait for the response", NULL},
     {0},
 };
 

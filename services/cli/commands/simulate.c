@@ -16,11 +16,10 @@
 enum { MAX_DOCUMENT_BYTES = 64 << 20, MAX_RUNS = 1000000 };
 
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
-    {"data-dir", "DIR", "data", "where the files of job documents are", NULL},
+    {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"plugin", "FILE...", NULL,
-     "shared object that is the objective of jobs whose type is plugin and whose name is its own; "
-     "may "
-     "be given several times, elsewhere as FILE:FILE",
+     "shared object for objectives of type plugin that have its name; may be given several times, "
+     "or as FILE:FILE in the environment and in config files",
      NULL},
     {"runs", "R", "1", "replications with independent randomness, data included", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",

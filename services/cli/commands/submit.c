@@ -10,10 +10,10 @@
 const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
     {"idempotency-key", "KEY", NULL, "submitting again with the same key gives the same job", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
-    {"watch", NULL, NULL, "then watch the job, with the options of watch", NULL},
+    {"watch", NULL, NULL, "watch the job after that", NULL},
     {"timeout", "SECONDS", "0", "with --watch: give up after this long with exit code 3; 0 = never",
      NULL},
-    {"interval-ms", "MS", "500", "with --watch: pause between two looks at the job", NULL},
+    {"interval-ms", "MS", "500", "with --watch: pause between two polls", NULL},
     {0},
 };
 
@@ -50,7 +50,7 @@ static int print_submitted(const struct tally_json *detail, bool with_hint)
     int exit_code =
         tally_cli_print(tally_buffer_printf(&text, "submitted %s \"%s\"\n", id, name), &text);
     if (exit_code == TALLY_EXIT_OK && with_hint) {
-        fprintf(stderr, "follow it with: tally watch %s\n", id);
+        fprintf(stderr, "hint: follow it with tally watch %s\n", id);
     }
     return exit_code;
 }

@@ -4,7 +4,7 @@
 
 const struct tally_option TALLY_CLI_WATCH_OPTIONS[] = {
     {"timeout", "SECONDS", "0", "give up after this long with exit code 3; 0 = never", NULL},
-    {"interval-ms", "MS", "500", "pause between two looks at the job", NULL},
+    {"interval-ms", "MS", "500", "pause between two polls", NULL},
     {0},
 };
 

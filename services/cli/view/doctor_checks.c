@@ -31,16 +31,16 @@ static const char *advice_on_connection(const char *message)
         const char *words, *advice;
     } ADVICE[] = {
         {"resolve", "the host name is unknown here: check its spelling and the DNS"},
-        {"refused",
-         "nothing listens there: is tally-coordinator running, and is the port its --listen?"},
-        {"onnect to server",
-         "nothing answers there: is tally-coordinator running, and is the port its --listen?"},
+        {"refused", "nothing listens on this port: start tally-coordinator, and compare the URL "
+                    "with its --listen"},
+        {"onnect to server", "nothing responds on this port: start tally-coordinator, and compare "
+                             "the URL with its --listen"},
         {"certificate", "the certificate is not trusted: give its CA with --tls-ca, or use the "
-                        "name it is made out to"},
+                        "host name that it names"},
         {"SSL", "one side speaks TLS and the other does not: check http:// and https://"},
         {"TLS", "one side speaks TLS and the other does not: check http:// and https://"},
-        {"timed out", "the address does not answer: a firewall, or a wrong address"},
-        {"timeout", "the address does not answer: a firewall, or a wrong address"},
+        {"timed out", "the address does not respond: check the address and firewalls"},
+        {"timeout", "the address does not respond: check the address and firewalls"},
     };
     for (size_t i = 0; i < sizeof ADVICE / sizeof ADVICE[0]; i++) {
         if (strcasestr(message, ADVICE[i].words) != NULL) {
@@ -57,7 +57,7 @@ static void judge_coordinator(const struct doctor_facts *facts, struct doctor_fi
         find(finding, DOCTOR_FAIL, advice_on_connection(health->error.message), "%s: %s",
              facts->coordinator, health->error.message);
     } else if (health->status != 200) {
-        find(finding, DOCTOR_FAIL, "something else listens there, or a proxy stands in between",
+        find(finding, DOCTOR_FAIL, "another program listens on this port, or a proxy is in between",
              "%s answers /healthz with %d", facts->coordinator, health->status);
     } else {
         find(finding, DOCTOR_OK, NULL, "%s answers", facts->coordinator);
@@ -69,7 +69,7 @@ static void judge_ready(const struct doctor_facts *facts, struct doctor_finding 
     if (facts->ready.status == 200) {
         find(finding, DOCTOR_OK, NULL, "ready");
     } else if (facts->ready.status != 0) {
-        find(finding, DOCTOR_FAIL, "until then updates are refused and workers try again",
+        find(finding, DOCTOR_FAIL, "until it is, updates are refused and workers retry",
              "not ready: %s", facts->ready.error.message);
     }
 }
@@ -96,7 +96,8 @@ static void judge_clock(const struct doctor_facts *facts, struct doctor_finding 
     const bool is_far = ahead_ms > MAX_CLOCK_MS || ahead_ms < -MAX_CLOCK_MS;
     const int64_t s = (ahead_ms < 0 ? -ahead_ms : ahead_ms) / 1000;
     if (is_far) {
-        find(finding, DOCTOR_WARN, "set both clocks by NTP; jobs do not need it, reading logs does",
+        find(finding, DOCTOR_WARN,
+             "synchronise both clocks with NTP; jobs do not depend on it, timestamps in logs do",
              "the coordinator's clock is %" PRId64 " s %s ours", s,
              ahead_ms > 0 ? "ahead of" : "behind");
     } else {
@@ -115,11 +116,11 @@ static void judge_token(const struct doctor_facts *facts, struct doctor_finding 
              facts->has_token ? "compare the file with the coordinator's --admin-token-file"
                               : "give the admin token with --token-file",
              facts->has_token ? "the coordinator does not accept the token"
-                              : "the coordinator wants a token");
+                              : "the coordinator requires a token");
         break;
     case 403:
         find(finding, DOCTOR_FAIL, "this needs the admin token",
-             "the token is one for something else");
+             "this token's role does not permit this request");
         break;
     case 200:
         find(finding, DOCTOR_OK, NULL,
@@ -137,7 +138,7 @@ static void judge_shared_tokens(const struct doctor_facts *facts, struct doctor_
     if (facts->n_shared_tokens > 0) {
         find(finding, DOCTOR_WARN,
              "give each role tokens of its own; tally-coordinator --check names the lines",
-             "the coordinator has %" PRId64 " tokens that are in two token files",
+             "%" PRId64 " tokens of the coordinator are in two token files",
              facts->n_shared_tokens);
     }
 }
@@ -171,9 +172,9 @@ static void judge_waiting(const struct doctor_facts *facts, struct doctor_findin
     if (facts->n_waiting > 0) {
         find(finding, DOCTOR_WARN,
              "look at those workers; \"policy\" of a job says how long it waits",
-             "%" PRId64 " jobs wait: %s", facts->n_waiting, facts->waiting);
+             "%" PRId64 " jobs are waiting: %s", facts->n_waiting, facts->waiting);
     } else {
-        find(finding, DOCTOR_OK, NULL, "no job waits for anybody");
+        find(finding, DOCTOR_OK, NULL, "no job is waiting");
     }
 }
 
@@ -183,13 +184,13 @@ static void judge_data(const struct doctor_facts *facts, struct doctor_finding *
         return;
     }
     if (!facts->has_data_dir) {
-        find(finding, DOCTOR_WARN, "give --data-dir to have them looked at",
+        find(finding, DOCTOR_WARN, "give --data-dir to check them",
              "%" PRId64 " live jobs need data files", facts->n_data_jobs);
     } else if (facts->n_data_missing > 0) {
         find(finding, DOCTOR_FAIL, "coordinator and workers each need them in their --data-dir",
              "%s", facts->data_error);
     } else {
-        find(finding, DOCTOR_OK, NULL, "the data files of %" PRId64 " live jobs are right",
+        find(finding, DOCTOR_OK, NULL, "the data files of %" PRId64 " live jobs are valid",
              facts->n_data_jobs);
     }
 }
@@ -203,7 +204,7 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
     switch ((int)facts->store_error.status) {
     case TALLY_OK:
         if (report->schema_version < report->newest_schema_version) {
-            find(finding, DOCTOR_WARN, "the next start brings it up to date and keeps a copy",
+            find(finding, DOCTOR_WARN, "the next start upgrades it and keeps a copy",
                  "%s is sound, of schema version %d", facts->store, report->schema_version);
         } else {
             find(finding, DOCTOR_OK, NULL,
@@ -212,7 +213,8 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
         }
         break;
     case TALLY_NOT_FOUND:
-        find(finding, DOCTOR_WARN, "a start makes it; or --store is not the coordinator's", "%s",
+        find(finding, DOCTOR_WARN,
+             "the coordinator's start creates it; or this is not the coordinator's --store", "%s",
              facts->store_error.message);
         break;
     case TALLY_DATA_LOSS:
@@ -222,7 +224,8 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
              "%s", facts->store_error.message);
         break;
     default:
-        find(finding, DOCTOR_FAIL, "is it the coordinator's --store, and may you read it?", "%s",
+        find(finding, DOCTOR_FAIL,
+             "check that this is the coordinator's --store and that you may read it", "%s",
              facts->store_error.message);
         break;
     }
@@ -237,7 +240,7 @@ static void judge_owner(const struct doctor_facts *facts, struct doctor_finding 
         find(finding, DOCTOR_OK, NULL, "a coordinator has the store open (process %" PRId64 ")",
              facts->owner);
     } else if (facts->health.status == 200) {
-        find(finding, DOCTOR_WARN, "the coordinator that answers uses another --store",
+        find(finding, DOCTOR_WARN, "the coordinator at this URL uses another --store",
              "no process has this store open");
     } else {
         find(finding, DOCTOR_WARN, "start tally-coordinator", "no process has this store open");
@@ -254,7 +257,7 @@ static void judge_disk(const struct doctor_facts *facts, struct doctor_finding *
              "the store's folder cannot be written");
     } else if (facts->n_free_bytes < MIN_FREE_BYTES) {
         find(finding, facts->n_free_bytes == 0 ? DOCTOR_FAIL : DOCTOR_WARN,
-             "make room: on a full disk nothing is accepted",
+             "free space: with a full disk the coordinator accepts nothing",
              "%" PRId64 " MiB are free where the store is", facts->n_free_bytes >> 20);
     } else {
         find(finding, DOCTOR_OK, NULL, "%" PRId64 " MiB are free where the store is",

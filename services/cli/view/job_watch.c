@@ -167,7 +167,7 @@ static void note_away(struct follower *follower, const struct tally_error *err)
 {
     tally_progress_clear(&follower->painter);
     if (follower->backoff_ms == 0) {
-        fprintf(stderr, "tally: the coordinator is away, waiting for it: %s\n", err->message);
+        fprintf(stderr, "tally: the coordinator is not reachable, retrying: %s\n", err->message);
     }
     follower->backoff_ms = tally_job_watch_backoff_ms(follower->backoff_ms);
 }
@@ -176,7 +176,7 @@ static void note_back(struct follower *follower)
 {
     if (follower->backoff_ms != 0) {
         tally_progress_clear(&follower->painter);
-        fprintf(stderr, "tally: the coordinator is back\n");
+        fprintf(stderr, "tally: the coordinator is reachable again\n");
         follower->backoff_ms = 0;
     }
 }

@@ -1,5 +1,13 @@
-/* campaign: one experiment of [1] from end to end: every preset at its own step size, and at the
- * best of a grid, over the same seeds. The rows of Table I. */
+/* campaign: one experiment of [1] from end to end, the rows of Table I.
+ *
+ * Every preset is run at its own step size, and every preset that has a grid also at the grid's
+ * best ("tuned"), over the same seeds:
+ *
+ *     presets  -->  searches (search.h)  -->  rows: preset x {own, tuned}  -->  runs[row][seed]
+ *
+ * Runs are jobs of the engine, in process; a pool of threads does them in any order, and each
+ * writes to its own place, so that results do not depend on the number of threads. The runs of one
+ * seed share its data and the minimum f(x*). */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
 

@@ -5,8 +5,12 @@
  *   rows.csv, bits.gnuplot      ->  bits.svg, bits.png       regret against bits
  *
  * The pictures show each baseline at its best known step size and CEAL's presets; the data files
- * hold every row. Colours are those of Okabe and Ito, which the colour-blind can tell apart; dashes
- * tell the same. */
+ * hold every row. A script refers to rows by their number in the data files, draws twice (svg and
+ * png), and lists what lies below before what lies above: bands before lines, the hollow marks of
+ * entropy-coded bits before the filled ones of formula bits.
+ *
+ * Colours are those of Okabe and Ito, which the colour-blind can tell apart; dashes and the shapes
+ * of marks repeat what they say. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_PLOT_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_PLOT_H
 

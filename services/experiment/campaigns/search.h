@@ -3,8 +3,18 @@
  *     step = step size of [1] * factor^k,  k = first .. last
  *
  * so that [1]'s own is always among them. If the best one is at an edge of the grid, the grid grows
- * there until it is not, and says so: an optimum that was cut off would flatter whoever it is
- * compared with. A step size at which a run diverges has infinite regret. */
+ * there until it is not, and the report says so: an optimum that was cut off would make the
+ * algorithm look worse than it is, and CEAL better.
+ *
+ *     regret   inf  90  60  70  95          best inside: done
+ *     k         -2  -1   0   1   2
+ *
+ *     regret    40  50  60  70  95          best at the low edge: k = -5 .. -3 are run, too
+ *     k         -2  -1   0   1   2
+ *
+ * A step size at which a run diverges has infinite regret, so that the search moves away from it.
+ * All searches of a campaign share a batch of runs per stretch: with n searches, g step sizes and s
+ * seeds, n * g * s jobs keep the threads busy to the end. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
 

@@ -3,7 +3,7 @@
 #include "services/cli/view/doctor_checks.h"
 #include "tests/harness.h"
 
-/* Facts of a set-up without fault. */
+/* Facts of an installation without faults. */
 static struct doctor_facts sound_facts(void)
 {
     struct doctor_facts facts = {
@@ -105,11 +105,11 @@ static void test_cli_doctor__each_fault_has_its_verdict(void)
     facts.clock_ahead_ms = -61000;
     expect("clock", &facts, DOCTOR_WARN, "61 s behind");
     facts.jobs.status = 401;
-    expect("token", &facts, DOCTOR_FAIL, "wants a token");
+    expect("token", &facts, DOCTOR_FAIL, "requires a token");
     facts.has_token = true;
     expect("token", &facts, DOCTOR_FAIL, "does not accept");
     facts.jobs.status = 403;
-    expect("token", &facts, DOCTOR_FAIL, "something else");
+    expect("token", &facts, DOCTOR_FAIL, "role does not permit");
     facts = sound_facts();
     facts.n_queued = 1;
     facts.most_clients = 11;

@@ -106,7 +106,7 @@ static void *run(void *worker)
 
 static void count_line(void *context, int level, const char *line)
 {
-    static const char expected[] = "event=\"coordinator not reached, trying again\"";
+    static const char expected[] = "event=\"coordinator not reachable, retrying\"";
     CU_ASSERT_EQUAL(level, TALLY_LOG_LEVEL_WARN);
     CU_ASSERT_EQUAL(pthread_kill(pthread_self(), SIGPIPE), 0); /* as a write in there might get */
     CU_ASSERT_EQUAL(strncmp(line, expected, sizeof expected - 1), 0);
