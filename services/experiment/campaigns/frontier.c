@@ -1,5 +1,6 @@
 #include "services/experiment/campaigns/frontier.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,7 @@ static enum tally_status take_points(struct tally_frontier *frontier,
                                      struct tally_error *err)
 {
     const size_t n_seeds = frontier->n_seeds, n = frontier->n_points + maker->n;
+    assert(n > 0 && "a problem without presets");
     struct tally_frontier_point *points = realloc(frontier->points, n * sizeof *points);
     if (points == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", n);
