@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
+#include "services/base/time.h"
 
 /* Below this the text is worth more than the bar. */
 enum { MIN_COLUMNS_WITH_BAR = 40, MIN_BAR = 10, MAX_BAR = 30, DEFAULT_COLUMNS = 80 };
@@ -174,6 +175,15 @@ bool tally_progress_paint(struct tally_progress_painter *painter,
     painter->painted = true;
     painter->last_ms = now_ms;
     return true;
+}
+
+void tally_progress_show(struct tally_progress_painter *painter, int64_t started_ms,
+                         double fraction, const char *text)
+{
+    const int64_t now_ms = tally_monotonic_ms();
+    const struct tally_progress_bar bar = {
+        .fraction = fraction, .elapsed_ms = now_ms - started_ms, .text = text};
+    tally_progress_paint(painter, &bar, now_ms);
 }
 
 void tally_progress_clear(struct tally_progress_painter *painter)

@@ -38,6 +38,9 @@ void tally_progress_painter_init(struct tally_progress_painter *painter, int fd)
 /* Paints over the previous line if at least 100 ms have passed since then. True if it did. */
 bool tally_progress_paint(struct tally_progress_painter *painter,
                           const struct tally_progress_bar *bar, int64_t now_ms);
+/* Paints a bar that started at monotonic time started_ms, from 0. */
+void tally_progress_show(struct tally_progress_painter *painter, int64_t started_ms,
+                         double fraction, const char *text);
 /* Leaves the line empty and the cursor at its start; to be called before other output and at the
  * end. */
 void tally_progress_clear(struct tally_progress_painter *painter);

@@ -10,21 +10,18 @@
 static bool tell(void *context, const char *what, int64_t done, int64_t total)
 {
     struct tally_store_bar *progress = context;
-    const int64_t now_ms = tally_monotonic_ms();
     char text[96];
     if (progress->what != what) {
         progress->what = what;
-        progress->began_ms = now_ms;
+        progress->began_ms = tally_monotonic_ms();
     }
     if (total > 0) {
         snprintf(text, sizeof text, "%s %" PRId64 "/%" PRId64, what, done, total);
     } else {
         snprintf(text, sizeof text, "%s", what);
     }
-    const struct tally_progress_bar bar = {.fraction = total > 0 ? (double)done / (double)total : 0,
-                                           .elapsed_ms = now_ms - progress->began_ms,
-                                           .text = text};
-    tally_progress_paint(&progress->painter, &bar, now_ms);
+    tally_progress_show(&progress->painter, progress->began_ms,
+                        total > 0 ? (double)done / (double)total : 0, text);
     return *tally_signals_stop() == 0;
 }
 

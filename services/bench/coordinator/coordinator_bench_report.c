@@ -136,13 +136,8 @@ static void on_run(void *context, const struct tally_coordinator_bench *bench, i
     char text[96];
     snprintf(text, sizeof text, "%u clients, dim %zu: run %d of %d", bench->clients, bench->dim,
              run < bench->n_runs ? run + 1 : run, bench->n_runs);
-    const int64_t now_ms = tally_monotonic_ms();
-    const struct tally_progress_bar bar = {
-        .fraction =
-            ((double)sweep->point + (double)run / (double)bench->n_runs) / (double)sweep->n_points,
-        .elapsed_ms = now_ms - sweep->begin_ms,
-        .text = text};
-    tally_progress_paint(&sweep->painter, &bar, now_ms);
+    const double done = (double)sweep->point + (double)run / (double)bench->n_runs;
+    tally_progress_show(&sweep->painter, sweep->begin_ms, done / (double)sweep->n_points, text);
 }
 
 static enum tally_status measure_point(struct tally_coordinator_sweep *sweep,

@@ -46,10 +46,7 @@ struct reproduction {
 static bool watch(void *context, double fraction, const char *what)
 {
     struct reproduction *reproduction = context;
-    const int64_t now_ms = tally_monotonic_ms();
-    const struct tally_progress_bar bar = {
-        .fraction = fraction, .elapsed_ms = now_ms - reproduction->started_ms, .text = what};
-    tally_progress_paint(&reproduction->painter, &bar, now_ms);
+    tally_progress_show(&reproduction->painter, reproduction->started_ms, fraction, what);
     return *tally_signals_stop() == 0;
 }
 

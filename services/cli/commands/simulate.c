@@ -47,12 +47,8 @@ static bool on_round(void *context, const struct tally_job *job,
              (long long)record->time_step, (long long)simulation->spec.horizon,
              (long long)record->round);
     const double done = (double)record->time_step / (double)simulation->spec.horizon;
-    const int64_t now_ms = tally_monotonic_ms();
-    const struct tally_progress_bar bar = {.fraction = ((double)simulation->spec.run + done) /
-                                                       (double)simulation->runs,
-                                           .elapsed_ms = now_ms - simulation->started_ms,
-                                           .text = text};
-    tally_progress_paint(&simulation->painter, &bar, now_ms);
+    tally_progress_show(&simulation->painter, simulation->started_ms,
+                        ((double)simulation->spec.run + done) / (double)simulation->runs, text);
     (void)job;
     return *tally_signals_stop() == 0;
 }
@@ -89,12 +85,8 @@ static bool on_load(void *context, const struct tally_load_progress *progress)
     char text[TALLY_DATA_NAME_CAPACITY + 64];
     snprintf(text, sizeof text, "reading %s  %llu points", progress->file,
              (unsigned long long)progress->points);
-    const int64_t now_ms = tally_monotonic_ms();
-    const struct tally_progress_bar bar = {.fraction = (double)progress->read_bytes /
-                                                       (double)progress->total_bytes,
-                                           .elapsed_ms = now_ms - simulation->started_ms,
-                                           .text = text};
-    tally_progress_paint(&simulation->painter, &bar, now_ms);
+    tally_progress_show(&simulation->painter, simulation->started_ms,
+                        (double)progress->read_bytes / (double)progress->total_bytes, text);
     return *tally_signals_stop() == 0;
 }
 
