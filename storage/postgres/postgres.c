@@ -9,31 +9,11 @@ static void postgres_close(struct tally_store *store)
 {
     if (store != NULL) {
         struct tally_postgres *pg = postgres_of(store);
-        tally_pg_transaction_end(pg);
+        tally_pg_rollback(store);
         tally_pg_fini(pg);
         tally_lease_set_fini(&pg->held);
         free(pg);
     }
-}
-
-static enum tally_status postgres_begin(struct tally_store *store, struct tally_error *err)
-{
-    return tally_pg_transaction_begin(postgres_of(store), err);
-}
-
-static enum tally_status postgres_flush(struct tally_store *store, struct tally_error *err)
-{
-    return tally_pg_transaction_flush(postgres_of(store), err);
-}
-
-static enum tally_status postgres_commit(struct tally_store *store, struct tally_error *err)
-{
-    return tally_pg_transaction_commit(postgres_of(store), err);
-}
-
-static void postgres_rollback(struct tally_store *store)
-{
-    tally_pg_transaction_end(postgres_of(store));
 }
 
 static enum tally_status postgres_job_insert(struct tally_store *store,
@@ -149,10 +129,10 @@ static struct tally_store_counters postgres_counters(const struct tally_store *s
 static const struct tally_store_ops POSTGRES_OPS = {
     .name = "postgres",
     .close = postgres_close,
-    .begin = postgres_begin,
-    .flush = postgres_flush,
-    .commit = postgres_commit,
-    .rollback = postgres_rollback,
+    .begin = tally_pg_begin,
+    .flush = tally_pg_flush,
+    .commit = tally_pg_commit,
+    .rollback = tally_pg_rollback,
     .job_insert = postgres_job_insert,
     .job_update = postgres_job_update,
     .state_put = postgres_state_put,

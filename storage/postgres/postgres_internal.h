@@ -251,11 +251,11 @@ enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *tex
 /* Turns the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
 bool tally_pg_text_decode(const char *stored, size_t n, char *ret_text, size_t capacity);
 
-/* Transactions (postgres_transaction.c). */
+/* Transactions (postgres_transaction.c): slots of store.h, and what collects their writes. */
 
-enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct tally_error *err);
-enum tally_status tally_pg_transaction_commit(struct tally_postgres *pg, struct tally_error *err);
-void tally_pg_transaction_end(struct tally_postgres *pg);
+enum tally_status tally_pg_begin(struct tally_store *store, struct tally_error *err);
+enum tally_status tally_pg_commit(struct tally_store *store, struct tally_error *err);
+void tally_pg_rollback(struct tally_store *store);
 /* Collects a write to a job; takes the call over. */
 enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
                                            int64_t job_key, struct tally_error *err);
@@ -265,7 +265,7 @@ enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
                                                   struct tally_pg_call *call, int64_t *ret_key,
                                                   struct tally_error *err);
 /* Sends what was collected, so that a read sees it. */
-enum tally_status tally_pg_transaction_flush(struct tally_postgres *pg, struct tally_error *err);
+enum tally_status tally_pg_flush(struct tally_store *store, struct tally_error *err);
 
 /* Reads (postgres_read.c): slots of store.h. */
 enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,

@@ -19,7 +19,7 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
 {
     enum tally_status status = TALLY_OK;
     if (pg->transaction.is_open) {
-        status = tally_pg_transaction_flush(pg, err);
+        status = tally_pg_flush(&pg->base, err);
     }
     if (status == TALLY_OK && !pg->transaction.is_begun) {
         status = tally_pg_require_connection(pg, err);

@@ -76,8 +76,9 @@ static void undo(struct tally_postgres *pg)
     transaction->fenced.n = 0;
 }
 
-enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_begin(struct tally_store *store, struct tally_error *err)
 {
+    struct tally_postgres *pg = postgres_of(store);
     assert(!pg->transaction.is_open);
     enum tally_status status = tally_pg_require_connection(pg, err);
     if (status == TALLY_OK) {
@@ -87,14 +88,15 @@ enum tally_status tally_pg_transaction_begin(struct tally_postgres *pg, struct t
     if (status == TALLY_OK && pg->filling) {
         status = tally_pg_begin_filling(pg, err);
         if (status != TALLY_OK) {
-            tally_pg_transaction_end(pg);
+            tally_pg_rollback(store);
         }
     }
     return status;
 }
 
-void tally_pg_transaction_end(struct tally_postgres *pg)
+void tally_pg_rollback(struct tally_store *store)
 {
+    struct tally_postgres *pg = postgres_of(store);
     if (pg->transaction.is_open) {
         undo(pg);
     }
@@ -464,8 +466,9 @@ static enum tally_status run_pending(struct tally_postgres *pg, size_t first,
     }
 }
 
-enum tally_status tally_pg_transaction_flush(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_flush(struct tally_store *store, struct tally_error *err)
 {
+    struct tally_postgres *pg = postgres_of(store);
     if (pg->read_only) {
         return TALLY_OK; /* nothing can have been collected */
     }
@@ -561,8 +564,9 @@ static enum tally_status commit(struct tally_postgres *pg, struct tally_error *e
     }
 }
 
-enum tally_status tally_pg_transaction_commit(struct tally_postgres *pg, struct tally_error *err)
+enum tally_status tally_pg_commit(struct tally_store *store, struct tally_error *err)
 {
+    struct tally_postgres *pg = postgres_of(store);
     enum tally_status status = require_transaction(pg, err);
     if (status == TALLY_OK) {
         status = commit(pg, err);
@@ -573,6 +577,6 @@ enum tally_status tally_pg_transaction_commit(struct tally_postgres *pg, struct 
         (void)tally_lease_put(&pg->held, pg->transaction.inserted.leases[i].job_key,
                               pg->transaction.inserted.leases[i].token);
     }
-    tally_pg_transaction_end(pg);
+    tally_pg_rollback(store);
     return status;
 }

@@ -154,16 +154,22 @@ static enum tally_status check_structure_of(const char *path, struct tally_error
     return status;
 }
 
-/* Makes the file `made` and copies `from` to it. */
+/* Makes the file `made`, copies `from` to it and verifies it; `as_it_is`: only its structure. */
 static enum tally_status make_copy(sqlite3 *from, const char *made, const struct stat *like,
-                                   bool same_owner, const struct tally_store_progress *progress,
+                                   bool same_owner, bool as_it_is,
+                                   const struct tally_store_progress *progress,
                                    struct tally_error *err)
 {
+    struct tally_store_report report;
     enum tally_status status = make_empty(made, like, same_owner, err);
     if (status == TALLY_OK) {
         status = copy_to_file(from, made, progress, err);
     }
-    return status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    return as_it_is ? check_structure_of(made, err)
+                    : tally_sqlite_verify(made, progress, &report, err);
 }
 
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
@@ -171,7 +177,6 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
                                     struct tally_error *err)
 {
     struct stat source;
-    struct tally_store_report report;
     struct tally_lock_file lock = TALLY_LOCK_FILE_INIT;
     char *made = path_with(path, ".tmp");
     char *lock_path = path_with(path, "-lock");
@@ -188,11 +193,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
         status = tally_lock_file_open(&lock, lock_path, err);
     }
     if (status == TALLY_OK) {
-        status = make_copy(from->db, made, &source, false, progress, err);
-        if (status == TALLY_OK) {
-            status = as_it_is ? check_structure_of(made, err)
-                              : tally_sqlite_verify(made, progress, &report, err);
-        }
+        status = make_copy(from->db, made, &source, false, as_it_is, progress, err);
         if (status == TALLY_OK) {
             status = publish(made, path, replace, err);
         }
@@ -252,7 +253,6 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
                                         struct tally_error *err)
 {
     struct stat like;
-    struct tally_store_report report;
     char *folder = strdup(to);
     char *made = path_with(to, ".tmp");
     enum tally_status status = TALLY_OK;
@@ -266,10 +266,7 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
         status = fail_file("no folder for", to, err);
     }
     if (status == TALLY_OK) {
-        status = make_copy(source->db, made, &like, true, progress, err);
-        if (status == TALLY_OK) {
-            status = tally_sqlite_verify(made, progress, &report, err);
-        }
+        status = make_copy(source->db, made, &like, true, false, progress, err);
         if (status == TALLY_OK) {
             status = replace_database(made, to, replace, err);
         }

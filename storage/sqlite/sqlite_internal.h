@@ -80,6 +80,10 @@ enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const cha
 enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const char *sql,
                                      int64_t *ret_value, struct tally_error *err);
 
+/* DATA_LOSS if the file, of `n_bytes`, is shorter than its header says, which SQLite overlooks. */
+enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, int64_t n_bytes,
+                                            struct tally_error *err);
+
 /* One that is not open yet, zeroed but for its path; NULL = no memory. */
 struct tally_sqlite *tally_sqlite_new(const char *path);
 

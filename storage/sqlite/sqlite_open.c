@@ -282,6 +282,23 @@ static enum tally_status require_wal(const struct tally_sqlite *sqlite, struct t
     return status;
 }
 
+enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, int64_t n_bytes,
+                                            struct tally_error *err)
+{
+    int64_t page_bytes = 0;
+    int64_t n_pages = 0;
+    enum tally_status status = tally_sqlite_query(sqlite, "PRAGMA page_size", &page_bytes, err);
+    if (status == TALLY_OK) {
+        status = tally_sqlite_query(sqlite, "PRAGMA page_count", &n_pages, err);
+    }
+    if (status == TALLY_OK && n_bytes < page_bytes * n_pages) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "database \"%s\" is truncated: %lld of %lld bytes", sqlite->path,
+                            (long long)n_bytes, (long long)(page_bytes * n_pages));
+    }
+    return status;
+}
+
 /* Folds the log into the file, so that nothing of an earlier life lies beside it, and then compares
  * the file's size with what its header says: SQLite itself overlooks a last page that is cut short.
  * Left undone while an operator's shell reads the database, which is no fault. */
@@ -291,20 +308,10 @@ static enum tally_status require_whole(const struct tally_sqlite *sqlite, struct
     if (rc != SQLITE_OK) {
         return (rc & 0xff) == SQLITE_BUSY ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
     }
-    int64_t page_bytes = 0;
-    int64_t n_pages = 0;
-    enum tally_status status = tally_sqlite_query(sqlite, "PRAGMA page_size", &page_bytes, err);
-    if (status == TALLY_OK) {
-        status = tally_sqlite_query(sqlite, "PRAGMA page_count", &n_pages, err);
-    }
     struct stat file;
-    if (status == TALLY_OK && stat(sqlite3_db_filename(sqlite->db, "main"), &file) == 0 &&
-        file.st_size < page_bytes * n_pages) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL,
-                            "database \"%s\" is truncated: %lld of %lld bytes", sqlite->path,
-                            (long long)file.st_size, (long long)(page_bytes * n_pages));
-    }
-    return status;
+    return stat(sqlite3_db_filename(sqlite->db, "main"), &file) == 0
+               ? tally_sqlite_require_size(sqlite, (int64_t)file.st_size, err)
+               : TALLY_OK;
 }
 
 /* Damage that hides rows shows in no row's checksum. To look for it takes time in proportion to the

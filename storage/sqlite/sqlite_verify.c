@@ -133,19 +133,8 @@ static enum tally_status require_whole_file(const struct tally_sqlite *sqlite,
     const char *name = sqlite3_db_filename(sqlite->db, "main");
     const int64_t n_file = file_size(name);
     const int64_t n_log = file_size(sqlite3_filename_wal(name));
-    int64_t page_bytes = 0;
-    int64_t n_pages = 0;
     report->n_bytes = n_file + n_log;
-    enum tally_status status = tally_sqlite_query(sqlite, "PRAGMA page_size", &page_bytes, err);
-    if (status == TALLY_OK) {
-        status = tally_sqlite_query(sqlite, "PRAGMA page_count", &n_pages, err);
-    }
-    if (status == TALLY_OK && n_log == 0 && n_file < page_bytes * n_pages) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL,
-                            "database \"%s\" is truncated: %lld of %lld bytes", sqlite->path,
-                            (long long)n_file, (long long)(page_bytes * n_pages));
-    }
-    return status;
+    return n_log == 0 ? tally_sqlite_require_size(sqlite, n_file, err) : TALLY_OK;
 }
 
 static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
