@@ -10,12 +10,13 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from common import BIN, REPO, TallyTestCase
+from common import BIN, HANG_S, JOBS, REPO, TallyTestCase, free_port
 
 MAX_README_LINES = 150
 HISTORY = {"deploy/CHANGELOG.md"}  # names what older versions had
@@ -118,12 +119,11 @@ class Paths(unittest.TestCase):
                 text = (REPO / source).read_text()
             except UnicodeDecodeError:
                 continue
-            for name in re.findall(r"(?<![\w./-])((?:[\w.-]+/)*[A-Z][A-Z]+\.md)\b", text):
+            for name in re.findall(r"(?<![\w./-])(?:\.\./)*((?:[\w.-]+/)*[A-Z][A-Z]+\.md)\b", text):
                 with self.subTest(source=source, name=name):
-                    # From the top, beside the source, or above it.
                     near = [str(folder / name) for folder in Path(source).parents]
-                    beside = [path for path in documents() if path.endswith("/" + name)] if "/" not in name else []
-                    self.assertTrue(any(path in paths() for path in near) or beside, f"{source} cites {name}")
+                    by_end = [path for path in documents() if path.endswith("/" + name)]
+                    self.assertTrue(any(path in paths() for path in near) or by_end, f"{source} cites {name}")
 
     def test_the_checks_find_what_is_missing(self):
         self.assertEqual(missing_paths("services/nowhere/x.c"), ["services/nowhere/x.c"])
@@ -146,7 +146,7 @@ class Paths(unittest.TestCase):
             text = prose(document)
             for room in sorted(room for room in rooms if Path(room).parent == folder):
                 with self.subTest(document=document, room=room):
-                    self.assertRegex(text, rf"\b{Path(room).name}/")
+                    self.assertTrue(re.search(rf"\b{Path(room).name}/", text), f"{document} does not name {room}")
         for room in sorted(room for room in rooms if Path(room).parent == Path("services")):
             with self.subTest(document="README.md", room=room):
                 self.assertIn(room + "/", prose("README.md"))
@@ -197,6 +197,31 @@ class Examples(TallyTestCase):
             self.assertEqual(json.loads(printed), json.loads(shown))
             run([BIN / "tally", *shlex.split(decode)[2:]])
             self.assertEqual(np.load(Path(folder, "levels.npy")).tolist(), levels.tolist())
+
+    def test_session_over_tls(self):
+        """services/coordinator/README.md, "TLS": the commands as shown, on a free port, print what is shown."""
+        shown = next(block for block in fences("services/coordinator/README.md") if block.startswith("$ openssl"))
+        url = f"https://localhost:{free_port()}"
+        shown = shown.replace("https://localhost:8080", url).replace("deploy/jobs", str(JOBS))
+        commands = [command.replace("\\\n", " ") for command in re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)$", shown)]
+        ready = f"until tally health --coordinator {url} --tls-ca tls-cert.pem; do sleep 0.1; done >ready 2>&1"
+        at = next(i for i, command in enumerate(commands) if command.startswith("tally-coordinator"))
+        commands[at] = commands[at].replace("&", ">coordinator.log 2>&1 &")
+        commands[at + 1] = commands[at + 1].replace("&", ">worker.log 2>&1 &")
+        commands.insert(at + 1, ready)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        environment |= {"PATH": f"{BIN}:{environment['PATH']}", "TALLY_LISTEN": f"127.0.0.1:{url.rsplit(':', 1)[1]}"}
+        shell = subprocess.Popen(["bash", "-c", "\n".join(commands)], cwd=self.folder, env=environment, text=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 start_new_session=True)
+        try:
+            output, _ = shell.communicate(timeout=HANG_S)
+        finally:
+            os.killpg(shell.pid, signal.SIGTERM)  # the coordinator and the worker are of its session
+        printed, expected = (
+            [re.sub(r"[0-9a-f]{12}", "ID", line) for line in text.splitlines()
+             if line.startswith(("submitted", "{", "tally:"))] for text in (output, shown))
+        self.assertEqual(printed, expected, output)
 
 
 if __name__ == "__main__":
