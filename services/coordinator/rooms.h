@@ -1,7 +1,7 @@
 /* rooms: the coordinator as its rooms see it: one struct for each owner, and what all may know.
  *
  * The structs are incomplete here. A file sees the members of a struct only if its room may include
- * the header that defines it, so nothing reaches against the arrows of ARCHITECTURE.md:
+ * the header that defines it, so nothing reaches against the arrows:
  *
  *     metrics -> rest -> replicas -> workers -> jobs -> turn -> calls
  *
