@@ -171,10 +171,7 @@ static enum tally_status open_rooms(struct tally_coordinator *coordinator, struc
         status = workers_new(coordinator, err);
     }
     if (status == TALLY_OK) {
-        coordinator->events = calloc(1, sizeof *coordinator->events);
-        status = coordinator->events != NULL
-                     ? TALLY_OK
-                     : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
+        status = events_new(coordinator, err);
     }
     if (status == TALLY_OK && coordinator->store->leases != NULL) {
         status = forwarding_new(coordinator, err);

@@ -44,7 +44,7 @@ struct tally_coordinator_config {
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
     /* For a store that several replicas share. */
-    const char *replica_id;      /* the same after a restart, and nobody else's; borrowed */
+    const char *replica_id;      /* the same after a restart, and unique; borrowed */
     const char *replica_address; /* URL at which the others reach this one; borrowed */
     int64_t lease_ms;            /* without a heartbeat so long, a replica is dead for the others */
     const char *peer_tls_ca; /* authorities to trust for replicas at https://, a file; NULL = the

@@ -576,9 +576,9 @@ int main(int argc, char **argv)
         exit_code = coordinator_check(tally_options_text(options, "store"));
         exit_code = certificate != EXIT_SUCCESS ? certificate : exit_code;
     } else if (run(options, &settings, &err) != TALLY_OK) {
-        tally_log(TALLY_LOG_ERROR, tally_log_event("cannot go on"), tally_log_problem(&err));
+        tally_log(TALLY_LOG_ERROR, tally_log_event("fatal error"), tally_log_problem(&err));
         if (err.status == TALLY_DATA_LOSS) {
-            tally_log(TALLY_LOG_ERROR, tally_log_event("what to do"),
+            tally_log(TALLY_LOG_ERROR, tally_log_event("hint"),
                       tally_log_text("advice", "restore a backup with \"tally restore\"; "
                                                "\"tally-coordinator --check\" shows the damage"));
         }

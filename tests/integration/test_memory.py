@@ -165,7 +165,7 @@ class Limited(TallyTestCase):
         self.assertEqual([self.client.job(job_id)["status"] for job_id in jobs], ["running", "paused"])
         self.wait_memory(queued)
         self.assertIn("max_job_bytes=1048576", self.coordinator.log())
-        self.assertIn("job goes on although jobs need more", self.coordinator.log())
+        self.assertIn("job continues although jobs need more", self.coordinator.log())
         self.client.wait_status(self.client.submit(plain_job(10)), "queued")
 
     @unittest.skipIf(IS_SANITIZED, "sanitizers reserve more address space than any limit")

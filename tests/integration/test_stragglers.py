@@ -772,7 +772,7 @@ class Stragglers(TallyTestCase):
         away.leave()
         waiting = self.wait_waiting(client, job_id, "clients")
         self.assertEqual((waiting["clients"], waiting["workers"]), (str(gone), ["a<b>way"]))
-        self.assertTrue(waiting["text"].endswith("; no worker plays it"), waiting["text"])
+        self.assertTrue(waiting["text"].endswith("; it has no worker"), waiting["text"])
         listed = {job["id"]: job for job in client.get_json("/v1/jobs")["jobs"]}
         self.assertEqual(listed[job_id]["waiting"], waiting)
         self.assertGreaterEqual(self.waiting_seconds(client, job_id), 1.0)

@@ -1,4 +1,4 @@
-/* listen_scope: who can reach an address that is listened on. */
+/* listen_scope: from where an address can be reached. */
 #ifndef TALLY_SERVICES_COORDINATOR_ACCESS_LISTEN_SCOPE_H
 #define TALLY_SERVICES_COORDINATOR_ACCESS_LISTEN_SCOPE_H
 

@@ -18,8 +18,8 @@ enum token_role { TOKEN_ADMIN, TOKEN_WORKER, TOKEN_METRICS, N_TOKEN_ROLES };
 /* Fewer can be guessed: nothing but the number of connections limits how many are tried. */
 enum { TOKEN_MIN_BYTES = 16 };
 
-/* Whose token it is: a digest of its name, else of the token. All zero: nobody's, where no token is
- * needed. */
+/* The identity behind a token: a digest of its name, else of the token. All zero: none, where no
+ * token is needed. */
 struct token_identity {
     uint8_t bytes[TALLY_SHA256_BYTES];
 };
@@ -37,7 +37,7 @@ struct token_set {
     struct known_token items[TALLY_TOKENS_PER_FILE];
 };
 
-/* A role without tokens is open to everybody, but for TOKEN_METRICS (rest/authorization.c). */
+/* A role without tokens is open to all callers, except TOKEN_METRICS (rest/authorization.c). */
 struct tally_tokens {
     struct token_set roles[N_TOKEN_ROLES];
     int n_shared; /* pairs of the same token in two roles; token_sources.h counts them */

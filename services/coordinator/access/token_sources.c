@@ -160,7 +160,7 @@ enum tally_status tokens_reload(const struct tally_options *options, struct tall
         const char *path = tally_options_text(options, SOURCES[role].option);
         if (path != NULL) {
             fresh->roles[role].n = 0;
-            /* A pipe was read at the start; to wait for another writer would hang everybody. */
+            /* A pipe was read at the start; to wait for another writer would stop the loop. */
             status = read_file(path, true, &fresh->roles[role], err);
         }
     }

@@ -20,7 +20,7 @@ struct route;
     X(INVALID, "invalid")         /* cannot be read, or says what cannot be */                     \
     X(NOT_PLAYED, "not_played")   /* the client is not assigned to the session */                  \
     X(UNKNOWN, "unknown")         /* no such session or job */                                     \
-    X(FAILURE, "failure")         /* the client says that it cannot go on; the job fails */        \
+    X(FAILURE, "failure")         /* the client reports a fatal error; the job fails */            \
     X(REFUSAL, "refusal")         /* the worker says that it cannot serve the job */               \
     X(UNAVAILABLE, "unavailable") /* not stored; the worker tries again */
 

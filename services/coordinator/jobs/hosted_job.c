@@ -313,9 +313,9 @@ static enum tally_status append_change(struct tally_store *store, struct hosted_
     return status;
 }
 
-/* Appends what the round has changed of the state, or puts the whole. Changes are told apart by
- * their round, and a job may end without closing one; besides, one that has ended is kept for long
- * and gone on from by nobody: then the whole is due, alone. */
+/* Appends the round's change of the state, or stores the whole. Changes are told apart by their
+ * round, and a job may end without closing one. A finished job never resumes, so one full snapshot
+ * is stored. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    bool has_closed_round, struct tally_error *err)
 {

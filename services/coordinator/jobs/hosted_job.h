@@ -39,15 +39,16 @@ struct job_supply {
 /* One of the M clients of a job. */
 struct client_slot {
     struct session *session;                   /* that has it; NULL = vacant */
-    char previous[TALLY_WORKER_NAME_CAPACITY]; /* who played it before and fell silent */
-    struct token_identity previous_identity;   /* likewise; of nobody while previous is "" */
-    int64_t delivered_iterate;                 /* newest point that was sent to whoever played it */
+    char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
+    struct token_identity previous_identity;   /* of its token */
+    int64_t delivered_iterate;                 /* newest point that its workers were sent */
     bool absent; /* not to be waited for, if the policy allows (rounds.h) */
 };
 
-/* What the tasks of one round have in common, for those who hold one point: most of them do. */
+/* What the tasks of one round have in common, for the clients that hold one point: most of them do.
+ */
 struct shared_task {
-    int64_t round, have;             /* of whom; 0 = of nobody */
+    int64_t round, have;             /* 0 = none is encoded */
     struct tally_buffer bytes;       /* tally_task.shared */
     struct tally_shared_bytes *tail; /* or here, if it is large */
 };
@@ -89,13 +90,13 @@ struct hosted_job {
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
     int64_t arrived_ms; /* monotonic; when it was taken from another replica; 0 = never */
     struct shared_task shared_task;
-    struct event_feed *feed; /* of its event streams (events.c); NULL = nobody watches */
+    struct event_feed *feed; /* of its event streams (rest/events.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };
 
-/* Makes or frees the slots of a job of which no client is played. */
+/* Makes or frees the slots of a job whose clients are all vacant. */
 enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
 void hosted_job_drop_slots(struct hosted_job *job);
 

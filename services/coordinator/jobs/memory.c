@@ -102,7 +102,7 @@ void memory_note_loaded(const struct tally_coordinator *coordinator, const struc
     const struct memory_use use = memory_use(coordinator);
     if (job->row.status != TALLY_JOB_QUEUED && use.held > use.limit) {
         tally_log(TALLY_LOG_WARN,
-                  tally_log_event("job goes on although jobs need more than --max-job-bytes"),
+                  tally_log_event("job continues although jobs need more than --max-job-bytes"),
                   tally_log_text("job", job->row.id), tally_log_integer("bytes", use.held),
                   tally_log_integer("max_job_bytes", use.limit));
     }

@@ -39,7 +39,7 @@ void fail_unprepared(struct tally_coordinator *coordinator)
     }
 }
 
-/* What is known about f now; the curvature is stored at once, for those who look at the job while
+/* What is known about f now; the curvature is stored at once, to be shown while
  * it waits for workers. */
 static void take_preparation(struct tally_coordinator *coordinator, struct hosted_job *job,
                              const struct tally_local_preparation *preparation)

@@ -29,9 +29,9 @@ struct preparer {
     pthread_cond_t changed;
     struct queue waiting, done;
     bool stopping;
-    bool is_left_alone;  /* nobody waits for the thread: it frees all this itself */
+    bool is_left_alone;  /* its owner is gone: the thread frees all this itself */
     struct work *solved; /* what the thread is inside solve() with, or NULL */
-    atomic_bool stop;    /* nobody waits for that any more; the one member without the mutex */
+    atomic_bool stop;    /* its result is not needed; the one member without the mutex */
     int wake_fd;
     const char *data_dir;
 };

@@ -264,7 +264,7 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
     }
 }
 
-/* 0 where a job gets on, so that a rule needs no case for series that are not there. */
+/* 0 if a job progresses, so that a rule needs no case for series that are not there. */
 static void write_waiting(const struct tally_coordinator *coordinator, const struct shown *shown,
                           struct exposition *exposition)
 {
@@ -281,7 +281,7 @@ static void write_waiting(const struct tally_coordinator *coordinator, const str
     exposition_family(
         exposition, SECONDS, EXPOSITION_GAUGE,
         "For how long the job has been waiting for what `waiting` of its detail says; "
-        "0 while it gets on.");
+        "0 while it progresses.");
     for (int i = 0; i < shown->n; i++) {
         if (shown->live[i] != NULL) {
             exposition_real(exposition, SECONDS, EXPOSITION_LABELS({"job", shown->rows[i]->id}),
@@ -290,7 +290,7 @@ static void write_waiting(const struct tally_coordinator *coordinator, const str
     }
     static const char MISSING[] = "tally_job_missing_clients";
     exposition_family(exposition, MISSING, EXPOSITION_GAUGE,
-                      "Clients that the job waits for; 0 while it gets on.");
+                      "Clients that the job waits for; 0 while it progresses.");
     for (int i = 0; i < shown->n; i++) {
         if (shown->live[i] != NULL) {
             write_count(exposition, MISSING, shown->rows[i], n_missing[i]);
@@ -313,7 +313,7 @@ void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition
     }
     write_waiting(coordinator, &shown, exposition);
     static const char VACANT[] = "tally_job_vacant_clients";
-    exposition_family(exposition, VACANT, EXPOSITION_GAUGE, "Clients that no worker plays.");
+    exposition_family(exposition, VACANT, EXPOSITION_GAUGE, "Clients that no worker has.");
     for (int i = 0; i < shown.n; i++) {
         if (shown.live[i] != NULL) {
             write_count(exposition, VACANT, shown.rows[i], shown.live[i]->n_vacant);

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "api/client/http_forward.h"
+#include "codec/base/list.h"
 #include "services/base/log.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/rooms.h"
@@ -38,12 +39,12 @@ struct sent_call {
     char id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_forward *request; /* NULL: it has ended */
     struct tally_http_forward_result answer;
-    struct sent_call *next, **link; /* while it has not ended */
+    struct tally_list_node node; /* while it has not ended */
 };
 
 struct forwarding {
     struct tally_http_forwarder *forwarder;
-    struct sent_call *first;
+    struct tally_list sent;
     uint64_t counts[N_FORWARD_RESULTS];
 };
 
@@ -61,6 +62,7 @@ enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct t
         free(forwarding);
         return status;
     }
+    tally_list_init(&forwarding->sent);
     coordinator->forwarding = forwarding;
     return TALLY_OK;
 }
@@ -90,22 +92,10 @@ bool is_forwarded(const struct call *call)
 
 /* One call. */
 
-/* It is waited for no more. */
-static void leave_list(struct sent_call *sent)
-{
-    if (sent->link != NULL) {
-        *sent->link = sent->next;
-        if (sent->next != NULL) {
-            sent->next->link = sent->link;
-        }
-        sent->link = NULL;
-    }
-}
-
 static void free_sent(struct forwarded *base)
 {
     struct sent_call *sent = (struct sent_call *)base;
-    leave_list(sent);
+    tally_list_remove(&sent->node);
     if (sent->request != NULL) {
         tally_http_forward_abort(sent->request);
     }
@@ -139,12 +129,7 @@ static struct sent_call *sent_new(struct forwarding *forwarding, struct call *ca
     sent->call = call;
     sent->number = to->number;
     memcpy(sent->id, to->id, sizeof sent->id);
-    sent->next = forwarding->first;
-    sent->link = &forwarding->first;
-    if (sent->next != NULL) {
-        sent->next->link = &sent->next;
-    }
-    forwarding->first = sent;
+    tally_list_prepend(&forwarding->sent, &sent->node);
     return sent;
 }
 
@@ -244,7 +229,7 @@ static void answer_unavailable(struct tally_coordinator *coordinator, struct sen
 {
     struct call *call = sent->call;
     struct tally_error err = TALLY_ERROR_INIT;
-    leave_list(sent);
+    tally_list_remove(&sent->node);
     tally_fail(&err, TALLY_UNAVAILABLE, NULL, "coordinator %s, which has to answer this, does not",
                sent->id);
     coordinator->forwarding->counts[result]++;
@@ -262,7 +247,7 @@ static enum forward_result result_of(enum tally_status status)
 static void give_answer(struct tally_coordinator *coordinator, struct sent_call *sent)
 {
     struct call *call = sent->call;
-    leave_list(sent);
+    tally_list_remove(&sent->node);
     sent->base.has_answer = true;
     coordinator->forwarding->counts[FORWARD_ANSWERED]++;
     call->answered = true;
@@ -295,27 +280,29 @@ void forward_take_results(struct tally_coordinator *coordinator)
 
 void forward_abort_all(struct tally_coordinator *coordinator, int64_t number)
 {
-    struct sent_call *sent =
-        coordinator->forwarding != NULL ? coordinator->forwarding->first : NULL;
-    while (sent != NULL) {
-        struct sent_call *next = sent->next;
+    if (coordinator->forwarding == NULL) {
+        return;
+    }
+    TALLY_LIST_EACH(node, &coordinator->forwarding->sent)
+    {
+        struct sent_call *sent = TALLY_LIST_MEMBER(struct sent_call, node, node);
         if (sent->number == number) {
             answer_unavailable(coordinator, sent, FORWARD_ABORTED);
         }
-        sent = next;
     }
 }
 
 void forward_end_polls(struct tally_coordinator *coordinator)
 {
-    struct sent_call *sent =
-        coordinator->forwarding != NULL ? coordinator->forwarding->first : NULL;
-    while (sent != NULL) {
-        struct sent_call *next = sent->next;
+    if (coordinator->forwarding == NULL) {
+        return;
+    }
+    TALLY_LIST_EACH(node, &coordinator->forwarding->sent)
+    {
+        struct sent_call *sent = TALLY_LIST_MEMBER(struct sent_call, node, node);
         if (sent->call->polls) {
             answer_unavailable(coordinator, sent, FORWARD_ABORTED);
         }
-        sent = next;
     }
 }
 

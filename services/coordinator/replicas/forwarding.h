@@ -6,7 +6,7 @@
  * "unavailable", and what became of the request is not known. A caller that gives up ends its
  * request there, too.
  *
- * What has been forwarded once is not forwarded again: whoever gets it answers it. */
+ * What has been forwarded once is not forwarded again: its receiver responds. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_FORWARDING_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_FORWARDING_H
 

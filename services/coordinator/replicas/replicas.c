@@ -339,9 +339,9 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
     struct tally_error err = TALLY_ERROR_INIT;
     struct hosted_job *hosted = find_job(coordinator, row->id);
     if (!replicas->leases->holds(coordinator->store, row->key)) {
-        return true; /* somebody else leads it already */
+        return true; /* another replica leads it already */
     }
-    if (hosted != NULL) { /* it was somebody else's for a while */
+    if (hosted != NULL) { /* another replica led it for a while */
         hosted->needs_reload = coordinator->jobs->reload_due = true;
         return true;
     }

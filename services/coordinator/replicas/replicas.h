@@ -1,14 +1,14 @@
 /* replicas: this coordinator as one of several on one store (storage/leases.h).
  *
  * Each job is led by one replica; it alone has the job's engine, and the sessions of the workers
- * that play it. What a replica knows of the others is a directory, read with every heartbeat: who
- * is alive, and has how many slots free. On it rests where requests go (request_routing.h) and
- * which jobs and workers move (placement.h). Nothing durable does: a replica that errs about its
- * jobs cannot write to them.
+ * that serve it. What a replica knows of the others is a directory, read with every heartbeat:
+ * which are alive, and how many slots they have free. It decides where requests go
+ * (request_routing.h) and which jobs and workers move (placement/placement.h). Nothing durable
+ * depends on it: a replica that errs about its jobs cannot write to them.
  *
  *     heartbeat   tells that we live, reads the directory; jobs that another leads by now are
- *                 dropped. Then takes jobs that nobody leads, and gives queued jobs and idle
- *                 workers to whom they help
+ *                 dropped. Then takes jobs without a leader, and gives queued jobs and idle
+ *                 workers to the replicas that they help
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
  *                 work and take no requests about jobs until one succeeds
  *
@@ -47,7 +47,7 @@ void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
 /* A write was refused since another replica leads the job: finds out at once which jobs are still
  * ours, and drops the others. No transaction may be open. */
 void replicas_recount(struct tally_coordinator *coordinator);
-/* Gives all jobs up, for whoever takes them first. Once, at a clean end; no transaction may be
+/* Gives all jobs up, for other replicas to take. Once, at a clean end; no transaction may be
  * open. */
 void replicas_leave(struct tally_coordinator *coordinator);
 
@@ -59,7 +59,8 @@ const struct tally_replica *replicas_find(const struct tally_coordinator *coordi
                                           int64_t number);
 /* Where a worker that joins here with so many slots is to go, and has gone if this is not NULL. */
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
-/* All of the directory, by number; *ret_n is 0 without replicas. Borrowed likewise. */
+/* All of the directory, by number; *ret_n is 0 without replicas. Borrowed until the next
+ * heartbeat. */
 const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
                                           size_t *ret_n);
 /* Counters of this process; NULL without replicas. */

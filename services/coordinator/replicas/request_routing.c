@@ -132,7 +132,7 @@ static enum tally_status route_session(struct tally_coordinator *coordinator, st
 
 /* ---- Join ---- */
 
-/* A live job that the worker says it played, and how many clients of it. */
+/* A live job that the worker says it served, and how many clients of it. */
 struct held_job {
     const char *id;
     size_t n_clients;

@@ -143,16 +143,12 @@ enum tally_status make_detail(struct tally_coordinator *coordinator, struct even
 
 /* ---- Feeds ---- */
 
-void release_feed(struct tally_coordinator *coordinator, struct event_feed *feed)
+void release_feed(struct event_feed *feed)
 {
     if (--feed->n_streams > 0) {
         return;
     }
-    struct event_feed **at = &coordinator->events->feeds;
-    while (*at != feed) {
-        at = &(*at)->next;
-    }
-    *at = feed->next;
+    tally_list_remove(&feed->node);
     if (feed->job != NULL) {
         feed->job->feed = NULL;
     }
@@ -175,7 +171,9 @@ void events_forget_job(struct hosted_job *job)
 
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    for (struct event_feed *feed = coordinator->events->feeds; feed != NULL; feed = feed->next) {
+    TALLY_LIST_EACH(node, &coordinator->events->feeds)
+    {
+        struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
         if (feed->row.key == job->row.key) { /* another replica led it until now */
             feed->job = job;
             job->feed = feed;
@@ -185,14 +183,16 @@ void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *
     }
 }
 
-/* The job has left the live ones here: the store has its last word, or that of another replica. */
+/* The job is not live here any more: the store has its end, or what its leader has written. */
 static bool read_stored_row(struct tally_coordinator *coordinator, struct event_feed *feed)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = read_row(coordinator, feed->row.id, &feed->row, &err);
     feed->must_read = status != TALLY_OK || !tally_job_status_is_terminal(feed->row.status);
     if (status == TALLY_NOT_FOUND) { /* its insertion was rolled back */
-        for (struct event_stream *s = coordinator->events->first; s != NULL; s = s->next) {
+        TALLY_LIST_EACH(node, &coordinator->events->streams)
+        {
+            struct event_stream *s = TALLY_LIST_MEMBER(struct event_stream, node, node);
             if (s->feed == feed) {
                 end_event_stream(s);
             }
@@ -257,9 +257,11 @@ bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed,
 struct event_feed *take_feed(struct tally_coordinator *coordinator,
                              const struct tally_store_job *row)
 {
-    struct event_feed *feed = coordinator->events->feeds;
-    while (feed != NULL && feed->row.key != row->key) {
-        feed = feed->next;
+    struct event_feed *feed = NULL;
+    TALLY_LIST_EACH(node, &coordinator->events->feeds)
+    {
+        struct event_feed *each = TALLY_LIST_MEMBER(struct event_feed, node, node);
+        feed = each->row.key == row->key ? each : feed;
     }
     if (feed == NULL) {
         feed = calloc(1, sizeof *feed);
@@ -275,8 +277,7 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
         feed->must_read = feed->job == NULL && !tally_job_status_is_terminal(row->status);
         look_at_waiting(coordinator, feed, tally_monotonic_ms());
         feed->has_new_waiting = false; /* the stream begins with it */
-        feed->next = coordinator->events->feeds;
-        coordinator->events->feeds = feed;
+        tally_list_prepend(&coordinator->events->feeds, &feed->node);
     } else if (feed->row.status == row->status) {
         feed->row = *row; /* a change of status is for look() to find */
     }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "api/server/http_server.h"
+#include "codec/base/list.h"
 #include "services/coordinator/jobs/hosted_job.h"
 #include "services/coordinator/rest/thinning.h"
 
@@ -28,7 +29,7 @@ struct event_chunk {
 struct event_feed {
     struct hosted_job *job;     /* NULL: it is not live, or another replica leads it */
     struct tally_store_job row; /* as stored when the feed last looked */
-    bool waits;                 /* likewise */
+    bool waits;                 /* at the same time */
     struct tally_waiting waiting;
     bool must_read; /* the row: the job has left the live ones here, and has not ended */
     int64_t next_look_ms;
@@ -41,7 +42,7 @@ struct event_feed {
     struct event_chunk chunks[CHUNKS_PER_FEED];
     uint64_t n_chunk_uses;
     int64_t n_streams;
-    struct event_feed *next;
+    struct tally_list_node node; /* in events->feeds */
 };
 
 struct event_stream {
@@ -56,14 +57,14 @@ struct event_stream {
     bool ended;
     int64_t written_ms;
     int64_t token_until_ms; /* Unix time when its caller's token ends, and the stream with it */
-    struct event_stream *previous, *next;
+    struct tally_list_node node; /* in events->streams */
 };
 
 /* The job's feed with `row` as its newest, or a new one; one stream more. NULL = out of memory. */
 struct event_feed *take_feed(struct tally_coordinator *coordinator,
                              const struct tally_store_job *row);
 /* One stream less: the last one frees it. */
-void release_feed(struct tally_coordinator *coordinator, struct event_feed *feed);
+void release_feed(struct event_feed *feed);
 /* Brings the feed up to date with the job. True if there is something new for the streams. */
 bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
 /* The events after a stream's cursor. At most *n_left are made from the store, and counted off;

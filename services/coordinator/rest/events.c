@@ -117,45 +117,25 @@ static void on_drained(void *context, struct tally_http_stream *http)
     }
 }
 
-static void unlink_stream(struct tally_coordinator *coordinator, struct event_stream *stream)
-{
-    *(stream->previous != NULL ? &stream->previous->next : &coordinator->events->first) =
-        stream->next;
-    *(stream->next != NULL ? &stream->next->previous : &coordinator->events->last) =
-        stream->previous;
-}
-
-static void link_stream(struct tally_coordinator *coordinator, struct event_stream *stream)
-{
-    stream->next = NULL;
-    stream->previous = coordinator->events->last;
-    *(stream->previous != NULL ? &stream->previous->next : &coordinator->events->first) = stream;
-    coordinator->events->last = stream;
-}
-
 static void on_closed(void *context, struct tally_http_stream *http)
 {
     (void)http;
     struct event_stream *stream = context;
     struct tally_coordinator *coordinator = stream->coordinator;
-    unlink_stream(coordinator, stream);
+    tally_list_remove(&stream->node);
     coordinator->events->n_streams--;
-    release_feed(coordinator, stream->feed);
+    release_feed(stream->feed);
     free(stream);
 }
 
-/* Puts a stream in front of the list, and those before it behind. */
-static void rotate_to(struct tally_coordinator *coordinator, struct event_stream *stream)
+/* Puts the streams before `first` behind the others. */
+static void rotate_to(struct tally_list *streams, struct event_stream *first)
 {
-    if (stream == coordinator->events->first) {
-        return;
+    while (streams->head.next != &first->node) {
+        struct tally_list_node *node = streams->head.next;
+        tally_list_remove(node);
+        tally_list_append(streams, node);
     }
-    coordinator->events->last->next = coordinator->events->first;
-    coordinator->events->first->previous = coordinator->events->last;
-    coordinator->events->first = stream;
-    coordinator->events->last = stream->previous;
-    coordinator->events->last->next = NULL;
-    stream->previous = NULL;
 }
 
 static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_left,
@@ -177,31 +157,49 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
 
 void end_streams(struct tally_coordinator *coordinator)
 {
-    for (struct event_stream *s = coordinator->events->first; s != NULL; s = s->next) {
+    TALLY_LIST_EACH(node, &coordinator->events->streams)
+    {
+        struct event_stream *s = TALLY_LIST_MEMBER(struct event_stream, node, node);
         if (!s->ended) {
             end_event_stream(s);
         }
     }
 }
 
+enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err)
+{
+    struct events *events = calloc(1, sizeof *events);
+    if (events == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
+    }
+    tally_list_init(&events->streams);
+    tally_list_init(&events->feeds);
+    coordinator->events = events;
+    return TALLY_OK;
+}
+
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     bool must_serve = coordinator->events->is_hungry || now_ms >= coordinator->events->next_ms;
-    for (struct event_feed *feed = coordinator->events->feeds; feed != NULL; feed = feed->next) {
+    TALLY_LIST_EACH(node, &coordinator->events->feeds)
+    {
+        struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
         must_serve = look_at_job(coordinator, feed, now_ms) || must_serve;
     }
-    if (!must_serve || coordinator->events->first == NULL) {
+    if (!must_serve || tally_list_is_empty(&coordinator->events->streams)) {
         return false;
     }
     coordinator->events->next_ms = now_ms + FEED_MS;
     coordinator->events->is_hungry = false;
     int n_left = CHUNKS_PER_TURN;
     struct event_stream *unserved = NULL;
-    for (struct event_stream *s = coordinator->events->first; s != NULL; s = s->next) {
-        serve_stream(s, now_ms, &n_left, &unserved);
+    TALLY_LIST_EACH(node, &coordinator->events->streams)
+    {
+        serve_stream(TALLY_LIST_MEMBER(struct event_stream, node, node), now_ms, &n_left,
+                     &unserved);
     }
     if (unserved != NULL) { /* it is the first one in the next turn */
-        rotate_to(coordinator, unserved);
+        rotate_to(&coordinator->events->streams, unserved);
         coordinator->events->is_hungry = true;
     }
     return unserved != NULL;
@@ -289,11 +287,11 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     call->content_type = "text/event-stream";
     enum tally_status status = begin_stream(coordinator, call, &config, &stream->stream, err);
     if (status != TALLY_OK) {
-        release_feed(coordinator, feed);
+        release_feed(feed);
         free(stream);
         return status;
     }
-    link_stream(coordinator, stream);
+    tally_list_append(&coordinator->events->streams, &stream->node);
     coordinator->events->n_streams++;
     coordinator->events->is_hungry = true;
     char opening[64];

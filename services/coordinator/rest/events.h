@@ -29,19 +29,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct event_feed;
-struct event_stream;
+#include "codec/base/error.h"
+#include "codec/base/list.h"
+
 struct hosted_job;
 struct tally_coordinator;
 
 struct events {
-    int64_t n_streams; /* that are open */
-    struct event_stream *first, *last;
-    struct event_feed *feeds; /* one for each job that has streams */
-    int64_t next_ms;          /* monotonic; when they are looked at next */
-    bool is_hungry;           /* some streams have taken all they were given and lack more */
+    int64_t n_streams;         /* that are open */
+    struct tally_list streams; /* in the order in which they are filled */
+    struct tally_list feeds;   /* one for each job that has streams */
+    int64_t next_ms;           /* monotonic; when they are looked at next */
+    bool is_hungry;            /* some streams have taken all they were given and lack more */
 };
 
+/* Sets coordinator->events. Errors: NO_MEMORY. */
+enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fills the streams from the store, after the commit; true if the next turn is to continue. */
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
 /* The job is one of the live ones here: its streams learn of changes at once. */

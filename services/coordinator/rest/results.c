@@ -106,7 +106,7 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
     return TALLY_OK;
 }
 
-/* The engine's state bytes hold the point; the engine is the one who can read them. */
+/* The engine's state bytes hold the point; only the engine can read them. */
 static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
                                      struct hosted_job **ret_job, bool *ret_owned,
                                      struct tally_error *err)

@@ -36,7 +36,7 @@ static struct tally_json *keep_if(bool ok, struct tally_json *value)
     return ok ? value : NULL;
 }
 
-/* The clients that a session plays: [{"job": id, "client": number}]. */
+/* The clients of a session: [{"job": id, "client": number}]. */
 static struct tally_json *assignments_of(const struct session *session)
 {
     struct tally_json *list = tally_json_array();
@@ -71,8 +71,8 @@ static bool is_silent(const struct tally_coordinator *coordinator, const struct 
 {
     bool missed = false;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment *played = &session->assignments[i];
-        missed = missed || played->job->slots[played->client].absent;
+        const struct assignment *assigned = &session->assignments[i];
+        missed = missed || assigned->job->slots[assigned->client].absent;
     }
     return session->poll.request == NULL &&
            (missed || age_ms > coordinator->config.session_timeout_ms / 2);

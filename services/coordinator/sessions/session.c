@@ -323,31 +323,31 @@ struct session *session_take_due(struct session_table *table, int64_t now_ms, in
 
 /* ---- Clients ---- */
 
-/* Nobody plays the client any more. */
-static void vacate(const struct session *session, const struct assignment *played)
+/* The client has no worker any more. */
+static void vacate(const struct session *session, const struct assignment *assigned)
 {
-    struct client_slot *slot = &played->job->slots[played->client];
+    struct client_slot *slot = &assigned->job->slots[assigned->client];
     slot->session = NULL;
     slot->absent = true;
     memcpy(slot->previous, session->name, sizeof slot->previous);
     slot->previous_identity = session->token->identity;
-    played->job->n_vacant++;
-    played->job->supply.n_assigned -= !is_bound(session);
-    mark_absence(played->job);
+    assigned->job->n_vacant++;
+    assigned->job->supply.n_assigned -= !is_bound(session);
+    mark_absence(assigned->job);
 }
 
-/* Vacates the clients that the session plays for the job. */
+/* Vacates the session's clients of the job. */
 static void release(struct session_table *table, struct session *session,
                     const struct hosted_job *job)
 {
     const uint32_t n_before = session->n_assignments;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment played = session->assignments[i];
-        if (played.job == job) {
-            vacate(session, &played);
+        const struct assignment assigned = session->assignments[i];
+        if (assigned.job == job) {
+            vacate(session, &assigned);
         } else {
-            session->assignments[kept++] = played;
+            session->assignments[kept++] = assigned;
         }
     }
     session->n_assignments = kept;

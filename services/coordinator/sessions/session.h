@@ -1,4 +1,4 @@
-/* session: one worker process as the coordinator knows it, and the clients that it plays. */
+/* session: one worker process as the coordinator knows it, and its clients. */
 #ifndef TALLY_SERVICES_COORDINATOR_SESSIONS_SESSION_H
 #define TALLY_SERVICES_COORDINATOR_SESSIONS_SESSION_H
 
@@ -7,13 +7,14 @@
 
 #include "api/server/http_server.h"
 #include "api/worker/worker_messages.h"
+#include "codec/base/list.h"
 #include "services/coordinator/calls/call.h"
 #include "services/coordinator/jobs/hosted_job.h"
 #include "services/coordinator/sessions/ordered.h"
 #include "services/coordinator/sessions/supply.h"
 #include "services/coordinator/sessions/wheel.h"
 
-/* A job that a worker has said it cannot serve, whichever client it plays. */
+/* A job that a worker has said it cannot serve, whichever client it has. */
 struct refusal {
     struct session *session;
     struct hosted_job *job;
@@ -23,7 +24,7 @@ struct refusal {
     struct refusal *next_of_job, **link_of_job;
 };
 
-/* A client of a job that a session plays. */
+/* A client of a job that is assigned to a session. */
 struct assignment {
     struct hosted_job *job;
     uint32_t client;
@@ -31,7 +32,7 @@ struct assignment {
 
 /* The token, or the tokens of one name, that sessions were joined with. */
 struct session_token {
-    struct token_identity identity;       /* of nobody, where no token is needed */
+    struct token_identity identity;       /* all zero where no token is needed */
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
     int64_t n_sessions;                   /* 1 or more */
     struct session_token *next;
@@ -64,10 +65,9 @@ struct session {
         struct tally_update_response update;
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
     } poll;
-    /* In the coordinator's list of sessions to look at; link NULL = it is not there. */
-    struct session *next_ready, **link_ready;
-    struct session *next, **link; /* all sessions, newest first */
-    struct session *next_of_id;   /* in the same bucket */
+    struct tally_list_node in_ready; /* sessions whose poll is to be looked at */
+    struct session *next, **link;    /* all sessions, newest first */
+    struct session *next_of_id;      /* in the same bucket */
     uint64_t name_hash;
     struct session *next_of_name; /* in the same bucket */
     struct wheel_node timer;      /* for session_due_ms() */
@@ -128,16 +128,16 @@ struct session *session_of_timer(struct wheel_node *timer);
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
-/* Takes one client away from the session that plays it, whose slot is free then. */
+/* Takes one client away from its session, whose slot is free then. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
-/* The session plays no client of the job any more, and is not to: the worker refuses it, as the
+/* The session gives up its clients of the job and gets no more: the worker refuses it, as the
  * update says. Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
 /* NULL if the worker has not refused the job. */
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
-/* The job is taken out: no session plays or refuses it any more. */
+/* The job is taken out: no session serves or refuses it any more. */
 void session_release_job(struct session_table *table, struct hosted_job *job);
 
 static inline uint32_t session_n_free(const struct session *session)
@@ -157,7 +157,7 @@ static inline bool session_may_serve(const struct session *session, const struct
     return !is_bound(session) || session->bound_to == job;
 }
 
-/* Whether the session may play clients of the job. */
+/* Whether the session may have clients of the job. */
 bool session_serves(const struct session *session, const struct hosted_job *job);
 
 #endif

@@ -93,7 +93,7 @@ void supply_remove_refusal(struct refusal *refusal)
     }
 }
 
-/* No bound session plays a client, so all of them have free slots. */
+/* No bound session has a client, so all of them have free slots. */
 void supply_unbind(struct hosted_job *job)
 {
     struct supply *bound = &job->supply.bound;

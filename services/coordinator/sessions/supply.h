@@ -26,15 +26,15 @@ void supply_change_free(struct session_table *table, struct session *session, in
 /* The session refuses the job from now on, or takes that back. */
 void supply_add_refusal(struct refusal *refusal);
 void supply_remove_refusal(struct refusal *refusal);
-/* The job is removed: sessions bound to it serve no job from now on. Precondition: no session plays
- * it. */
+/* The job is removed: sessions bound to it serve no job from now on. Precondition: no session has
+ * clients of it. */
 void supply_unbind(struct hosted_job *job);
 
 /* Slots that are free for the job. */
 int64_t supply_n_free(const struct session_table *table, const struct hosted_job *job);
 /* Sessions that serve the job. */
 int64_t supply_n_serving(const struct session_table *table, const struct hosted_job *job);
-/* Clients that are played by unbound sessions that refuse `job`, in jobs for which counts() is
+/* Clients of unbound sessions that refuse `job`, in jobs for which counts() is
  * true. Takes time proportional to those clients and refusals. */
 int64_t supply_n_refused_assigned(const struct hosted_job *job,
                                   bool counts(const struct hosted_job *));

@@ -173,7 +173,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     body->size = 0;
     if (encode_answer(session, response, body) != TALLY_OK) {
         if (response->kind != TALLY_POLL_IDLE) {
-            return; /* out of memory: the poll goes on waiting and is tried again */
+            return; /* out of memory: the poll waits on and is tried again */
         }
     }
     const int64_t now_ns = tally_monotonic_ns();
@@ -333,9 +333,10 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     static uint32_t clients[TALLY_MAX_SLOTS]; /* of one thread; too large for the stack's taste */
-    while (coordinator->workers->ready != NULL) {
-        struct session *session = coordinator->workers->ready;
-        unmark_ready(session);
+    struct session *session;
+    while ((session = TALLY_LIST_FIRST(struct session, in_ready, &coordinator->workers->ready)) !=
+           NULL) {
+        tally_list_remove(&session->in_ready);
         if (session->poll.request != NULL) {
             serve_poll(coordinator, session, clients, now_ms);
         }

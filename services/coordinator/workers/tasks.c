@@ -15,9 +15,9 @@ static size_t pending_clients(const struct session *session, const struct hosted
 {
     size_t n = 0;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment *played = &session->assignments[i];
-        if (played->job == job && !tally_job_has_received(job->engine, played->client)) {
-            clients[n++] = played->client;
+        const struct assignment *assigned = &session->assignments[i];
+        if (assigned->job == job && !tally_job_has_received(job->engine, assigned->client)) {
+            clients[n++] = assigned->client;
         }
     }
     return n;
@@ -32,9 +32,9 @@ static bool hands_out(const struct hosted_job *job)
 bool has_work(const struct session *session)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment *played = &session->assignments[i];
-        if (hands_out(played->job) &&
-            !tally_job_has_received(played->job->engine, played->client)) {
+        const struct assignment *assigned = &session->assignments[i];
+        if (hands_out(assigned->job) &&
+            !tally_job_has_received(assigned->job->engine, assigned->client)) {
             return true;
         }
     }

@@ -86,13 +86,13 @@ static void add_names(struct tally_waiting *waiting)
 static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
 {
     if (n_vacant > 0 && n_vacant < waiting->n_clients) {
-        add_text(waiting, "; no worker plays %lld of them", (long long)n_vacant);
+        add_text(waiting, "; %lld of them have no worker", (long long)n_vacant);
     } else if (n_vacant > 0) {
-        add_text(waiting, "; no worker plays %s", n_vacant == 1 ? "it" : "them");
+        add_text(waiting, "; %s no worker", n_vacant == 1 ? "it has" : "they have");
     }
 }
 
-/* False if the round waits for nobody. */
+/* False if the round waits for no client. */
 static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting *waiting)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);

@@ -1,4 +1,4 @@
-/* waiting: what a live job waits for, said so that somebody can do something about it. */
+/* waiting: what a live job waits for, in words that tell what to do about it. */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
 
@@ -14,7 +14,7 @@ struct tally_coordinator;
  * and no waiting. */
 enum { WAITING_AFTER_MS = 1000 };
 
-/* What the job waits for at monotonic time now_ms; false if it gets on or has ended. */
+/* What the job waits for at monotonic time now_ms; false if it progresses or has ended. */
 bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                  int64_t now_ms, struct tally_waiting *ret_waiting);
 

@@ -45,14 +45,14 @@ static enum tally_status answer_protobuf(struct call *call, enum tally_status en
     return TALLY_OK;
 }
 
-/* A session belongs to whoever joined: its id alone, overheard, is good for nothing. */
+/* A session belongs to the token that joined: its id alone gives no access. */
 static enum tally_status check_owner(const struct call *call, const struct session *session,
                                      struct tally_error *err)
 {
     return same_identity(&call->identity, &session->token->identity)
                ? TALLY_OK
                : tally_fail(err, TALLY_PERMISSION_DENIED, "session",
-                            "the session was joined with the token of somebody else");
+                            "the session was joined with another token");
 }
 
 static enum tally_status find_session(struct tally_coordinator *coordinator,
@@ -91,14 +91,14 @@ static enum tally_status check_session_limits(const struct tally_coordinator *co
 {
     const struct session_table *sessions = &coordinator->workers->sessions;
     const struct tally_coordinator_config *config = &coordinator->config;
-    const struct token_identity nobody = {{0}};
+    const struct token_identity none = {{0}};
     if (sessions->n_sessions >= config->max_sessions) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
                           "%lld workers have a session, the limit is %lld",
                           (long long)sessions->n_sessions, (long long)config->max_sessions);
     }
     const int64_t n = session_count_of(sessions, &call->identity);
-    if (n >= config->max_sessions_per_token && !same_identity(&call->identity, &nobody)) {
+    if (n >= config->max_sessions_per_token && !same_identity(&call->identity, &none)) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
                           "%lld workers have a session with this token, the limit is %lld",
                           (long long)n, (long long)config->max_sessions_per_token);
@@ -140,8 +140,8 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
     return TALLY_OK;
 }
 
-/* Whether nobody else is known to have played the client last. After a restart of the coordinator
- * nobody is: the first to ask gets it. */
+/* Whether the client is vacant and no other worker is known to have had it last. After a restart of
+ * the coordinator none is: the first to ask gets it. */
 static bool may_ask_for(const struct session *session, const struct client_slot *slot)
 {
     return slot->session == NULL &&
@@ -149,7 +149,7 @@ static bool may_ask_for(const struct session *session, const struct client_slot 
             same_identity(&slot->previous_identity, &session->token->identity));
 }
 
-/* Gives a worker the clients back that it played before, as far as they are vacant. */
+/* Gives a worker back the clients that it had before, if they are vacant. */
 static void take_held(struct tally_coordinator *coordinator, struct session *session,
                       const struct tally_join_request *join)
 {
@@ -184,9 +184,9 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK && old != NULL &&
         !same_identity(&old->token->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
-                            "a worker with the token of somebody else has this name");
+                            "a worker that joined with another token has this name");
     }
-    if (status == TALLY_FAILED_PRECONDITION) { /* its log may be far from who upgraded this one */
+    if (status == TALLY_FAILED_PRECONDITION) { /* its own log may be on another machine */
         tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
                   tally_log_text("worker", join.name), tally_log_problem(err));
     }
@@ -281,7 +281,7 @@ static enum tally_status answer_update(struct call *call, struct tally_error *er
 
 /* PostUpdate. */
 
-/* Also the worker that played it before and was silent for too long: its late update counts. */
+/* Also the worker that had it before and was silent for too long: its late update counts. */
 static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
     const struct client_slot *slot =
@@ -358,7 +358,7 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* The client cannot go on, whoever plays it: its computation is a function of job and seed. */
+/* No worker could continue with the client: its computation is a function of job and seed. */
 static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
                                       const struct tally_update *update, struct tally_error *err)
 {
@@ -387,7 +387,7 @@ static bool has_been_tried(const struct hosted_job *job)
     return refusal != NULL;
 }
 
-/* Whether somebody who played a client of the job is away. */
+/* Whether a worker that had a client of the job is away. */
 static bool may_be_resumed(const struct tally_coordinator *coordinator,
                            const struct hosted_job *job)
 {
@@ -401,8 +401,8 @@ static bool may_be_resumed(const struct tally_coordinator *coordinator,
     return false;
 }
 
-/* Whether nobody who is here can serve the job, and it would be in vain to wait for others: nobody
- * has ever answered for it, or it breaks those who do. */
+/* Whether no present worker can serve the job, and waiting for others would be in vain: no worker
+ * has ever answered for it, or it breaks those that do. */
 static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
@@ -466,7 +466,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         status = receive_ended(coordinator, session, &update, &outcome, err);
     } else if (!takes_part(session, job, update.client)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
-                            "this session does not play client %u of job %s", update.client,
+                            "client %u of job %s is not assigned to this session", update.client,
                             update.job_id);
     } else if (update.refusal[0] != '\0') {
         status = take_refusal(coordinator, session, job, &update, err);

@@ -22,6 +22,7 @@ enum tally_status workers_new(struct tally_coordinator *coordinator, struct tall
         workers->counts.polls[i].bounds = POLL_SECONDS;
         workers->counts.polls[i].n_bounds = N_POLL_SECONDS;
     }
+    tally_list_init(&workers->ready);
     coordinator->workers = workers;
     return TALLY_OK;
 }
@@ -37,27 +38,9 @@ void workers_free(struct workers *workers)
 
 void mark_ready(struct tally_coordinator *coordinator, struct session *session)
 {
-    if (session->link_ready != NULL) {
-        return;
+    if (!tally_list_has(&session->in_ready)) {
+        tally_list_prepend(&coordinator->workers->ready, &session->in_ready);
     }
-    session->next_ready = coordinator->workers->ready;
-    session->link_ready = &coordinator->workers->ready;
-    if (coordinator->workers->ready != NULL) {
-        coordinator->workers->ready->link_ready = &session->next_ready;
-    }
-    coordinator->workers->ready = session;
-}
-
-void unmark_ready(struct session *session)
-{
-    if (session->link_ready == NULL) {
-        return;
-    }
-    *session->link_ready = session->next_ready;
-    if (session->next_ready != NULL) {
-        session->next_ready->link_ready = session->link_ready;
-    }
-    session->link_ready = NULL;
 }
 
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
@@ -74,7 +57,7 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
     if (session->poll.request != NULL) {
         answer_idle(coordinator, session);
     }
-    unmark_ready(session);
+    tally_list_remove(&session->in_ready);
     session_free(&coordinator->workers->sessions, session);
     coordinator->jobs->match_due = true;
 }
@@ -89,11 +72,11 @@ void mark_all_ready(struct tally_coordinator *coordinator)
 void session_heard(const struct session *session)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
-        const struct assignment *played = &session->assignments[i];
-        struct client_slot *slot = &played->job->slots[played->client];
+        const struct assignment *assigned = &session->assignments[i];
+        struct client_slot *slot = &assigned->job->slots[assigned->client];
         if (slot->absent) {
             slot->absent = false;
-            mark_absence(played->job);
+            mark_absence(assigned->job);
         }
     }
 }

@@ -23,7 +23,7 @@ struct worker_counts {
 
 struct workers {
     struct session_table sessions;
-    struct session *ready;      /* sessions whose long poll may have a response */
+    struct tally_list ready;    /* sessions whose long poll may have a response */
     struct tally_buffer answer; /* to a poll, while it is made */
     struct worker_counts counts;
 };
@@ -37,8 +37,6 @@ void workers_free(struct workers *workers);
 void mark_ready(struct tally_coordinator *coordinator, struct session *session);
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
-/* Takes it off again. */
-void unmark_ready(struct session *session);
 /* The worker has been heard of: its clients are waited for (again). */
 void session_heard(const struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */

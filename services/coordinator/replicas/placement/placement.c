@@ -51,7 +51,7 @@ struct tally_replica *placement_taker(const struct placement *placement, int64_t
     struct tally_replica *taker = NULL;
     const struct tally_replica *neediest = placement_neediest(placement, 0);
     if (neediest != NULL && neediest->wants_key < job_key) {
-        return NULL; /* whoever has free slots keeps them for that one */
+        return NULL; /* free slots are kept for that one */
     }
     for (size_t i = 0; i < placement->n; i++) {
         struct tally_replica *replica = &placement->replicas[i];

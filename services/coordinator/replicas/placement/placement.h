@@ -1,6 +1,6 @@
 /* placement: which replica is to have a worker or a queued job.
  *
- * A job is played by the workers of the replica that leads it, so slots that are free at one
+ * A job has only workers of the replica that leads it, so slots that are free at one
  * replica help no job of another one until a worker or the job moves:
  *
  *     job      a queued job goes to a replica that has the slots for it free

@@ -54,7 +54,7 @@ struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_po
     struct hosted_job *job = NULL;
     spec.objective.data.synthetic_linear.dim = 4;
     spec.clients = clients;
-    spec.policy = policy;
+    spec.policy = (int)policy;
     spec.quorum = quorum;
     spec.round_deadline_ms = policy == TALLY_POLICY_WAIT ? 0 : 1000000;
     TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);

@@ -2,7 +2,8 @@
 
 #include <unistd.h>
 
-#include "services/coordinator/coordinator.h"
+#include "services/base/time.h"
+#include "services/coordinator/rooms.h"
 #include "storage/memory/memory.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
@@ -20,12 +21,15 @@ struct pair {
     struct job_in_store a;
     struct tally_store *store; /* of "b" */
     struct tally_store_ops ops;
+    struct tally_store_leases leases;
     struct tally_coordinator *b;
 };
 
 static bool is_away; /* the store of "b" fails to read documents */
 static int n_refused;
 static const struct tally_store_ops *plain_ops;
+static const struct tally_store_leases *plain_leases;
+static bool is_cut_off; /* the heartbeats of "b" fail */
 
 static int64_t database_ms(void *context)
 {
@@ -38,6 +42,13 @@ static enum tally_status maybe_document_get(struct tally_store *store, int64_t j
     n_refused += is_away;
     return is_away ? tally_fail(err, TALLY_STORE, NULL, "away")
                    : plain_ops->document_get(store, job_key, out, err);
+}
+
+static enum tally_status maybe_renew(struct tally_store *store, const struct tally_replica *self,
+                                     tally_replica_fn *each, void *context, struct tally_error *err)
+{
+    return is_cut_off ? tally_fail(err, TALLY_STORE, NULL, "cut off")
+                      : plain_leases->renew(store, self, each, context, err);
 }
 
 static enum tally_status pass_over(void *context, const struct tally_replica *replica,
@@ -90,6 +101,11 @@ static void start_b(struct pair *pair)
     pair->ops = *plain_ops;
     pair->ops.document_get = maybe_document_get;
     pair->store->ops = &pair->ops;
+    plain_leases = pair->store->leases;
+    pair->leases = *plain_leases;
+    pair->leases.renew = maybe_renew;
+    pair->store->leases = &pair->leases;
+    is_cut_off = false;
     const struct tally_coordinator_config config = {
         .store = pair->store,
         .session_timeout_ms = 10000,
@@ -197,7 +213,48 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
     pair_fini(&pair);
 }
 
+/* Turns "b" until it may, or may not, speak for its jobs. */
+static bool turn_until(struct pair *pair, bool serves)
+{
+    for (int i = 0; i < 10000; i++) {
+        tally_coordinator_turn(pair->b);
+        if (may_serve(&pair->b->view, tally_monotonic_ms()) == serves) {
+            return true;
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+/* Others may lead our jobs from the lease's last moment on. */
+static void test_coordinator_replicas__steps_down_without_heartbeats(void)
+{
+    struct pair pair;
+    pair_init(&pair);
+    CU_ASSERT_TRUE_FATAL(turn_until(&pair, true));
+    const struct replica_view view = pair.b->view;
+    CU_ASSERT_TRUE(may_serve(&view, view.serves_until_ms - 1));
+    CU_ASSERT_FALSE(may_serve(&view, view.serves_until_ms));
+    is_cut_off = true;
+    CU_ASSERT_TRUE(turn_until(&pair, false));
+    tally_coordinator_turn(pair.b);                           /* it notices */
+    CU_ASSERT_TRUE(replicas_counts(pair.b)->step_downs >= 1); /* more on a machine that stalls */
+    is_cut_off = false;
+    CU_ASSERT_TRUE(turn_until(&pair, true));
+    pair_fini(&pair);
+}
+
+/* A process that has its store alone speaks for its jobs at any time. */
+static void test_coordinator_replicas__a_store_of_ones_own_has_no_lease(void)
+{
+    const struct replica_view view = {.is_shared = false};
+    CU_ASSERT_TRUE(may_serve(&view, 0));
+    CU_ASSERT_TRUE(may_serve(&view, INT64_MAX));
+}
+
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_replicas__steps_down_without_heartbeats),
+    TALLY_TEST(test_coordinator_replicas__a_store_of_ones_own_has_no_lease),
     TALLY_TEST(test_coordinator_replicas__a_job_is_loaded_by_its_present_row),
 };
 

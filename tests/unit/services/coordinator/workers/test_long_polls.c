@@ -8,7 +8,7 @@
 
 enum { LONG_MS = 25000 }; /* longer than any test */
 
-/* The poll's response; kind IDLE if there is none yet. */
+/* Of the poll's response, which must have come. */
 static enum tally_poll_kind kind_of(struct tally_http_request *poll)
 {
     static struct tally_poll_response response; /* large */
@@ -17,7 +17,9 @@ static enum tally_poll_kind kind_of(struct tally_http_request *poll)
     TALLY_ASSERT_STATUS(
         tally_poll_response_decode(poll->response.data, poll->response.size, &response, &err),
         TALLY_OK, &err);
-    return response.kind;
+    const enum tally_poll_kind kind = response.kind;
+    tally_poll_response_fini(&response);
+    return kind;
 }
 
 static void test_coordinator_long_polls__a_poll_waits_for_a_task(void)
