@@ -80,6 +80,11 @@ enum tally_status tally_json_read_fields(const struct tally_json *object,
                                          const struct tally_field *fields, size_t n_fields,
                                          const char *const *others, void *ret_struct,
                                          struct tally_error *err);
+/* Reads one member of an object, whatever others it has. Errors: those of its value, and
+ * INVALID_ARGUMENT (a required key is missing). */
+enum tally_status tally_json_read_field(const struct tally_json *object,
+                                        const struct tally_field *field, void *ret_struct,
+                                        struct tally_error *err);
 /* Sets in `object` one member per field. */
 bool tally_json_write_fields(struct tally_json *object, const struct tally_field *fields,
                              size_t n_fields, const void *from_struct);

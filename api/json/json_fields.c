@@ -204,6 +204,19 @@ static enum tally_status refuse_unknown_keys(const json_t *object, const struct 
     return TALLY_OK;
 }
 
+enum tally_status tally_json_read_field(const struct tally_json *object,
+                                        const struct tally_field *field, void *ret_struct,
+                                        struct tally_error *err)
+{
+    const json_t *value = json_object_get(inner(object), field->name);
+    if (value != NULL) {
+        return read_value(field, value, (char *)ret_struct + field->offset, err);
+    }
+    return field->required
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, field->name, "%s is missing", field->name)
+               : TALLY_OK;
+}
+
 enum tally_status tally_json_read_fields(const struct tally_json *object,
                                          const struct tally_field *fields, size_t n_fields,
                                          const char *const *others, void *ret_struct,
@@ -215,13 +228,7 @@ enum tally_status tally_json_read_fields(const struct tally_json *object,
     }
     enum tally_status status = refuse_unknown_keys(inner(object), fields, n_fields, others, err);
     for (size_t i = 0; status == TALLY_OK && i < n_fields; i++) {
-        const json_t *value = json_object_get(inner(object), fields[i].name);
-        if (value != NULL) {
-            status = read_value(&fields[i], value, (char *)ret_struct + fields[i].offset, err);
-        } else if (fields[i].required) {
-            status = tally_fail(err, TALLY_INVALID_ARGUMENT, fields[i].name, "%s is missing",
-                                fields[i].name);
-        }
+        status = tally_json_read_field(object, &fields[i], ret_struct, err);
     }
     return status;
 }

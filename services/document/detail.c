@@ -12,79 +12,75 @@ void tally_detail_checksum(uint64_t checksum, char ret_text[17])
     snprintf(ret_text, 17, "%016" PRIx64, checksum);
 }
 
-static bool set_time(struct tally_json *object, const char *key, int64_t ms)
+/* The setters take NULL for an object that memory ran out for, and fail then. */
+static struct tally_json *if_complete(struct tally_json *object, bool is_complete)
 {
-    return ms == 0 ? tally_json_set_null(object, key) : tally_json_set_integer(object, key, ms);
-}
-
-static struct tally_json *bits_of(const struct tally_bits *bits)
-{
-    struct tally_json *object = tally_json_object();
-    bool ok = object != NULL && tally_json_set_unsigned(object, "formula", bits->formula_bits) &&
-              tally_json_set_unsigned(object, "payload", bits->payload_bits) &&
-              tally_json_set_unsigned(object, "messages", bits->messages) &&
-              tally_json_set_unsigned(object, "clipped", bits->clipped);
-    if (!ok) {
+    if (!is_complete) {
         tally_json_free(object);
         return NULL;
     }
     return object;
 }
 
-/* A number of a CSV line with its comma; nothing where the JSON has null. */
-static enum tally_status csv_real(double value, struct tally_buffer *out)
+static bool set_time(struct tally_json *object, const char *key, int64_t ms)
 {
-    return isfinite(value) ? tally_buffer_printf(out, ",%.17g", value)
-                           : tally_buffer_append_text(out, ",");
+    return ms == 0 ? tally_json_set_null(object, key) : tally_json_set_integer(object, key, ms);
+}
+
+static bool set_text_or_null(struct tally_json *object, const char *key, const char *text)
+{
+    return text != NULL && text[0] != '\0' ? tally_json_set_text(object, key, text)
+                                           : tally_json_set_null(object, key);
+}
+
+/* `delivered_bits` is of downlink alone; NULL = none. */
+static struct tally_json *bits_of(const struct tally_bits *bits, const uint64_t *delivered_bits)
+{
+    struct tally_json *object = tally_json_object();
+    return if_complete(object,
+                       tally_json_set_unsigned(object, "formula", bits->formula_bits) &&
+                           tally_json_set_unsigned(object, "payload", bits->payload_bits) &&
+                           tally_json_set_unsigned(object, "messages", bits->messages) &&
+                           tally_json_set_unsigned(object, "clipped", bits->clipped) &&
+                           (delivered_bits == NULL ||
+                            tally_json_set_unsigned(object, "delivered_payload", *delivered_bits)));
 }
 
 /* uplink, downlink, control and telemetry: what rounds and jobs both have. */
 static struct tally_json *ledger_of(const struct tally_ledger *ledger)
 {
     struct tally_json *object = tally_json_object();
-    struct tally_json *uplink = bits_of(&ledger->uplink);
-    struct tally_json *downlink = bits_of(&ledger->downlink);
-    bool ok = downlink != NULL && tally_json_set_unsigned(downlink, "delivered_payload",
-                                                          ledger->delivered_payload_bits);
-    if (object == NULL || !ok) {
-        tally_json_free(object);
-        tally_json_free(uplink);
-        tally_json_free(downlink);
-        return NULL;
-    }
-    ok = tally_json_set(object, "uplink", uplink);
-    ok = tally_json_set(object, "downlink", downlink) && ok;
-    ok = tally_json_set_unsigned(object, "control", ledger->control_bits) && ok;
-    ok = tally_json_set_unsigned(object, "telemetry", ledger->telemetry_bits) && ok;
-    if (!ok) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
+    return if_complete(
+        object, tally_json_set(object, "uplink", bits_of(&ledger->uplink, NULL)) &&
+                    tally_json_set(object, "downlink",
+                                   bits_of(&ledger->downlink, &ledger->delivered_payload_bits)) &&
+                    tally_json_set_unsigned(object, "control", ledger->control_bits) &&
+                    tally_json_set_unsigned(object, "telemetry", ledger->telemetry_bits));
 }
 
-static bool add_job_bits(struct tally_json *object, const struct tally_job_facts *facts,
-                         const struct tally_ledger *ledger)
+static struct tally_json *per_client(const struct tally_bits *bits, double clients)
+{
+    struct tally_json *object = tally_json_object();
+    return if_complete(
+        object, tally_json_set_real(object, "formula", (double)bits->formula_bits / clients) &&
+                    tally_json_set_real(object, "payload", (double)bits->payload_bits / clients));
+}
+
+static struct tally_json *wire_of(const struct tally_job_facts *facts)
+{
+    struct tally_json *object = tally_json_object();
+    return if_complete(object, tally_json_set_unsigned(object, "in", facts->wire_in_bytes) &&
+                                   tally_json_set_unsigned(object, "out", facts->wire_out_bytes));
+}
+
+static struct tally_json *job_bits_of(const struct tally_job_facts *facts,
+                                      const struct tally_ledger *ledger)
 {
     struct tally_json *bits = ledger_of(ledger);
-    struct tally_json *each = tally_json_object();
-    struct tally_json *wire = tally_json_object();
-    const double clients = (double)facts->clients;
-    bool ok = bits != NULL && each != NULL && wire != NULL;
-    ok = ok && tally_json_set_real(each, "formula", (double)ledger->uplink.formula_bits / clients);
-    ok = ok && tally_json_set_real(each, "payload", (double)ledger->uplink.payload_bits / clients);
-    ok = ok && tally_json_set_unsigned(wire, "in", facts->wire_in_bytes);
-    ok = ok && tally_json_set_unsigned(wire, "out", facts->wire_out_bytes);
-    if (!ok) {
-        tally_json_free(bits);
-        tally_json_free(each);
-        tally_json_free(wire);
-        return false;
-    }
-    ok = tally_json_set(bits, "uplink_per_client", each);
-    ok = tally_json_set_unsigned(bits, "recovery", facts->recovery_bits) && ok;
-    ok = tally_json_set(bits, "wire_bytes", wire) && ok;
-    return tally_json_set(object, "bits", bits) && ok;
+    return if_complete(bits, tally_json_set(bits, "uplink_per_client",
+                                            per_client(&ledger->uplink, (double)facts->clients)) &&
+                                 tally_json_set_unsigned(bits, "recovery", facts->recovery_bits) &&
+                                 tally_json_set(bits, "wire_bytes", wire_of(facts)));
 }
 
 static const char *const WAITING_FOR[] = {"reference", "workers", "clients",
@@ -103,15 +99,11 @@ bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_wait
 static struct tally_json *workers_of(const struct tally_waiting *waiting)
 {
     struct tally_json *list = tally_json_array();
-    bool ok = list != NULL;
+    bool ok = true;
     for (int i = 0; ok && i < waiting->n_workers; i++) {
         ok = tally_json_append(list, tally_json_text(waiting->workers[i]));
     }
-    if (!ok) {
-        tally_json_free(list);
-        return NULL;
-    }
-    return list;
+    return if_complete(list, ok);
 }
 
 static bool set_waiting(struct tally_json *object, const struct tally_waiting *waiting)
@@ -120,21 +112,19 @@ static bool set_waiting(struct tally_json *object, const struct tally_waiting *w
         return tally_json_set_null(object, "waiting");
     }
     struct tally_json *value = tally_json_object();
-    bool ok = value != NULL && tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
-              tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
-              tally_json_set_text(value, "clients", waiting->clients) &&
-              tally_json_set(value, "workers", workers_of(waiting)) &&
-              tally_json_set_text(value, "text", waiting->text);
-    if (!ok) {
-        tally_json_free(value);
-        return false;
-    }
-    return tally_json_set(object, "waiting", value);
+    return tally_json_set(
+        object, "waiting",
+        if_complete(value, tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
+                               tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
+                               tally_json_set_text(value, "clients", waiting->clients) &&
+                               tally_json_set(value, "workers", workers_of(waiting)) &&
+                               tally_json_set_text(value, "text", waiting->text)));
 }
 
-static bool set_estimate(struct tally_json *object, const char *key, double value)
+/* null where it is 0 or NaN: not known. */
+static bool set_positive(struct tally_json *object, const char *key, double value)
 {
-    return value > 0 ? tally_json_set_real(object, key, value) : tally_json_set_null(object, key);
+    return tally_json_set_real(object, key, value > 0 ? value : NAN);
 }
 
 static bool set_estimates(struct tally_json *object, const struct tally_estimates *estimates)
@@ -143,43 +133,29 @@ static bool set_estimates(struct tally_json *object, const struct tally_estimate
         return tally_json_set_null(object, "estimates");
     }
     struct tally_json *value = tally_json_object();
-    bool ok = value != NULL && set_estimate(value, "sigma", estimates->sigma) &&
-              set_estimate(value, "gradient_bound", estimates->gradient_bound);
-    if (!ok) {
-        tally_json_free(value);
-        return false;
-    }
-    return tally_json_set(object, "estimates", value);
+    return tally_json_set(
+        object, "estimates",
+        if_complete(value, set_positive(value, "sigma", estimates->sigma) &&
+                               set_positive(value, "gradient_bound", estimates->gradient_bound)));
 }
 
-/* Zero is what a spec without data gets: as unknown as NaN. */
+/* A spec without data has a smoothness of 0, which is as unknown as NaN. */
 static bool set_curvature(struct tally_json *object, const struct tally_curvature *curvature)
 {
     const bool is_known = curvature->smoothness > 0;
-    return (is_known ? tally_json_set_real(object, "smoothness", curvature->smoothness)
-                     : tally_json_set_null(object, "smoothness")) &&
-           (is_known ? tally_json_set_real(object, "strong_convexity", curvature->strong_convexity)
-                     : tally_json_set_null(object, "strong_convexity"));
+    return set_positive(object, "smoothness", curvature->smoothness) &&
+           tally_json_set_real(object, "strong_convexity",
+                               is_known ? curvature->strong_convexity : NAN);
 }
 
 static bool set_warnings(struct tally_json *object, const struct tally_advice *advice)
 {
     struct tally_json *list = tally_json_array();
-    bool ok = list != NULL;
+    bool ok = true;
     for (int i = 0; ok && advice != NULL && i < advice->n; i++) {
         ok = tally_json_append(list, tally_json_text(advice->texts[i]));
     }
-    if (!ok) {
-        tally_json_free(list);
-        return false;
-    }
-    return tally_json_set(object, "warnings", list);
-}
-
-static bool set_text_or_null(struct tally_json *object, const char *key, const char *text)
-{
-    return text != NULL && text[0] != '\0' ? tally_json_set_text(object, key, text)
-                                           : tally_json_set_null(object, key);
+    return tally_json_set(object, "warnings", if_complete(list, ok));
 }
 
 static bool set_reason(struct tally_json *object, const struct tally_job_facts *facts)
@@ -195,50 +171,42 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 {
     char checksum[17];
     tally_detail_checksum(progress->x_checksum, checksum);
-    bool ok = tally_json_set_text(object, "id", facts->id);
-    ok = ok && tally_json_set_text(object, "status", tally_job_status_name(facts->status));
-    ok = ok && set_reason(object, facts);
-    ok = ok && set_time(object, "created_ms", facts->created_ms);
-    ok = ok && set_time(object, "started_ms", facts->started_ms);
-    ok = ok && set_time(object, "finished_ms", facts->finished_ms);
-    ok = ok && tally_json_set_integer(object, "dim", facts->dim);
-    ok = ok && tally_json_set_integer(object, "time_step", progress->time_step);
-    ok = ok && tally_json_set_integer(object, "round", progress->round);
-    ok = ok && tally_json_set_integer(object, "iterate", progress->iterate);
-    ok = ok && tally_json_set_integer(object, "stage", progress->stage);
-    ok = ok && tally_json_set_real(object, "cumulative_regret", progress->cumulative_regret);
-    ok = ok && (progress->has_f_star ? tally_json_set_real(object, "f_star", progress->f_star)
-                                     : tally_json_set_null(object, "f_star"));
-    ok = ok && tally_json_set_text(object, "x_checksum", checksum);
-    ok = ok && set_estimates(object, &progress->estimates);
-    ok = ok && set_curvature(object, &facts->curvature);
-    ok = ok && set_warnings(object, facts->advice);
-    ok = ok && set_waiting(object, facts->waiting);
-    return ok && add_job_bits(object, facts, &progress->bits);
+    return tally_json_set_text(object, "id", facts->id) &&
+           tally_json_set_text(object, "status", tally_job_status_name(facts->status)) &&
+           set_reason(object, facts) && set_time(object, "created_ms", facts->created_ms) &&
+           set_time(object, "started_ms", facts->started_ms) &&
+           set_time(object, "finished_ms", facts->finished_ms) &&
+           tally_json_set_integer(object, "dim", facts->dim) &&
+           tally_json_set_integer(object, "time_step", progress->time_step) &&
+           tally_json_set_integer(object, "round", progress->round) &&
+           tally_json_set_integer(object, "iterate", progress->iterate) &&
+           tally_json_set_integer(object, "stage", progress->stage) &&
+           tally_json_set_real(object, "cumulative_regret", progress->cumulative_regret) &&
+           tally_json_set_real(object, "f_star", progress->has_f_star ? progress->f_star : NAN) &&
+           tally_json_set_text(object, "x_checksum", checksum) &&
+           set_estimates(object, &progress->estimates) &&
+           set_curvature(object, &facts->curvature) && set_warnings(object, facts->advice) &&
+           set_waiting(object, facts->waiting) &&
+           tally_json_set(object, "bits", job_bits_of(facts, &progress->bits));
 }
 
 struct tally_json *tally_detail_round(const struct tally_round_record *record)
 {
     struct tally_json *object = tally_json_object();
-    bool ok = object != NULL;
-    ok = ok && tally_json_set_integer(object, "round", record->round);
-    ok = ok && tally_json_set_integer(object, "t", record->time_step);
-    ok = ok && tally_json_set_integer(object, "k", record->iterate);
-    ok = ok && tally_json_set_integer(object, "j", record->stage);
-    ok = ok && tally_json_set_integer(object, "samples", record->samples);
-    ok = ok && tally_json_set_integer(object, "received", record->received);
-    ok = ok && tally_json_set_real(object, "norm", record->norm);
-    ok = ok && tally_json_set_bool(object, "passed", record->passed);
-    ok = ok && tally_json_set_bool(object, "cut", record->cut);
-    ok = ok && tally_json_set_real(object, "loss", record->loss);
-    ok = ok && tally_json_set_real(object, "regret", record->cumulative_regret);
-    ok = ok && tally_json_set_text(object, "missing", record->missing);
-    ok = ok && tally_json_set(object, "bits", ledger_of(&record->bits));
-    if (!ok) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
+    return if_complete(object,
+                       tally_json_set_integer(object, "round", record->round) &&
+                           tally_json_set_integer(object, "t", record->time_step) &&
+                           tally_json_set_integer(object, "k", record->iterate) &&
+                           tally_json_set_integer(object, "j", record->stage) &&
+                           tally_json_set_integer(object, "samples", record->samples) &&
+                           tally_json_set_integer(object, "received", record->received) &&
+                           tally_json_set_real(object, "norm", record->norm) &&
+                           tally_json_set_bool(object, "passed", record->passed) &&
+                           tally_json_set_bool(object, "cut", record->cut) &&
+                           tally_json_set_real(object, "loss", record->loss) &&
+                           tally_json_set_real(object, "regret", record->cumulative_regret) &&
+                           tally_json_set_text(object, "missing", record->missing) &&
+                           tally_json_set(object, "bits", ledger_of(&record->bits)));
 }
 
 enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)
@@ -250,39 +218,31 @@ enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)
              "delivered_payload_bits,control_bits,telemetry_bits,missing\n");
 }
 
-static enum tally_status bits_csv(const struct tally_bits *bits, struct tally_buffer *out)
+/* Nothing where the JSON has null. */
+static const char *csv_real(double value, char text[32])
 {
-    return tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
-                               bits->formula_bits, bits->payload_bits, bits->messages,
-                               bits->clipped);
+    if (isfinite(value)) {
+        snprintf(text, 32, "%.17g", value);
+    }
+    return isfinite(value) ? text : "";
 }
+
+#define BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ","
+#define BITS(bits)  (bits).formula_bits, (bits).payload_bits, (bits).messages, (bits).clipped
 
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
                                          struct tally_buffer *out)
 {
     const struct tally_ledger *bits = &record->bits;
-    enum tally_status status = tally_buffer_printf(
-        out, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.17g,%d,%d",
+    char loss[32], regret[32];
+    return tally_buffer_printf(
+        out,
+        "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+        ",%.17g,%d,%d,%s,%s," BITS_FORMAT BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s\n",
         record->round, record->time_step, record->iterate, record->stage, record->samples,
-        record->received, record->norm, record->passed, record->cut);
-    if (status == TALLY_OK) {
-        status = csv_real(record->loss, out);
-    }
-    if (status == TALLY_OK) {
-        status = csv_real(record->cumulative_regret, out);
-    }
-    if (status == TALLY_OK) {
-        status = bits_csv(&bits->uplink, out);
-    }
-    if (status == TALLY_OK) {
-        status = bits_csv(&bits->downlink, out);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s\n",
-                                     bits->delivered_payload_bits, bits->control_bits,
-                                     bits->telemetry_bits, record->missing);
-    }
-    return status;
+        record->received, record->norm, record->passed, record->cut, csv_real(record->loss, loss),
+        csv_real(record->cumulative_regret, regret), BITS(bits->uplink), BITS(bits->downlink),
+        bits->delivered_payload_bits, bits->control_bits, bits->telemetry_bits, record->missing);
 }
 
 enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out)

@@ -1,14 +1,13 @@
 #include "services/document/document.h"
 
-#include <string.h>
-
-static size_t n_names(const char *const *names)
+/* Puts the name of the member that was read in front of the path of an error. */
+static enum tally_status in_field(enum tally_status status, const char *key,
+                                  struct tally_error *err)
 {
-    size_t n = 0;
-    while (names[n] != NULL) {
-        n++;
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, key);
     }
-    return n;
+    return status;
 }
 
 /* Borrows member `key` if it is an object. */
@@ -26,127 +25,93 @@ static enum tally_status get_object(const struct tally_json *parent, const char 
     return TALLY_OK;
 }
 
-/* Reads the "type" of an object as an index into names. */
-static enum tally_status get_type(const struct tally_json *object, const char *const *names,
-                                  int *ret_type, struct tally_error *err)
+/* The same of an object with a type, which is read as an index into `names`. */
+static enum tally_status get_typed(const struct tally_json *parent, const char *key,
+                                   const char *const *names, const struct tally_json **ret_object,
+                                   int *ret_type, struct tally_error *err)
 {
-    const struct tally_field field = {
+    const struct tally_field type = {
         .name = "type", .kind = TALLY_FIELD_CHOICE, .required = true, .choices = names};
-    const char *type = tally_json_get_text(object, "type");
-    for (size_t i = 0; type != NULL && i < n_names(names); i++) {
-        if (strcmp(names[i], type) == 0) {
-            *ret_type = (int)i;
-            return TALLY_OK;
-        }
-    }
-    /* Not one of them: let the field reader say so in its words. */
-    const struct tally_json *value = tally_json_get(object, "type");
-    struct tally_json *alone = tally_json_object();
-    enum tally_status status = TALLY_NO_MEMORY;
-    if (alone != NULL && (value == NULL || tally_json_set(alone, "type", tally_json_copy(value)))) {
-        status = tally_json_read_fields(alone, &field, 1, NULL, ret_type, err);
-    }
-    tally_json_free(alone);
-    return status;
+    enum tally_status status = get_object(parent, key, ret_object, err);
+    return status == TALLY_OK
+               ? in_field(tally_json_read_field(*ret_object, &type, ret_type, err), key, err)
+               : status;
 }
+
+static const char *const BESIDE_TYPE[] = {"type", NULL};
 
 static enum tally_status read_algorithm(const struct tally_json *document,
                                         struct tally_job_spec *spec, struct tally_error *err)
 {
-    static const char *const others[] = {"type", NULL};
     const struct tally_json *object = NULL;
-    enum tally_status status = get_object(document, "algorithm", &object, err);
+    enum tally_status status =
+        get_typed(document, "algorithm", TALLY_ALGORITHM_NAMES, &object, &spec->algorithm, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = get_type(object, TALLY_ALGORITHM_NAMES, &spec->algorithm, err);
-    if (status == TALLY_OK) {
-        const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-        spec->params = algorithm->defaults();
-        status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    spec->params = algorithm->defaults();
+    status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, BESIDE_TYPE,
+                                    &spec->params, err);
+    if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
+        spec->params = algorithm->defaults_beside(&spec->params);
+        status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, BESIDE_TYPE,
                                         &spec->params, err);
-        if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
-            spec->params = algorithm->defaults_beside(&spec->params);
-            status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, others,
-                                            &spec->params, err);
-        }
     }
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, "algorithm");
-    }
-    return status;
+    return in_field(status, "algorithm", err);
 }
 
 static enum tally_status read_data(const struct tally_json *objective, struct tally_data_spec *data,
                                    struct tally_error *err)
 {
-    static const char *const others[] = {"type", NULL};
     const struct tally_json *object = NULL;
-    enum tally_status status = get_object(objective, "data", &object, err);
+    enum tally_status status =
+        get_typed(objective, "data", TALLY_DATA_NAMES, &object, &data->type, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = get_type(object, TALLY_DATA_NAMES, &data->type, err);
-    if (status == TALLY_OK) {
-        const struct tally_data_kind *kind = &TALLY_DATA_KINDS[data->type];
-        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, data, err);
-    }
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, "data");
-    }
-    return status;
+    const struct tally_data_kind *kind = &TALLY_DATA_KINDS[data->type];
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, data, err);
+    return in_field(status, "data", err);
 }
 
 static enum tally_status read_objective(const struct tally_json *document,
                                         struct tally_objective_spec *spec, struct tally_error *err)
 {
     static const char *const with_data[] = {"type", "data", NULL};
-    static const char *const without_data[] = {"type", NULL};
-    bool has_data = false;
     const struct tally_json *object = NULL;
-    enum tally_status status = get_object(document, "objective", &object, err);
+    enum tally_status status =
+        get_typed(document, "objective", TALLY_OBJECTIVE_NAMES, &object, &spec->type, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = get_type(object, TALLY_OBJECTIVE_NAMES, &spec->type, err);
-    if (status == TALLY_OK) {
-        const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
-        has_data = kind->data != 0;
-        tally_objective_spec_choose(spec, spec->type);
-        status = tally_json_read_fields(object, kind->fields, kind->n_fields,
-                                        has_data ? with_data : without_data, spec, err);
-    }
+    const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
+    const bool has_data = kind->data != 0;
+    tally_objective_spec_choose(spec, spec->type);
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields,
+                                    has_data ? with_data : BESIDE_TYPE, spec, err);
     if (status == TALLY_OK && has_data) {
         status = read_data(object, &spec->data, err);
     }
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, "objective");
-    }
-    return status;
+    return in_field(status, "objective", err);
 }
 
 /* Without it the domain is the whole space. */
 static enum tally_status read_domain(const struct tally_json *document, struct tally_domain *domain,
                                      struct tally_error *err)
 {
-    static const char *const others[] = {"type", NULL};
+    const struct tally_json *object = NULL;
     if (tally_json_get(document, "domain") == NULL) {
         return TALLY_OK;
     }
-    const struct tally_json *object = NULL;
-    enum tally_status status = get_object(document, "domain", &object, err);
+    enum tally_status status =
+        get_typed(document, "domain", TALLY_DOMAIN_NAMES, &object, &domain->type, err);
     if (status != TALLY_OK) {
         return status;
     }
-    status = get_type(object, TALLY_DOMAIN_NAMES, &domain->type, err);
-    if (status == TALLY_OK) {
-        const struct tally_domain_kind *kind = &TALLY_DOMAIN_KINDS[domain->type];
-        status = tally_json_read_fields(object, kind->fields, kind->n_fields, others, domain, err);
-    }
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, "domain");
-    }
-    return status;
+    const struct tally_domain_kind *kind = &TALLY_DOMAIN_KINDS[domain->type];
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, domain, err);
+    return in_field(status, "domain", err);
 }
 
 /* Reads an optional object made of plain fields. */
@@ -154,19 +119,15 @@ static enum tally_status read_optional(const struct tally_json *document, const 
                                        const struct tally_field *fields, size_t n_fields,
                                        void *ret_struct, struct tally_error *err)
 {
+    const struct tally_json *object = NULL;
     if (tally_json_get(document, key) == NULL) {
         return TALLY_OK;
     }
-    const struct tally_json *object = NULL;
     enum tally_status status = get_object(document, key, &object, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    status = tally_json_read_fields(object, fields, n_fields, NULL, ret_struct, err);
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, key);
-    }
-    return status;
+    return status == TALLY_OK
+               ? in_field(tally_json_read_fields(object, fields, n_fields, NULL, ret_struct, err),
+                          key, err)
+               : status;
 }
 
 static enum tally_status check_reference(const struct tally_json *document,
@@ -183,8 +144,8 @@ static enum tally_status check_reference(const struct tally_json *document,
                       needs_value ? "needs a value" : "takes no value");
 }
 
-/* A quorum alone means that a round need not wait for more; a policy of dropping alone, that any
- * answer will do. */
+/* A quorum below the number of clients without a policy means `drop`; `drop` without a quorum means
+ * a quorum of 1. */
 static void complete_quorum(const struct tally_json *document, struct tally_job_spec *spec)
 {
     if (tally_json_get(document, "policy") == NULL && spec->quorum != 0 &&
@@ -217,7 +178,7 @@ static enum tally_status read_document(const struct tally_json *document,
         status = read_domain(document, &spec->domain, err);
     }
     if (status == TALLY_OK) {
-        if (spec->objective.type == TALLY_PLUGIN) { /* nobody here could solve for it */
+        if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot solve for it */
             spec->reference.type = TALLY_REFERENCE_NONE;
         }
         status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
@@ -233,9 +194,9 @@ static enum tally_status read_document(const struct tally_json *document,
     return status;
 }
 
-/* A complete document has about 60 members on 3 levels, and 30 KiB if all its texts have their
- * greatest length and are escaped. The rest leaves room for white space and for unknown keys, which
- * the error then names. */
+/* A complete document has about 60 members on 3 levels, and 30 KiB if every text has its greatest
+ * length and is escaped. The rest is room for white space and for unknown keys, which the error
+ * then names. */
 static const struct tally_json_limits LIMITS = {.bytes = 1 << 20, .values = 1000, .depth = 16};
 
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
@@ -263,7 +224,7 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
                                 const void *from)
 {
     struct tally_json *object = tally_json_object();
-    bool ok = object != NULL && tally_json_set_text(object, "type", type) &&
+    bool ok = tally_json_set_text(object, "type", type) &&
               tally_json_write_fields(object, fields, n_fields, from);
     if (!ok) {
         tally_json_free(object);
@@ -307,14 +268,9 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
     };
     static const char *const keys[] = {"algorithm", "objective", "initial_point", "domain",
                                        "reference"};
-    bool ok = document != NULL &&
-              tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
+    bool ok = tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (ok) {
-            ok = tally_json_set(document, keys[i], parts[i]);
-        } else {
-            tally_json_free(parts[i]);
-        }
+        ok = tally_json_set(document, keys[i], parts[i]) && ok;
     }
     if (!ok) {
         tally_json_free(document);
