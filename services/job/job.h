@@ -1,30 +1,31 @@
-/* job: the round engine, a pure state machine. No sockets, clock, files or threads.
+/* job: the engine of one job, a pure state machine. No sockets, clock, files or threads.
  *
  * The host feeds it events (start, receive, pause, ...), each of which returns at once, and reads
  * from it what to do: hand out tasks, send broadcasts, persist records, finish. Coordinator,
  * simulator and fault tests are three hosts of the same engine; the same job and seed give the same
- * bits in all.
+ * bits in all three. engine/engine.h shows one round, step by step.
  *
  *     queued --start--> running --(horizon reached)--> completed
  *               pause | ^ resume        | fail             cancel: from any that is not final
  *                     v |               v
  *                    paused          failed
  *
- * The server sums integer levels (int64 per coordinate): exact, associative, so neither the order
- * of arrival nor who did the summing matters. Losses are kept per client and averaged in client
- * order when the round closes.
+ * The server adds integer levels (int64 per coordinate). This is exact and associative, so the
+ * order of arrival does not matter. Losses are kept per client and averaged in client order when
+ * the round closes.
  *
- * A round closes when all M clients have answered, or earlier by the policy of the spec: at its
- * deadline, and under `drop` also when all that are present have answered. The average is then over
- * those that did, and the record names the others. Who is absent and when a deadline has passed is
- * the host's to know; it tells by events, and nothing of it is saved: after a restore everybody is
- * present and the open round's time begins anew.
+ * A round closes when all M clients have answered, or earlier under the policy of the spec: at its
+ * deadline, and under `drop` also when all present clients have answered. The average is then over
+ * the answers that arrived, and the record lists the missing clients. Only the host knows which
+ * clients are absent and when a deadline has passed; it reports them as events. They are not saved:
+ * after a restore all clients are present and the time of the open round starts again.
  *
- * A job with parameters to be estimated ("auto") begins with an opening round of stage 0: reports
- * instead of gradients, combined in client order when it closes, and from then on part of progress.
+ * A job with parameters to be estimated ("auto") begins with an opening round of stage 0. Its
+ * clients send reports instead of gradients, which are combined in client order when it closes; the
+ * estimates are part of the progress from then on.
  *
- * With reference `none` there is no f(x*) and so no regret: both are NaN throughout. Such a job
- * also takes answers without a loss, of clients that have gradients alone; then f at that point is
+ * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
+ * accepts updates without a loss, from clients that have gradients alone; f at that point is then
  * NaN.
  *
  * Invariants, checked at every move: 0 <= time_step <= horizon; received <= clients; a message is
@@ -44,44 +45,45 @@
 
 struct tally_job;
 
-/* A new job in status queued; the spec is copied and must be valid. Nothing that it keeps grows
- * with dim or clients before it starts; the initial point is made for its checksum and dropped.
+/* A new job in status queued; the spec is copied and must be valid. Its size does not depend on dim
+ * or clients before it starts: the initial point is made for its checksum and dropped.
  * Errors: NO_MEMORY. */
 enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                 struct tally_error *err);
 void tally_job_free(struct tally_job *job);
 
-/* What must be kept to go on after a crash: status and progress (plain data) and the state bytes.
- * The updates of the open round are kept one by one and received again after the restore. Errors:
+/* Appends the state bytes. A host stores them with status and progress, which are plain data, and
+ * the updates of the open round one by one; after a restore it has these received again. Errors:
  * FAILED_PRECONDITION (it has not started), NO_MEMORY. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
-/* What is to be appended to state bytes of an earlier round, whose iterate was `since`, to make
- * them those of now: the broadcasts instead of the point. Far shorter where the point is long.
- * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
+/* Appends what leads from the state bytes of an earlier round, whose iterate was `since`, to those
+ * of now: the broadcasts instead of the point, which is far shorter where the point is long. Errors:
+ * FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
 enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
                                         struct tally_buffer *out, struct tally_error *err);
-/* How many bytes that appends; SIZE_MAX if it is refused. */
+/* How many bytes tally_job_save_change() appends; SIZE_MAX if it fails. */
 size_t tally_job_change_bytes(const struct tally_job *job, int64_t since);
-/* A job as it was when saved: from a state, with the changes since, if any, behind it. n = 0 if no
- * round has closed yet; then only f(x*) is taken from progress. Errors: DATA_LOSS (the bytes are
- * damaged or do not fit the spec or progress), NO_MEMORY. */
+/* A job as it was when saved. `state` is a state followed by the changes since. n = 0: no round has
+ * closed, and only f(x*) is taken from progress. Errors: DATA_LOSS (the bytes are damaged or do not
+ * fit the spec or progress), NO_MEMORY. */
 enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
                                     const struct tally_progress *progress, const uint8_t *state,
                                     size_t n, struct tally_job **ret_job, struct tally_error *err);
 
 /* Events. */
 
-/* f(x*) is known, or not meant to be (reference none: f_star is not looked at), and the clients are
- * there: the vectors are made and the first round opens. Errors, after which it is still queued:
- * FAILED_PRECONDITION, NO_MEMORY. */
+/* f(x*) is known and the clients are there: makes the vectors and opens the first round. f_star is
+ * ignored with reference none. Errors, after which the job is still queued: FAILED_PRECONDITION,
+ * NO_MEMORY. */
 enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
-/* The open round's time begins anew. Errors likewise. */
+/* The time of the open round starts again. Errors: as of tally_job_pause(). */
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
+/* Errors: as of tally_job_pause(). */
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
-/* Something outside the engine makes the job impossible. `reason` is what TALLY_REASON_WRITE wrote.
- */
+/* The job cannot continue, for a reason outside the engine: what TALLY_REASON_WRITE wrote. Errors:
+ * as of tally_job_pause(). */
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
@@ -97,7 +99,7 @@ struct tally_job_update {
     double loss;
 };
 
-/* What receiving it led to. */
+/* What an event led to. */
 struct tally_job_outcome {
     struct tally_bits bits; /* of the message; also for a duplicate */
     bool duplicate;         /* had been received already: nothing changed, nothing to persist */
@@ -105,9 +107,9 @@ struct tally_job_outcome {
     struct tally_round_record records[2];
 };
 
-/* Takes a message in a running or paused job. When it is the last one of the round, the round
- * closes (ret_outcome->n_records > 0) and the next one opens or the job completes; if the algorithm
- * cannot go on, the job fails (status and reason tell). Errors, after which nothing has changed:
+/* Takes a message in a running or paused job. If it is the last one of the round, the round closes
+ * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
+ * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
  * FAILED_PRECONDITION (job not open, or another round is), ALREADY_EXISTS (this client sent other
  * bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload or loss). */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
@@ -129,26 +131,26 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         struct tally_job_outcome *ret_outcome,
                                         struct tally_error *err);
 
-/* The open round's deadline has passed. `wait`: nothing happens. Else the round closes with the
- * answers it has, if they are `quorum`, and the missing clients are absent from now on; if not, it
- * closes as soon as they are (`drop`), or the job fails (`fail`). Of the outcome only the records
- * are set. Errors: FAILED_PRECONDITION (not running). */
+/* The deadline of the open round has passed. `wait`: nothing happens. Otherwise the missing clients
+ * are absent from now on, and the round closes if it has `quorum` answers. With fewer answers it
+ * closes as soon as it has enough (`drop`), or the job fails (`fail`). Only the records of the
+ * outcome are set. Errors: FAILED_PRECONDITION (not running). */
 enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
                                     struct tally_error *err);
-/* Nobody plays the client or it is known to be silent; or it is there again. Under `drop` this may
- * close the round; of the outcome only the records are set. Preconditions: client < M, and the job
- * has started. */
+/* No worker serves the client, or its worker is silent; or the client is present again. Under `drop`
+ * this may close the round; only the records of the outcome are set. No effect on a job that has
+ * ended. Preconditions: client < M, and the job has started. */
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome);
 
-/* Looking at it. */
+/* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
 /* Why it failed, as reasons.h stores it; "" otherwise. */
 const char *tally_job_reason(const struct tally_job *job);
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
-/* The present point, double[dim]; borrowed until the next event. NULL: it has not started. */
+/* The current point, double[dim]; borrowed until the next event. NULL: it has not started. */
 const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
 
 /* The point that a job starts from, double[dim]; free() frees it. Errors: NO_MEMORY. */
@@ -167,16 +169,15 @@ struct tally_job_round {
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
-/* The clients that the open round lacks, as tally_round_record.missing. */
+/* The clients that have not answered the open round, as tally_round_record.missing. */
 void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
-/* Whether it is the client's answer that the open round waits for. Of those that it lacks, `drop`
- * leaves the absent ones out, unless nobody else is left and the quorum is not reached. */
+/* Whether the open round waits for the client's answer. Under `drop` it does not wait for absent
+ * clients, unless no other client is awaited and the quorum is not reached. */
 bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
-/* The broadcast that led to point `iterate`, or NULL if it is no longer kept. The engine keeps the
- * last 16 at most, and of those as many as fit into the size of the point or 64 KiB, and always the
- * last one. A client that is further behind gets the point itself. */
+/* The broadcast that led to point `iterate`, or NULL if it is no longer kept (engine/broadcasts.h):
+ * the point itself is then shorter. */
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
 
 #endif
