@@ -1,4 +1,4 @@
-/* advice: what a user should know about a job that is valid all the same. */
+/* advice: warnings about a valid job. */
 #ifndef TALLY_SERVICES_JOB_ADVICE_H
 #define TALLY_SERVICES_JOB_ADVICE_H
 
@@ -12,8 +12,8 @@ struct tally_advice {
     char texts[TALLY_ADVICE_MOST][TALLY_ADVICE_CAPACITY]; /* sentences for people */
 };
 
-/* What the curvature of f, where it is known, says about the parameters: a step beyond what f
- * allows, and [1]'s method on an f that is not known to be strongly convex. */
+/* Warns, where the curvature of f is known, of a step size beyond what f allows, and of `ceal` on
+ * an f that is not known to be strongly convex. */
 struct tally_advice tally_advise(const struct tally_job_spec *spec,
                                  const struct tally_curvature *curvature);
 

@@ -57,8 +57,8 @@ void tally_job_free(struct tally_job *job);
  * FAILED_PRECONDITION (it has not started), NO_MEMORY. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
 /* Appends what leads from the state bytes of an earlier round, whose iterate was `since`, to those
- * of now: the broadcasts instead of the point, which is far shorter where the point is long. Errors:
- * FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
+ * of now: the broadcasts instead of the point, which is far shorter where the point is long.
+ * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
 enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
                                         struct tally_buffer *out, struct tally_error *err);
 /* How many bytes tally_job_save_change() appends; SIZE_MAX if it fails. */
@@ -137,9 +137,9 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
  * outcome are set. Errors: FAILED_PRECONDITION (not running). */
 enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
                                     struct tally_error *err);
-/* No worker serves the client, or its worker is silent; or the client is present again. Under `drop`
- * this may close the round; only the records of the outcome are set. No effect on a job that has
- * ended. Preconditions: client < M, and the job has started. */
+/* No worker serves the client, or its worker is silent; or the client is present again. Under
+ * `drop` this may close the round; only the records of the outcome are set. No effect on a job that
+ * has ended. Preconditions: client < M, and the job has started. */
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome);
 

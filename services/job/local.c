@@ -2,8 +2,8 @@
 
 #include <math.h>
 
+#include "services/job/model_copy.h"
 #include "services/job/reasons.h"
-#include "services/job/replica.h"
 
 static enum tally_status reference(const struct tally_job_spec *spec,
                                    const struct tally_objective *objective, const atomic_bool *stop,
@@ -40,18 +40,18 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
     return status;
 }
 
-/* Brings the replica to the engine's point. */
-static enum tally_status follow(const struct tally_job *job, struct tally_replica *replica,
+/* Brings the copy to the engine's point. */
+static enum tally_status follow(const struct tally_job *job, struct tally_model_copy *copy,
                                 struct tally_error *err)
 {
     int64_t iterate = tally_job_progress(job)->iterate;
-    if (tally_replica_iterate(replica) == iterate) {
+    if (tally_model_copy_iterate(copy) == iterate) {
         return TALLY_OK;
     }
     struct tally_message_view view = tally_message_view(tally_job_broadcast(job, iterate));
-    enum tally_status status = tally_replica_apply(replica, iterate, &view, err);
+    enum tally_status status = tally_model_copy_apply(copy, iterate, &view, err);
     if (status == TALLY_OK &&
-        tally_replica_checksum(replica) != tally_job_progress(job)->x_checksum) {
+        tally_model_copy_checksum(copy) != tally_job_progress(job)->x_checksum) {
         status = tally_fail(err, TALLY_INTERNAL, NULL, "server and client disagree about x");
     }
     return status;
@@ -66,17 +66,17 @@ static void show_message(const struct tally_local_observer *observer, const stru
 }
 
 /* One round: every client computes and sends. */
-static enum tally_status run_round(struct tally_job *job, struct tally_replica *replica,
+static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
                                    const struct tally_local_observer *observer,
                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     const struct tally_job_round round = *tally_job_open_round(job);
     const uint32_t clients = (uint32_t)tally_job_get_spec(job)->clients;
-    enum tally_status status = follow(job, replica, err);
+    enum tally_status status = follow(job, copy, err);
     for (uint32_t m = 0; status == TALLY_OK && m < clients; m++) {
         struct tally_job_update update;
         struct tally_bits bits;
-        status = tally_replica_compute(replica, &round, m, &update, &bits, err);
+        status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
         if (status == TALLY_OK) {
             status = tally_job_receive(job, &update, ret_outcome, err);
         }
@@ -121,13 +121,13 @@ static void fail_client(struct tally_job *job, struct tally_error *err)
     tally_error_clear(err);
 }
 
-static enum tally_status run_rounds(struct tally_job *job, struct tally_replica *replica,
+static enum tally_status run_rounds(struct tally_job *job, struct tally_model_copy *copy,
                                     const struct tally_local_observer *observer,
                                     struct tally_error *err)
 {
     while (tally_job_status(job) == TALLY_JOB_RUNNING) {
         struct tally_job_outcome outcome = {0};
-        enum tally_status status = run_round(job, replica, observer, &outcome, err);
+        enum tally_status status = run_round(job, copy, observer, &outcome, err);
         if (status == TALLY_NOT_FINITE) {
             fail_client(job, err);
             return TALLY_OK;
@@ -148,9 +148,9 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err)
 {
-    struct tally_replica *replica = NULL;
+    struct tally_model_copy *copy = NULL;
     struct tally_job *job = NULL;
-    enum tally_status status = tally_replica_new(spec, objective, &replica, err);
+    enum tally_status status = tally_model_copy_new(spec, objective, &copy, err);
     if (status == TALLY_OK) {
         status = tally_job_new(spec, &job, err);
     }
@@ -158,13 +158,13 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
         status = tally_job_start(job, f_star, err);
     }
     if (status == TALLY_OK) {
-        status = run_rounds(job, replica, observer, err);
+        status = run_rounds(job, copy, observer, err);
     }
     if (status == TALLY_OK) {
         *ret_job = job;
         job = NULL;
     }
     tally_job_free(job);
-    tally_replica_free(replica);
+    tally_model_copy_free(copy);
     return status;
 }

@@ -1,6 +1,6 @@
 #include "services/job/spec.h"
 
-#include <math.h>
+#include <string.h>
 
 #define JOB(member) offsetof(struct tally_job_spec, member)
 
@@ -160,8 +160,7 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
     };
 }
 
-enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
-                                          struct tally_error *err)
+static enum tally_status check_clients(const struct tally_job_spec *spec, struct tally_error *err)
 {
     if (spec->quorum > spec->clients) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
@@ -173,53 +172,74 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                           "policy %s needs a round_deadline_ms above 0",
                           TALLY_POLICY_NAMES[spec->policy]);
     }
-    enum tally_status status = tally_objective_spec_validate(&spec->objective, spec->clients, err);
-    if (status != TALLY_OK) {
-        return status;
+    return TALLY_OK;
+}
+
+/* Whether the coordinator can solve for f(x*), if it has to. */
+static enum tally_status check_reference(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    if (spec->reference.type != TALLY_REFERENCE_SOLVE) {
+        return TALLY_OK;
     }
-    if (spec->objective.type == TALLY_PLUGIN && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+    if (spec->objective.type == TALLY_PLUGIN) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
                           "f(x*) of a plug-in's objective cannot be solved for; give a reference "
                           "of type value or none");
     }
-    status = tally_domain_validate(&spec->domain, err);
-    if (status != TALLY_OK) {
-        tally_error_in_field(err, "domain");
-        return status;
-    }
-    if (spec->reference.type == TALLY_REFERENCE_SOLVE &&
-        !tally_data_spec_is_shared(&spec->objective.data)) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
-                          "every worker has data of its own, so that nobody can solve for f(x*): "
-                          "the reference must be none or a value, or the files' names "
-                          "have " TALLY_DATA_CLIENT_MARK);
-    }
+    return tally_data_spec_is_shared(&spec->objective.data)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                            "every worker has its own data, so the coordinator cannot solve for "
+                            "f(x*); give a reference of type value or none, or files whose names "
+                            "have " TALLY_DATA_CLIENT_MARK);
+}
+
+/* Whether every stage that the horizon allows has a quantizer grid. Stages grow one by one, so 64
+ * of them see every grid that a job with a sane c can reach. */
+static enum tally_status check_stages(const struct tally_job_spec *spec, struct tally_error *err)
+{
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    struct tally_setting setting = tally_job_spec_setting(spec);
-    int64_t first = algorithm->first_stage(&spec->params);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    const int64_t first = algorithm->first_stage(&spec->params);
     const bool opens = algorithm->opening != NULL && algorithm->opening->opens(&spec->params);
-    /* Stages grow one by one, so 64 of them see every grid that a job with a sane c can reach. */
     for (int64_t stage = first; stage < first + 64; stage++) {
         struct tally_round_plan plan;
-        status = algorithm->plan(&setting, stage, &plan, err);
+        enum tally_status status = algorithm->plan(&setting, stage, &plan, err);
         if (status != TALLY_OK) {
             tally_error_in_field(err, "algorithm");
             return status;
         }
         if (plan.samples > spec->horizon || opens) {
-            break; /* what follows an opening round is not known before it */
+            break; /* the stages after an opening round are not known before it */
         }
     }
     return TALLY_OK;
+}
+
+enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
+                                          struct tally_error *err)
+{
+    enum tally_status status = check_clients(spec, err);
+    if (status == TALLY_OK) {
+        status = tally_objective_spec_validate(&spec->objective, spec->clients, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_domain_validate(&spec->domain, err);
+        if (status != TALLY_OK) {
+            tally_error_in_field(err, "domain");
+        }
+    }
+    if (status == TALLY_OK) {
+        status = check_reference(spec, err);
+    }
+    return status == TALLY_OK ? check_stages(spec, err) : status;
 }
 
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x)
 {
     struct tally_setting setting = tally_job_spec_setting(spec);
     if (spec->initial_point.type == TALLY_INITIAL_ZEROS) {
-        for (size_t i = 0; i < setting.dim; i++) {
-            ret_x[i] = 0;
-        }
+        memset(ret_x, 0, setting.dim * sizeof *ret_x);
     } else {
         struct tally_rng rng;
         tally_rng_init(&rng, setting.key, TALLY_RNG_SERVER, 0, TALLY_RNG_INITIAL_POINT);

@@ -30,11 +30,11 @@ struct tally_reference {
     double value; /* f(x*), for VALUE */
 };
 
-/* What becomes of a round when its deadline has passed and clients have not answered. */
+/* What a round does when its deadline has passed and clients have not answered. */
 enum tally_policy {
     TALLY_POLICY_WAIT, /* it waits for every client, whatever the quorum */
-    TALLY_POLICY_DROP, /* it closes with those that answered, as soon as they are `quorum`; clients
-                        * known to be absent are not waited for at all */
+    TALLY_POLICY_DROP, /* it closes as soon as it has `quorum` answers; it never waits for clients
+                        * that are known to be absent */
     TALLY_POLICY_FAIL, /* with fewer than `quorum` answers the job fails, else as DROP */
 };
 
@@ -55,7 +55,7 @@ struct tally_job_spec {
     struct tally_reference reference;
     int policy;                /* enum tally_policy */
     int64_t quorum;            /* answers that a round needs at least; 0 = all */
-    int64_t round_deadline_ms; /* when the policy comes in; 0 = never */
+    int64_t round_deadline_ms; /* when the policy applies; 0 = never */
     int64_t job_deadline_ms;   /* from submission; a job that lasts longer fails; 0 = never */
 };
 
@@ -75,18 +75,18 @@ extern const size_t TALLY_N_REFERENCE_FIELDS;
 
 struct tally_job_spec tally_job_spec_default(void);
 
-/* Checks what single fields cannot tell: quorum, clients and deadline, data and clients, the
- * domain's bounds, and that the quantizer grid of every stage that the horizon allows exists.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, with the field's path. */
+/* Checks the rules between fields: quorum, clients and deadline; data and clients; the bounds of
+ * the domain; and that every stage that the horizon allows has a quantizer grid. Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE, with the field's path. */
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);
 
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
 
-/* What the algorithm needs to know; borrows from spec. */
+/* The part of the spec that algorithms see; borrows from spec. */
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
 
-/* Writes x^(1), double[dim], which is inside the domain: projected if it was not. */
+/* Writes x^(1), double[dim], projected onto the domain. */
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x);
 
 #endif

@@ -24,7 +24,7 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
         status = tally_plugin_set_objective(plugins, &copy->spec, &files, &copy->objective, err);
     }
     if (status == TALLY_OK) {
-        status = tally_replica_new(&copy->spec, copy->objective, &copy->replica, err);
+        status = tally_model_copy_new(&copy->spec, copy->objective, &copy->model, err);
     }
     if (status != TALLY_OK) {
         tally_error_wrap(err, "job %s", id);
@@ -38,7 +38,7 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
 void job_copy_free(struct job_copy *copy)
 {
     if (copy != NULL) {
-        tally_replica_free(copy->replica);
+        tally_model_copy_free(copy->model);
         tally_objective_free(copy->objective);
         free(copy->clients);
         free(copy);
@@ -72,7 +72,7 @@ static enum tally_status apply_broadcasts(struct job_copy *copy, const struct ta
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < task->n_broadcasts; i++) {
         const struct tally_broadcast *broadcast = &task->broadcasts[i];
-        if ((int64_t)broadcast->iterate <= tally_replica_iterate(copy->replica)) {
+        if ((int64_t)broadcast->iterate <= tally_model_copy_iterate(copy->model)) {
             continue;
         }
         const struct tally_message_view view = {
@@ -80,7 +80,7 @@ static enum tally_status apply_broadcasts(struct job_copy *copy, const struct ta
             .n_payload = broadcast->payload.size,
             .payload_bits = broadcast->payload_bits,
             .grid = {broadcast->quantizer_step, broadcast->quantizer_intervals}};
-        status = tally_replica_apply(copy->replica, (int64_t)broadcast->iterate, &view, err);
+        status = tally_model_copy_apply(copy->model, (int64_t)broadcast->iterate, &view, err);
     }
     return status;
 }
@@ -93,19 +93,19 @@ enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task
         status = remember_client(copy, task->clients[i], err);
     }
     if (status == TALLY_OK && task->snapshot.size > 0) {
-        status = tally_replica_load(copy->replica, (int64_t)task->iterate, task->snapshot.data,
-                                    task->snapshot.size, err);
+        status = tally_model_copy_load(copy->model, (int64_t)task->iterate, task->snapshot.data,
+                                       task->snapshot.size, err);
     } else if (status == TALLY_OK) {
         status = apply_broadcasts(copy, task, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    if (tally_replica_iterate(copy->replica) != (int64_t)task->iterate ||
-        tally_replica_checksum(copy->replica) != task->x_checksum) {
+    if (tally_model_copy_iterate(copy->model) != (int64_t)task->iterate ||
+        tally_model_copy_checksum(copy->model) != task->x_checksum) {
         return tally_fail(err, TALLY_DATA_LOSS, "x_checksum",
                           "the point of iterate %lld is not the coordinator's at iterate %llu",
-                          (long long)tally_replica_iterate(copy->replica),
+                          (long long)tally_model_copy_iterate(copy->model),
                           (unsigned long long)task->iterate);
     }
     return TALLY_OK;

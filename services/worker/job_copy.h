@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 #include "api/worker/worker_messages.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 #include "services/plugins/plugin_set.h"
 
 struct job_copy {
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     struct tally_job_spec spec;
     struct tally_objective *objective;
-    struct tally_replica *replica;
+    struct tally_model_copy *model;
     uint32_t *clients; /* served in this session or an earlier one, in no order */
     size_t n_clients, capacity;
     struct job_copy *next;

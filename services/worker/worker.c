@@ -311,7 +311,7 @@ static void list_cursors(const struct worker *worker, struct tally_poll_request 
          job != NULL && request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
         struct tally_cursor *cursor = &request->cursors[request->n_cursors++];
         memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
-        cursor->iterate = (uint64_t)tally_replica_iterate(job->replica);
+        cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
     }
 }
 
@@ -350,7 +350,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
     struct tally_bits bits = {0};
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status =
-        tally_replica_compute(job->replica, &round, client, &update, &bits, &why);
+        tally_model_copy_compute(job->model, &round, client, &update, &bits, &why);
     if (status == TALLY_OK) {
         message.payload = (struct tally_bytes){update.payload, update.n_payload};
         message.payload_bits = update.payload_bits;

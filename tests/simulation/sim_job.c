@@ -9,7 +9,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/document/document.h"
 #include "services/job/local.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_random.h"
 
@@ -165,24 +165,25 @@ bool sim_is_listed(const char *text, int64_t client)
 }
 
 /* One round where nothing fails; as services/job/local.c, which does not show every message. */
-static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_replica *replica)
+static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
 {
     const struct tally_job_round round = *tally_job_open_round(engine);
     const int64_t iterate = tally_job_progress(engine)->iterate;
     if (round.round > SIM_MAX_ROUNDS - 1) {
         return false;
     }
-    if (tally_replica_iterate(replica) != iterate) {
+    if (tally_model_copy_iterate(model) != iterate) {
         const struct tally_message_view view =
             tally_message_view(tally_job_broadcast(engine, iterate));
-        SIM_REQUIRE(tally_replica_apply(replica, iterate, &view, NULL) == TALLY_OK, "broadcast");
+        SIM_REQUIRE(tally_model_copy_apply(model, iterate, &view, NULL) == TALLY_OK, "broadcast");
     }
-    job->checksums[iterate] = tally_replica_checksum(replica);
+    job->checksums[iterate] = tally_model_copy_checksum(model);
     for (int64_t m = 0; m < job->spec.clients; m++) {
         struct tally_job_update update;
         struct tally_bits bits;
         struct tally_job_outcome outcome = {0};
-        if (tally_replica_compute(replica, &round, (uint32_t)m, &update, &bits, NULL) != TALLY_OK ||
+        if (tally_model_copy_compute(model, &round, (uint32_t)m, &update, &bits, NULL) !=
+                TALLY_OK ||
             tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
             return false;
         }
@@ -198,17 +199,17 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
 static bool run_alone(struct sim_job *job)
 {
     struct tally_objective *objective = NULL;
-    struct tally_replica *replica = NULL;
+    struct tally_model_copy *model = NULL;
     struct tally_job *engine = NULL;
     bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
                                   tally_job_spec_setting(&job->spec).key, NULL, &objective,
                                   NULL) == TALLY_OK &&
               tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK &&
-              tally_replica_new(&job->spec, objective, &replica, NULL) == TALLY_OK &&
+              tally_model_copy_new(&job->spec, objective, &model, NULL) == TALLY_OK &&
               tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
               tally_job_start(engine, job->f_star, NULL) == TALLY_OK;
     while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
-        ok = run_round(job, engine, replica);
+        ok = run_round(job, engine, model);
     }
     ok = ok && tally_job_status(engine) == TALLY_JOB_COMPLETED && job->n_rounds >= 2;
     if (ok) {
@@ -216,7 +217,7 @@ static bool run_alone(struct sim_job *job)
         job->checksums[job->progress.iterate] = job->progress.x_checksum;
     }
     tally_job_free(engine);
-    tally_replica_free(replica);
+    tally_model_copy_free(model);
     tally_objective_free(objective);
     return ok;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 #include "tests/simulation/sim.h"
 
 /* What a client does in the open round. */
@@ -17,7 +17,7 @@ struct answer {
 struct sim_replay {
     const struct sim_job *job;
     struct tally_objective *objective;
-    struct tally_replica *replica;
+    struct tally_model_copy *model;
     struct tally_job *engine;
     struct answer *answers; /* [clients] */
     struct tally_job_outcome outcome;
@@ -32,10 +32,10 @@ static bool is_running(const struct sim_replay *replay)
 static void follow_broadcast(struct sim_replay *replay)
 {
     const int64_t iterate = tally_job_progress(replay->engine)->iterate;
-    if (tally_replica_iterate(replay->replica) != iterate) {
+    if (tally_model_copy_iterate(replay->model) != iterate) {
         const struct tally_message_view view =
             tally_message_view(tally_job_broadcast(replay->engine, iterate));
-        SIM_REQUIRE(tally_replica_apply(replay->replica, iterate, &view, NULL) == TALLY_OK,
+        SIM_REQUIRE(tally_model_copy_apply(replay->model, iterate, &view, NULL) == TALLY_OK,
                     "broadcast of a replay");
     }
 }
@@ -44,9 +44,8 @@ static void compute(struct sim_replay *replay, uint32_t client)
 {
     struct answer *answer = &replay->answers[client];
     struct tally_bits bits;
-    const enum tally_status status =
-        tally_replica_compute(replay->replica, tally_job_open_round(replay->engine), client,
-                              &answer->update, &bits, NULL);
+    const enum tally_status status = tally_model_copy_compute(
+        replay->model, tally_job_open_round(replay->engine), client, &answer->update, &bits, NULL);
     answer->diverges = status == TALLY_NOT_FINITE;
     SIM_REQUIRE(status == TALLY_OK || answer->diverges, "update of a replay");
     answer->payload.size = 0;
@@ -82,7 +81,7 @@ struct sim_replay *sim_replay_new(const struct sim_job *job)
     SIM_REQUIRE(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
                                     tally_job_spec_setting(spec).key, NULL, &replay->objective,
                                     NULL) == TALLY_OK &&
-                    tally_replica_new(spec, replay->objective, &replay->replica, NULL) ==
+                    tally_model_copy_new(spec, replay->objective, &replay->model, NULL) ==
                         TALLY_OK &&
                     tally_job_new(spec, &replay->engine, NULL) == TALLY_OK &&
                     tally_job_start(replay->engine, job->f_star, NULL) == TALLY_OK,
@@ -101,7 +100,7 @@ void sim_replay_free(struct sim_replay *replay)
     }
     free(replay->answers);
     tally_job_free(replay->engine);
-    tally_replica_free(replay->replica);
+    tally_model_copy_free(replay->model);
     tally_objective_free(replay->objective);
     free(replay);
 }

@@ -129,7 +129,7 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = NULL;
-    struct tally_replica *replica = NULL;
+    struct tally_model_copy *copy = NULL;
     struct tally_job_update computed;
     struct tally_bits bits;
     size_t dim;
@@ -138,11 +138,11 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                             tally_job_spec_setting(&job->spec).key, NULL,
                                             &objective, &err),
                         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_replica_new(&job->spec, objective, &replica, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_model_copy_new(&job->spec, objective, &copy, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(
-        tally_replica_load(replica, round->iterate, (const uint8_t *)x, dim * sizeof *x, &err),
+        tally_model_copy_load(copy, round->iterate, (const uint8_t *)x, dim * sizeof *x, &err),
         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_replica_compute(replica, round, client, &computed, &bits, &err),
+    TALLY_ASSERT_STATUS(tally_model_copy_compute(copy, round, client, &computed, &bits, &err),
                         TALLY_OK, &err);
     struct tally_update update = {.session = session,
                                   .round = (uint32_t)computed.round,
@@ -155,7 +155,7 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
     struct tally_buffer body = {0};
     memcpy(update.job_id, job->row.id, sizeof job->row.id);
     CU_ASSERT_EQUAL_FATAL(tally_update_encode(&update, &body), TALLY_OK);
-    tally_replica_free(replica);
+    tally_model_copy_free(copy);
     tally_objective_free(objective);
     return call(scene, "/tally.v1.WorkerService/PostUpdate", &body);
 }

@@ -4,7 +4,7 @@
 
 #include "services/coordinator/jobs/hosted_job.h"
 #include "services/coordinator/rooms.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 #include "tests/unit/services/coordinator/fake_http.h"
 
 enum { SCENE_REQUESTS = 32 };

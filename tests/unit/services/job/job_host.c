@@ -42,7 +42,7 @@ void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
                         TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_local_reference(spec, host->objective, &host->f_star, &err), TALLY_OK,
                         &err);
-    TALLY_ASSERT_STATUS(tally_replica_new(spec, host->objective, &host->replica, &err), TALLY_OK,
+    TALLY_ASSERT_STATUS(tally_model_copy_new(spec, host->objective, &host->copy, &err), TALLY_OK,
                         &err);
     TALLY_ASSERT_STATUS(tally_job_new(spec, &host->job, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_job_start(host->job, host->f_star, &err), TALLY_OK, &err);
@@ -61,7 +61,7 @@ void job_host_fini(struct job_host *host)
 {
     drop_updates(host);
     tally_job_free(host->job);
-    tally_replica_free(host->replica);
+    tally_model_copy_free(host->copy);
     tally_objective_free(host->objective);
 }
 
@@ -69,22 +69,22 @@ void job_host_compute(struct job_host *host)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     const struct tally_progress *progress = tally_job_progress(host->job);
-    while (tally_replica_iterate(host->replica) < progress->iterate) {
-        int64_t next = tally_replica_iterate(host->replica) + 1;
+    while (tally_model_copy_iterate(host->copy) < progress->iterate) {
+        int64_t next = tally_model_copy_iterate(host->copy) + 1;
         const struct tally_message *broadcast = tally_job_broadcast(host->job, next);
         CU_ASSERT_PTR_NOT_NULL_FATAL(broadcast);
         struct tally_message_view view = tally_message_view(broadcast);
-        CU_ASSERT_EQUAL_FATAL(tally_replica_apply(host->replica, next, &view, &err), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(tally_model_copy_apply(host->copy, next, &view, &err), TALLY_OK);
     }
-    CU_ASSERT_EQUAL(tally_replica_checksum(host->replica), progress->x_checksum);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(host->copy), progress->x_checksum);
     drop_updates(host);
     size_t dim;
     const double *x = tally_job_point(host->job, &dim);
     double sum = 0;
     for (uint32_t m = 0; m < host->spec.clients; m++) {
         struct tally_job_update *update = &host->updates[m];
-        TALLY_ASSERT_STATUS(tally_replica_compute(host->replica, tally_job_open_round(host->job), m,
-                                                  update, &host->bits[m], &err),
+        TALLY_ASSERT_STATUS(tally_model_copy_compute(host->copy, tally_job_open_round(host->job), m,
+                                                     update, &host->bits[m], &err),
                             TALLY_OK, &err);
         if (update->n_payload > 0) {
             uint8_t *copy = malloc(update->n_payload);

@@ -1,16 +1,16 @@
-/* job_host: the smallest host of the engine: one job, one replica, every message kept. */
+/* job_host: the smallest host of the engine: one job, one model copy, every message kept. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
 #define TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
 
 #include "services/job/job.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 
 enum { HOST_MAX_CLIENTS = 8, HOST_MAX_RECORDS = 1000 };
 
 struct job_host {
     struct tally_job_spec spec;
     struct tally_objective *objective;
-    struct tally_replica *replica;
+    struct tally_model_copy *copy;
     struct tally_job *job;
     double f_star;
     struct tally_job_update
@@ -30,7 +30,7 @@ struct tally_job_spec job_host_spec(void);
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec);
 void job_host_fini(struct job_host *host);
 
-/* Brings the replica to the engine's point and makes the updates of all clients. */
+/* Brings the model copy to the engine's point and makes the updates of all clients. */
 void job_host_compute(struct job_host *host);
 /* Has the engine receive one client's update, which must be accepted; keeps the records. */
 struct tally_job_outcome job_host_send(struct job_host *host, uint32_t client);

@@ -321,8 +321,8 @@ static void test_job_baselines__survive_a_restore_in_every_round(void)
             host.job = again;
             size_t dim; /* broadcasts are not saved: clients take the point itself */
             const double *x = tally_job_point(host.job, &dim);
-            CU_ASSERT_EQUAL(tally_replica_load(host.replica, tally_job_progress(again)->iterate,
-                                               (const uint8_t *)x, dim * sizeof *x, NULL),
+            CU_ASSERT_EQUAL(tally_model_copy_load(host.copy, tally_job_progress(again)->iterate,
+                                                  (const uint8_t *)x, dim * sizeof *x, NULL),
                             TALLY_OK);
             job_host_round(&host);
         }

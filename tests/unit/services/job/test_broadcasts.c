@@ -32,8 +32,8 @@ static void test_job_broadcasts__the_last_sixteen_are_kept(void)
     job_host_fini(&host);
 }
 
-/* A replica that is 16 behind follows by them, message by message, to the very same point. */
-static void test_job_broadcasts__a_late_replica_follows_by_them(void)
+/* A copy that is 16 behind follows by them, message by message, to the very same point. */
+static void test_job_broadcasts__a_late_copy_follows_by_them(void)
 {
     const struct tally_job_spec spec = long_way();
     struct job_host host;
@@ -41,12 +41,12 @@ static void test_job_broadcasts__a_late_replica_follows_by_them(void)
     for (int i = 0; i < 5; i++) {
         job_host_round(&host);
     }
-    struct tally_replica *late;
-    CU_ASSERT_EQUAL_FATAL(tally_replica_new(&spec, host.objective, &late, NULL), TALLY_OK);
+    struct tally_model_copy *late;
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&spec, host.objective, &late, NULL), TALLY_OK);
     size_t dim;
     const double *x = tally_job_point(host.job, &dim);
     const int64_t start = tally_job_progress(host.job)->iterate;
-    CU_ASSERT_EQUAL(tally_replica_load(late, start, (const uint8_t *)x, dim * sizeof *x, NULL),
+    CU_ASSERT_EQUAL(tally_model_copy_load(late, start, (const uint8_t *)x, dim * sizeof *x, NULL),
                     TALLY_OK);
     for (int i = 0; i < KEPT; i++) {
         job_host_round(&host);
@@ -56,10 +56,10 @@ static void test_job_broadcasts__a_late_replica_follows_by_them(void)
         const struct tally_message *message = tally_job_broadcast(host.job, k);
         CU_ASSERT_PTR_NOT_NULL_FATAL(message);
         struct tally_message_view view = tally_message_view(message);
-        CU_ASSERT_EQUAL(tally_replica_apply(late, k, &view, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_model_copy_apply(late, k, &view, NULL), TALLY_OK);
     }
-    CU_ASSERT_EQUAL(tally_replica_checksum(late), tally_job_progress(host.job)->x_checksum);
-    tally_replica_free(late);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(late), tally_job_progress(host.job)->x_checksum);
+    tally_model_copy_free(late);
     job_host_fini(&host);
 }
 
@@ -82,7 +82,7 @@ static void test_job_broadcasts__restored_engine_starts_without(void)
     size_t dim;
     const double *x = tally_job_point(host.job, &dim);
     CU_ASSERT_EQUAL(
-        tally_replica_load(host.replica, start, (const uint8_t *)x, dim * sizeof *x, NULL),
+        tally_model_copy_load(host.copy, start, (const uint8_t *)x, dim * sizeof *x, NULL),
         TALLY_OK);
     for (int i = 0; i <= 20; i++) {
         for (int64_t k = start - 20; k <= start + 21; k++) {
@@ -128,7 +128,7 @@ static void test_job_broadcasts__no_more_than_the_point_is_kept(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_broadcasts__the_last_sixteen_are_kept),
-    TALLY_TEST(test_job_broadcasts__a_late_replica_follows_by_them),
+    TALLY_TEST(test_job_broadcasts__a_late_copy_follows_by_them),
     TALLY_TEST(test_job_broadcasts__restored_engine_starts_without),
     TALLY_TEST(test_job_broadcasts__no_more_than_the_point_is_kept),
 };

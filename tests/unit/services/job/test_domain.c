@@ -136,25 +136,25 @@ static void test_job_domain__one_side_alone_is_noticed(void)
         other.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 0.30001};
         struct job_host host;
         job_host_init(&host, &spec);
-        struct tally_replica *replica;
-        CU_ASSERT_EQUAL_FATAL(tally_replica_new(&other, host.objective, &replica, NULL), TALLY_OK);
+        struct tally_model_copy *copy;
+        CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&other, host.objective, &copy, NULL), TALLY_OK);
         size_t dim;
         const double *x = tally_job_point(host.job, &dim); /* both begin at the same point */
-        CU_ASSERT_EQUAL(tally_replica_load(replica, 1, (const uint8_t *)x, dim * sizeof *x, NULL),
+        CU_ASSERT_EQUAL(tally_model_copy_load(copy, 1, (const uint8_t *)x, dim * sizeof *x, NULL),
                         TALLY_OK);
         bool noticed = false;
         while (!noticed && tally_job_status(host.job) == TALLY_JOB_RUNNING) {
             job_host_round(&host);
             const int64_t iterate = tally_job_progress(host.job)->iterate;
-            if (iterate > tally_replica_iterate(replica)) {
+            if (iterate > tally_model_copy_iterate(copy)) {
                 const struct tally_message_view view =
                     tally_message_view(tally_job_broadcast(host.job, iterate));
-                CU_ASSERT_EQUAL(tally_replica_apply(replica, iterate, &view, NULL), TALLY_OK);
+                CU_ASSERT_EQUAL(tally_model_copy_apply(copy, iterate, &view, NULL), TALLY_OK);
             }
-            noticed = tally_replica_checksum(replica) != tally_job_progress(host.job)->x_checksum;
+            noticed = tally_model_copy_checksum(copy) != tally_job_progress(host.job)->x_checksum;
         }
         CU_ASSERT_TRUE(noticed);
-        tally_replica_free(replica);
+        tally_model_copy_free(copy);
         job_host_fini(&host);
     }
 }

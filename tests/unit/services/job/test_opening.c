@@ -140,8 +140,8 @@ static void crash(struct job_host *host, uint32_t n_received)
     }
     size_t dim;
     const double *x = tally_job_point(again, &dim);
-    CU_ASSERT_EQUAL(tally_replica_load(host->replica, progress.iterate, (const uint8_t *)x,
-                                       dim * sizeof *x, NULL),
+    CU_ASSERT_EQUAL(tally_model_copy_load(host->copy, progress.iterate, (const uint8_t *)x,
+                                          dim * sizeof *x, NULL),
                     TALLY_OK);
     tally_buffer_fini(&state);
 }

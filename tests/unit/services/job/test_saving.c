@@ -41,13 +41,13 @@ static enum tally_status try_restore(const struct tally_job_spec *spec, const st
     return status;
 }
 
-/* The replica of a new process: it cannot have the broadcasts, so it takes the point. */
-static void reload_replica(struct job_host *host)
+/* The copy of a new process: it cannot have the broadcasts, so it takes the point. */
+static void reload_copy(struct job_host *host)
 {
     size_t dim;
     const double *x = tally_job_point(host->job, &dim);
-    CU_ASSERT_EQUAL(tally_replica_load(host->replica, tally_job_progress(host->job)->iterate,
-                                       (const uint8_t *)x, dim * sizeof *x, NULL),
+    CU_ASSERT_EQUAL(tally_model_copy_load(host->copy, tally_job_progress(host->job)->iterate,
+                                          (const uint8_t *)x, dim * sizeof *x, NULL),
                     TALLY_OK);
 }
 
@@ -94,7 +94,7 @@ static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void
         CU_ASSERT_TRUE(job_looks_same(&before, &after));
         job_look_fini(&before);
         job_look_fini(&after);
-        reload_replica(&HOST);
+        reload_copy(&HOST);
         job_host_round(&HOST);
     }
     expect_same_run(&HOST, &EXPECTED);
@@ -134,7 +134,7 @@ static void crash_after_every_message(bool late)
             job_look_fini(&after);
         }
         if (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
-            reload_replica(&HOST);
+            reload_copy(&HOST);
         }
     }
     expect_same_run(&HOST, &EXPECTED);

@@ -373,7 +373,7 @@ static void test_job_stragglers__long_lists_are_cut(void)
     struct job_host host;
     struct tally_job_spec spec = job_host_spec();
     char text[TALLY_MISSING_CAPACITY];
-    job_host_init(&host, &spec); /* for its objective and replica: data do not depend on M */
+    job_host_init(&host, &spec); /* for its objective and copy: data do not depend on M */
     struct tally_job *job;
     spec.clients = 60;
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);

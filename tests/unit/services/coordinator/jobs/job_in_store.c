@@ -69,7 +69,7 @@ void job_in_store_init(struct job_in_store *host, struct tally_store *store,
                                             tally_job_spec_setting(&spec).key, NULL,
                                             &host->objective, err),
                         TALLY_OK, err);
-    TALLY_ASSERT_STATUS(tally_replica_new(&spec, host->objective, &host->replica, err), TALLY_OK,
+    TALLY_ASSERT_STATUS(tally_model_copy_new(&spec, host->objective, &host->model, err), TALLY_OK,
                         err);
     host->job = job_in_store_load(host);
     TALLY_ASSERT_STATUS(tally_job_start(host->job->engine, 0, err), TALLY_OK, err);
@@ -79,7 +79,7 @@ void job_in_store_init(struct job_in_store *host, struct tally_store *store,
 void job_in_store_fini(struct job_in_store *host)
 {
     hosted_job_free(host->job);
-    tally_replica_free(host->replica);
+    tally_model_copy_free(host->model);
     tally_objective_free(host->objective);
     host->store->ops->close(host->store);
 }
@@ -93,11 +93,11 @@ void job_in_store_receive(struct job_in_store *host, uint32_t client,
     struct tally_bits bits;
     size_t dim;
     const double *x = tally_job_point(engine, &dim);
+    TALLY_ASSERT_STATUS(tally_model_copy_load(host->model, iterate, (const uint8_t *)x,
+                                              dim * sizeof *x, &host->err),
+                        TALLY_OK, &host->err);
     TALLY_ASSERT_STATUS(
-        tally_replica_load(host->replica, iterate, (const uint8_t *)x, dim * sizeof *x, &host->err),
-        TALLY_OK, &host->err);
-    TALLY_ASSERT_STATUS(
-        tally_replica_compute(host->replica, round, client, &host->last, &bits, &host->err),
+        tally_model_copy_compute(host->model, round, client, &host->last, &bits, &host->err),
         TALLY_OK, &host->err);
     TALLY_ASSERT_STATUS(tally_job_receive(engine, &host->last, ret_outcome, &host->err), TALLY_OK,
                         &host->err);

@@ -5,15 +5,15 @@
 #include <stdbool.h>
 
 #include "services/coordinator/jobs/hosted_job.h"
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 
 struct job_in_store {
     struct tally_store *store;
     struct hosted_job *job;
     struct tally_objective *objective;
-    struct tally_replica *replica;
+    struct tally_model_copy *model;
     struct tally_error err;
-    struct tally_job_update last; /* its payload is the replica's, until the next one */
+    struct tally_job_update last; /* its payload is the model's, until the next one */
 };
 
 /* One client, and so long a point that rounds store changes of the state. */

@@ -1,4 +1,4 @@
-#include "services/job/replica.h"
+#include "services/job/model_copy.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static struct job_host HOST;
 
-/* A host whose engine is one broadcast ahead of the replica. */
+/* A host whose engine is one broadcast ahead of the copy. */
 static void init_one_ahead(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -17,42 +17,42 @@ static void init_one_ahead(void)
     while (tally_job_progress(HOST.job)->iterate < 2) {
         job_host_round(&HOST);
     }
-    CU_ASSERT_EQUAL_FATAL(tally_replica_iterate(HOST.replica), 1);
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_iterate(HOST.copy), 1);
 }
 
-static void test_job_replica__starts_where_the_engine_starts(void)
+static void test_job_model_copy__starts_where_the_engine_starts(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
-    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
+    CU_ASSERT_EQUAL(tally_model_copy_iterate(HOST.copy), 1);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), tally_job_progress(HOST.job)->x_checksum);
     job_host_fini(&HOST);
-    tally_replica_free(NULL);
+    tally_model_copy_free(NULL);
 }
 
-static void test_job_replica__applies_only_the_next_broadcast(void)
+static void test_job_model_copy__applies_only_the_next_broadcast(void)
 {
     init_one_ahead();
-    const uint64_t before = tally_replica_checksum(HOST.replica);
+    const uint64_t before = tally_model_copy_checksum(HOST.copy);
     struct tally_message_view view = tally_message_view(tally_job_broadcast(HOST.job, 2));
     const int64_t wrong[] = {0, 1, 3, -1, INT64_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_replica_apply(HOST.replica, wrong[i], &view, &err),
+        TALLY_ASSERT_STATUS(tally_model_copy_apply(HOST.copy, wrong[i], &view, &err),
                             TALLY_FAILED_PRECONDITION, &err);
     }
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
-    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &view, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 2);
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
-    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &view, NULL), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), before);
+    CU_ASSERT_EQUAL(tally_model_copy_apply(HOST.copy, 2, &view, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_iterate(HOST.copy), 2);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), tally_job_progress(HOST.job)->x_checksum);
+    CU_ASSERT_EQUAL(tally_model_copy_apply(HOST.copy, 2, &view, NULL), TALLY_FAILED_PRECONDITION);
     job_host_fini(&HOST);
 }
 
-static void test_job_replica__malformed_broadcast_leaves_the_point(void)
+static void test_job_model_copy__malformed_broadcast_leaves_the_point(void)
 {
     init_one_ahead();
-    const uint64_t before = tally_replica_checksum(HOST.replica);
+    const uint64_t before = tally_model_copy_checksum(HOST.copy);
     const struct tally_message_view good = tally_message_view(tally_job_broadcast(HOST.job, 2));
     struct tally_message_view bad[6];
     for (size_t i = 0; i < 6; i++) {
@@ -66,49 +66,49 @@ static void test_job_replica__malformed_broadcast_leaves_the_point(void)
     bad[5].n_payload = 0;
     for (size_t i = 0; i < 6; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_replica_apply(HOST.replica, 2, &bad[i], &err), TALLY_MALFORMED,
+        TALLY_ASSERT_STATUS(tally_model_copy_apply(HOST.copy, 2, &bad[i], &err), TALLY_MALFORMED,
                             &err);
-        CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
-        CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
+        CU_ASSERT_EQUAL(tally_model_copy_iterate(HOST.copy), 1);
+        CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), before);
     }
-    CU_ASSERT_EQUAL(tally_replica_apply(HOST.replica, 2, &good, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_job_progress(HOST.job)->x_checksum);
+    CU_ASSERT_EQUAL(tally_model_copy_apply(HOST.copy, 2, &good, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), tally_job_progress(HOST.job)->x_checksum);
     job_host_fini(&HOST);
 }
 
 /* FORMAT.md: a snapshot is dim little-endian float64. */
-static void test_job_replica__loads_a_snapshot_of_the_right_size(void)
+static void test_job_model_copy__loads_a_snapshot_of_the_right_size(void)
 {
     init_one_ahead();
-    const uint64_t before = tally_replica_checksum(HOST.replica);
+    const uint64_t before = tally_model_copy_checksum(HOST.copy);
     uint8_t snapshot[49] = {0};
     const double x[6] = {1, -2.5, 0, 1e-300, 3, -0.0};
     memcpy(snapshot, x, sizeof x);
-    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 47, NULL), TALLY_MALFORMED);
-    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 49, NULL), TALLY_MALFORMED);
-    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 0, NULL), TALLY_MALFORMED);
-    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 1);
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), before);
-    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 9, snapshot, 48, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_replica_iterate(HOST.replica), 9);
-    CU_ASSERT_EQUAL(tally_replica_checksum(HOST.replica), tally_checksum64(x, sizeof x));
+    CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 9, snapshot, 47, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 9, snapshot, 49, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 9, snapshot, 0, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_model_copy_iterate(HOST.copy), 1);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), before);
+    CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 9, snapshot, 48, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_iterate(HOST.copy), 9);
+    CU_ASSERT_EQUAL(tally_model_copy_checksum(HOST.copy), tally_checksum64(x, sizeof x));
     job_host_fini(&HOST);
 }
 
-/* Same client, same round: same bytes, whatever was computed before and by whichever replica. */
-static void test_job_replica__repeats_a_round_byte_for_byte(void)
+/* Same client, same round: same bytes, whatever was computed before and by whichever copy. */
+static void test_job_model_copy__repeats_a_round_byte_for_byte(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
     job_host_compute(&HOST);
-    struct tally_replica *other;
-    CU_ASSERT_EQUAL_FATAL(tally_replica_new(&spec, HOST.objective, &other, NULL), TALLY_OK);
+    struct tally_model_copy *other;
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&spec, HOST.objective, &other, NULL), TALLY_OK);
     for (uint32_t m = 5; m-- > 0;) {
         struct tally_job_update update;
         struct tally_bits bits;
-        CU_ASSERT_EQUAL(
-            tally_replica_compute(other, tally_job_open_round(HOST.job), m, &update, &bits, NULL),
-            TALLY_OK);
+        CU_ASSERT_EQUAL(tally_model_copy_compute(other, tally_job_open_round(HOST.job), m, &update,
+                                                 &bits, NULL),
+                        TALLY_OK);
         CU_ASSERT_EQUAL(update.client, m);
         CU_ASSERT_EQUAL(update.round, 1);
         CU_ASSERT_EQUAL_FATAL(update.n_payload, HOST.updates[m].n_payload);
@@ -117,12 +117,12 @@ static void test_job_replica__repeats_a_round_byte_for_byte(void)
         CU_ASSERT_EQUAL(update.clipped, HOST.updates[m].clipped);
         CU_ASSERT_EQUAL(update.loss, HOST.updates[m].loss);
     }
-    tally_replica_free(other);
+    tally_model_copy_free(other);
     job_host_fini(&HOST);
 }
 
 /* A plan is the coordinator's: what is no plan at all is refused, before anything is computed. */
-static void test_job_replica__refuses_rounds_that_nobody_can_play(void)
+static void test_job_model_copy__refuses_rounds_that_nobody_can_play(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
@@ -145,7 +145,7 @@ static void test_job_replica__refuses_rounds_that_nobody_can_play(void)
     struct tally_bits bits;
     for (size_t i = 0; i < 10; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_replica_compute(HOST.replica, &bad[i], 0, &update, &bits, &err),
+        TALLY_ASSERT_STATUS(tally_model_copy_compute(HOST.copy, &bad[i], 0, &update, &bits, &err),
                             TALLY_OUT_OF_RANGE, &err);
         TALLY_ASSERT_TEXT(err.field, i < 4 ? "samples" : "quantizer_step");
     }
@@ -153,14 +153,14 @@ static void test_job_replica__refuses_rounds_that_nobody_can_play(void)
     for (size_t i = 0; i < 2; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
         TALLY_ASSERT_STATUS(
-            tally_replica_compute(HOST.replica, &good, clients[i], &update, &bits, &err),
+            tally_model_copy_compute(HOST.copy, &good, clients[i], &update, &bits, &err),
             TALLY_OUT_OF_RANGE, &err);
     }
     job_host_fini(&HOST);
 }
 
 /* Logarithms may differ in the last bit between machines: the announced grid is the one in use. */
-static void test_job_replica__plays_by_the_announced_grid(void)
+static void test_job_model_copy__plays_by_the_announced_grid(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
@@ -170,7 +170,7 @@ static void test_job_replica__plays_by_the_announced_grid(void)
     round.plan.grid.intervals = 2;
     struct tally_job_update update;
     struct tally_bits bits;
-    CU_ASSERT_EQUAL_FATAL(tally_replica_compute(HOST.replica, &round, 0, &update, &bits, NULL),
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 0, &update, &bits, NULL),
                           TALLY_OK);
     int32_t levels[6];
     struct tally_level_stats stats;
@@ -182,18 +182,18 @@ static void test_job_replica__plays_by_the_announced_grid(void)
 }
 
 /* A cut round: no message, a loss if it is asked for. */
-static void test_job_replica__sends_nothing_in_a_cut_round(void)
+static void test_job_model_copy__sends_nothing_in_a_cut_round(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
     struct tally_job_round round = *tally_job_open_round(HOST.job);
     struct tally_job_update update;
     struct tally_bits bits;
-    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
     CU_ASSERT_TRUE(update.n_payload > 0); /* a message that must not be sent again */
     const double loss = update.loss;
     round.plan.cut = true;
-    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(update.n_payload, 0);
     CU_ASSERT_EQUAL(update.payload_bits, 0);
     CU_ASSERT_EQUAL(update.clipped, 0);
@@ -202,37 +202,37 @@ static void test_job_replica__sends_nothing_in_a_cut_round(void)
     CU_ASSERT_TRUE(update.has_loss);
     CU_ASSERT_EQUAL(update.loss, loss);
     round.evaluate = false;
-    CU_ASSERT_EQUAL(tally_replica_compute(HOST.replica, &round, 2, &update, &bits, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
     CU_ASSERT_FALSE(update.has_loss);
     job_host_fini(&HOST);
 }
 
-static void test_job_replica__diverged_point_is_not_finite(void)
+static void test_job_model_copy__diverged_point_is_not_finite(void)
 {
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
     double x[6] = {1e60, 0, 0, 0, 0, 0};
-    CU_ASSERT_EQUAL(tally_replica_load(HOST.replica, 1, (const uint8_t *)x, sizeof x, NULL),
+    CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 1, (const uint8_t *)x, sizeof x, NULL),
                     TALLY_OK);
     struct tally_job_update update;
     struct tally_bits bits;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_replica_compute(HOST.replica, tally_job_open_round(HOST.job), 3,
-                                              &update, &bits, &err),
+    TALLY_ASSERT_STATUS(tally_model_copy_compute(HOST.copy, tally_job_open_round(HOST.job), 3,
+                                                 &update, &bits, &err),
                         TALLY_NOT_FINITE, &err);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "gradient of client 3: coordinate "));
     job_host_fini(&HOST);
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_job_replica__starts_where_the_engine_starts),
-    TALLY_TEST(test_job_replica__applies_only_the_next_broadcast),
-    TALLY_TEST(test_job_replica__malformed_broadcast_leaves_the_point),
-    TALLY_TEST(test_job_replica__loads_a_snapshot_of_the_right_size),
-    TALLY_TEST(test_job_replica__repeats_a_round_byte_for_byte),
-    TALLY_TEST(test_job_replica__refuses_rounds_that_nobody_can_play),
-    TALLY_TEST(test_job_replica__plays_by_the_announced_grid),
-    TALLY_TEST(test_job_replica__sends_nothing_in_a_cut_round),
-    TALLY_TEST(test_job_replica__diverged_point_is_not_finite),
+    TALLY_TEST(test_job_model_copy__starts_where_the_engine_starts),
+    TALLY_TEST(test_job_model_copy__applies_only_the_next_broadcast),
+    TALLY_TEST(test_job_model_copy__malformed_broadcast_leaves_the_point),
+    TALLY_TEST(test_job_model_copy__loads_a_snapshot_of_the_right_size),
+    TALLY_TEST(test_job_model_copy__repeats_a_round_byte_for_byte),
+    TALLY_TEST(test_job_model_copy__refuses_rounds_that_nobody_can_play),
+    TALLY_TEST(test_job_model_copy__plays_by_the_announced_grid),
+    TALLY_TEST(test_job_model_copy__sends_nothing_in_a_cut_round),
+    TALLY_TEST(test_job_model_copy__diverged_point_is_not_finite),
 };
-TALLY_SUITE(job_replica, TESTS);
+TALLY_SUITE(job_model_copy, TESTS);

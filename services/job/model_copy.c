@@ -1,0 +1,140 @@
+#include "services/job/model_copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/numeric/checksum.h"
+
+struct tally_model_copy {
+    struct tally_job_spec spec;
+    struct tally_setting setting;
+    const struct tally_algorithm *algorithm;
+    const struct tally_objective *objective;
+    int64_t iterate;
+    double *x; /* double[dim] */
+    double
+        *next; /* double[dim]: a broadcast is applied here, so that a failure leaves x as it was */
+    struct tally_scratch scratch;
+    struct tally_client_answer answer;
+};
+
+void tally_model_copy_free(struct tally_model_copy *copy)
+{
+    if (copy != NULL) {
+        free(copy->x);
+        free(copy->next);
+        tally_scratch_fini(&copy->scratch);
+        tally_message_fini(&copy->answer.message);
+        free(copy);
+    }
+}
+
+enum tally_status tally_model_copy_new(const struct tally_job_spec *spec,
+                                       const struct tally_objective *objective,
+                                       struct tally_model_copy **ret_copy, struct tally_error *err)
+{
+    struct tally_model_copy *copy = calloc(1, sizeof *copy);
+    if (copy == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a model copy");
+    }
+    copy->spec = *spec;
+    copy->setting = tally_job_spec_setting(&copy->spec);
+    copy->algorithm = tally_job_spec_algorithm(spec);
+    copy->objective = objective;
+    copy->iterate = 1;
+    size_t dim = copy->setting.dim;
+    copy->x = calloc(dim, sizeof *copy->x);
+    copy->next = calloc(dim, sizeof *copy->next);
+    enum tally_status status = tally_scratch_init(&copy->scratch, dim, TALLY_SCRATCH_CLIENT, err);
+    if (status != TALLY_OK || copy->x == NULL || copy->next == NULL) {
+        tally_model_copy_free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);
+    }
+    tally_job_spec_initial_point(&copy->spec, copy->x);
+    *ret_copy = copy;
+    return TALLY_OK;
+}
+
+int64_t tally_model_copy_iterate(const struct tally_model_copy *copy)
+{
+    return copy->iterate;
+}
+
+uint64_t tally_model_copy_checksum(const struct tally_model_copy *copy)
+{
+    return tally_checksum64(copy->x, copy->setting.dim * sizeof *copy->x);
+}
+
+enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t iterate,
+                                         const struct tally_message_view *broadcast,
+                                         struct tally_error *err)
+{
+    if (iterate != copy->iterate + 1) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "broadcasts",
+                          "broadcast to iterate %lld cannot follow iterate %lld",
+                          (long long)iterate, (long long)copy->iterate);
+    }
+    memcpy(copy->next, copy->x, copy->setting.dim * sizeof *copy->x);
+    enum tally_status status =
+        copy->algorithm->apply(&copy->setting, broadcast, &copy->scratch, copy->next, err);
+    if (status == TALLY_OK) {
+        double *old = copy->x;
+        copy->x = copy->next;
+        copy->next = old;
+        copy->iterate = iterate;
+    }
+    return status;
+}
+
+enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t iterate,
+                                        const uint8_t *snapshot, size_t n, struct tally_error *err)
+{
+    size_t need = copy->setting.dim * sizeof *copy->x;
+    if (n != need) {
+        return tally_fail(err, TALLY_MALFORMED, "snapshot", "snapshot of %zu bytes instead of %zu",
+                          n, need);
+    }
+    memcpy(copy->x, snapshot, n);
+    copy->iterate = iterate;
+    return TALLY_OK;
+}
+
+enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
+                                           const struct tally_job_round *round, uint32_t client,
+                                           struct tally_job_update *ret_update,
+                                           struct tally_bits *ret_bits, struct tally_error *err)
+{
+    if (client >= copy->setting.clients) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients", "client %u outside [0, %u]", client,
+                          copy->setting.clients - 1);
+    }
+    if (round->plan.samples < 1 || round->plan.samples > copy->spec.horizon) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [1, %lld]",
+                          (long long)round->plan.samples, (long long)copy->spec.horizon);
+    }
+    const bool evaluate = round->evaluate && tally_objective_has_loss(copy->objective);
+    const struct tally_client_task task = {&copy->setting, &round->plan,           copy->objective,
+                                           client,         (uint32_t)round->round, copy->x,
+                                           evaluate};
+    enum tally_status status =
+        copy->algorithm->client_step(&task, &copy->scratch, &copy->answer, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_job_update update = {.round = round->round, .client = client};
+    struct tally_bits bits = {0};
+    if (!round->plan.cut) {
+        bits = copy->answer.message.bits;
+        update.payload = copy->answer.message.payload.data;
+        update.n_payload = copy->answer.message.payload.size;
+        update.payload_bits = bits.payload_bits;
+        update.clipped = (uint32_t)bits.clipped;
+    }
+    if (evaluate) {
+        update.has_loss = true;
+        update.loss = copy->answer.loss;
+    }
+    *ret_update = update;
+    *ret_bits = bits;
+    return TALLY_OK;
+}
