@@ -188,11 +188,10 @@ function drawNumbers(numbers, job, last) {
   numbers.set(7, jobAge(job), "");
 }
 
-const NOT_IN_DOCUMENT = ["id", "status", "reason", "reason_code", "created_ms", "started_ms", "finished_ms", "dim", "time_step", "round",
-  "iterate", "stage", "cumulative_regret", "f_star", "x_checksum", "estimates", "smoothness", "strong_convexity",
-  "warnings", "waiting", "bits"];
+const IN_DOCUMENT = ["name", "algorithm", "objective", "clients", "horizon", "minibatch", "evaluate_every", "seed", "encoding",
+  "initial_point", "domain", "reference", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
 // What was submitted: the detail without what the coordinator added.
 export function documentOf(job) {
-  return JSON.stringify(Object.fromEntries(Object.entries(job).filter(([key]) => !NOT_IN_DOCUMENT.includes(key))), null, 2);
+  return JSON.stringify(Object.fromEntries(Object.entries(job).filter(([key]) => IN_DOCUMENT.includes(key))), null, 2);
 }

@@ -6,6 +6,9 @@
 #include "services/job/reasons.h"
 #include "services/job/spec.h"
 
+/* Of a room beside services/job. */
+#define README "README.md"
+
 static const char GENERATED[] =
     "<!-- Generated: TALLY_WRITE_REFERENCE=1 build/release/bin/tally-test-document "
     "document_reference -->\n\n";
@@ -189,7 +192,7 @@ static void write_algorithms(struct tally_buffer *out)
 {
     tally_buffer_append_text(
         out,
-        "## algorithm\n\n`type` is required. [What the algorithms do](../algorithms/README.md). "
+        "## algorithm\n\n`type` is required. [What the algorithms do](../algorithms/" README "). "
         "With `\"auto\"` for a parameter,\nother defaults apply.\n\n");
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[i];
@@ -207,9 +210,9 @@ static void write_algorithms(struct tally_buffer *out)
 
 static void write_objectives(struct tally_buffer *out)
 {
-    tally_buffer_append_text(
-        out, "## objective\n\n`type` is required, and `data` too unless the "
-             "type is `plugin`.\n[What the losses are](../objectives/README.md).\n\n");
+    tally_buffer_append_text(out, "## objective\n\n`type` is required, and `data` too unless the "
+                                  "type is `plugin`.\n[What the losses are](../objectives/" README
+                                  ").\n\n");
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
         const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[i];
         struct tally_objective_spec defaults = tally_objective_spec_default();

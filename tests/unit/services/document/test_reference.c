@@ -139,6 +139,24 @@ static void test_document_reference__the_readme_of_the_api_has_every_reason_code
     free(text);
 }
 
+static void test_document_reference__the_dashboard_shows_every_member(void)
+{
+    static const char *const objects[] = {"algorithm", "objective", "initial_point", "domain",
+                                          "reference"};
+    char *text = text_of("services/dashboard/assets/page-job.js");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    const char *list = strstr(text, "IN_DOCUMENT = [");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(list);
+    text[(size_t)(list - text) + strcspn(list, "]")] = '\0';
+    for (size_t i = 0; i < TALLY_N_JOB_FIELDS; i++) {
+        CU_ASSERT_TRUE(has_word(list, TALLY_JOB_FIELDS[i].name));
+    }
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        CU_ASSERT_TRUE(has_word(list, objects[i]));
+    }
+    free(text);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_reference__reasons_are_current),
     TALLY_TEST(test_document_reference__the_job_document_is_current),
@@ -146,5 +164,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_reference__every_member_has_a_meaning),
     TALLY_TEST(test_document_reference__the_schema_has_every_reason_code),
     TALLY_TEST(test_document_reference__the_readme_of_the_api_has_every_reason_code),
+    TALLY_TEST(test_document_reference__the_dashboard_shows_every_member),
 };
 TALLY_SUITE(document_reference, TESTS);
