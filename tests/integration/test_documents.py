@@ -79,7 +79,7 @@ def missing_paths(code):
     """What a piece of inline code names that is not there: paths from the top, and ends of paths."""
     missing = []
     for word in code.split():
-        word = PLACEHOLDER.sub("*", word.rstrip(".,;:)").split(":")[0])
+        word = PLACEHOLDER.sub("*", re.sub(r"^(\.\./)+", "", word).rstrip(".,;:)").split(":")[0])
         if not re.fullmatch(r"[\w.*{},/-]+", word) or word in FOREIGN_HEADERS or word[0] in "_/":
             continue
         for path in expand(word.rstrip("/")):
