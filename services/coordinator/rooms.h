@@ -3,7 +3,7 @@
  * The structs are incomplete here. A file sees the members of a struct only if its room may include
  * the header that defines it, so nothing reaches against the arrows:
  *
- *     metrics -> rest -> replicas -> workers -> jobs -> turn -> calls
+ *     metrics -> rest -> replicas -> workers -> sessions -> jobs -> turn -> calls -> access
  *
  * coordinator.c makes all of them and connects what a lower room has to tell a higher one. */
 #ifndef TALLY_SERVICES_COORDINATOR_ROOMS_H
