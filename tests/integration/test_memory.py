@@ -186,8 +186,8 @@ class Limited(TallyTestCase):
         self.client.submit(plain_job(10))
         unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         resource.prlimit(self.coordinator.pid, resource.RLIMIT_AS, unlimited)
-        wait_until(lambda: self.client.job(job_id)["waiting"] is None or
-                   self.client.job(job_id)["waiting"]["for"] == "clients", "the job to be loaded")
+        wait_until(lambda: (self.client.job(job_id)["waiting"] or {"for": "clients"})["for"] == "clients",
+                   "the job to be loaded")
         self.assertEqual(self.client.job(job_id)["status"], "running")
 
 
