@@ -69,9 +69,9 @@ struct tally_error {
         TALLY_OK, "", ""                                                                           \
     }
 
-/* Records `status`, which is not OK, with a message, and has its value. `err` may be NULL. If `err`
+/* Records `status`, which is not OK, with a message, and returns it. `err` may be NULL. If `err`
  * already holds a failure it is kept (first one wins). `field` may be NULL. A macro, so that
- * compiler and analyser see that what comes back is the failure; `status` is evaluated twice. */
+ * compilers and analysers see that the result is the failure; `status` is evaluated twice. */
 #define tally_fail(err, status, field, ...)                                                        \
     tally_status_recorded((status), tally_error_record((err), (status), (field), __VA_ARGS__))
 /* Whether it was the first failure. */

@@ -40,8 +40,8 @@ struct tally_round_record {
     int64_t stage;     /* j; 0 where the algorithm has none, and of an opening round */
     int64_t samples;   /* s_j, or what the horizon left of it */
     int64_t received;  /* messages that entered the average; 0 when cut at the horizon */
-    char missing[TALLY_MISSING_CAPACITY]; /* clients whose answer was not waited for: "3 17 20-25",
-                                           * ended by " ..." if there are more; "" = none */
+    char missing[TALLY_MISSING_CAPACITY]; /* clients whose updates were not waited for: "3 17
+                                           * 20-25", ended by " ..." if there are more; "" = none */
     double norm;                          /* |g| at the server; 0 when cut or opening */
     bool passed;                          /* a broadcast went down and the iterate moved */
     bool cut;                 /* the horizon ended it: its steps count, nothing was sent */
@@ -50,7 +50,7 @@ struct tally_round_record {
     struct tally_ledger bits; /* of this round alone */
 };
 
-/* What the opening round of a job found out; 0 = not asked for by the document, or not known yet.
+/* Estimates of a job's opening round; 0 = the document does not ask for it, or not known yet.
  */
 struct tally_estimates {
     double sigma;

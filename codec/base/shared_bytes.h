@@ -1,4 +1,4 @@
-/* shared_bytes: bytes that have several holders, of one thread, and go with the last of them. */
+/* shared_bytes: reference-counted bytes, for one thread. */
 #ifndef TALLY_CODEC_BASE_SHARED_BYTES_H
 #define TALLY_CODEC_BASE_SHARED_BYTES_H
 
@@ -6,15 +6,15 @@
 
 struct tally_shared_bytes {
     unsigned n_holders;
-    struct tally_buffer bytes; /* not changed any more */
+    struct tally_buffer bytes; /* constant */
 };
 
-/* Takes the bytes, which are left where they are when memory ran out (NULL). The caller holds them.
+/* Takes the bytes and holds them once; NULL when memory ran out, and then the bytes stay.
  */
 struct tally_shared_bytes *tally_shared_bytes_new(struct tally_buffer *bytes);
-/* One holder more; returns its argument. */
+/* Adds a holder; returns its argument. */
 struct tally_shared_bytes *tally_shared_bytes_hold(struct tally_shared_bytes *shared);
-/* One holder less. NULL is allowed. */
+/* Removes a holder; the last one frees the bytes. NULL is allowed. */
 void tally_shared_bytes_release(struct tally_shared_bytes *shared);
 
 #endif

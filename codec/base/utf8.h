@@ -1,5 +1,4 @@
-/* utf8: is this text valid UTF-8, and what does it say? For the borders where bytes of strangers
- * become our text.
+/* utf8: validates and reads UTF-8, for text that comes from outside.
  *
  * Valid is what RFC 3629 says: shortest form, no surrogates, nothing past U+10FFFF. */
 #ifndef TALLY_CODEC_BASE_UTF8_H

@@ -1,8 +1,8 @@
 /* checksum: 64 bits that tell whether two vectors or messages are the same bytes.
  *
  * FNV-1a over little-endian 64-bit words (the last one zero-padded, then the length), followed by a
- * finaliser so that every input bit reaches every output bit. Detects accidents; it is no defence
- * against someone who wants a collision. */
+ * finaliser so that every input bit reaches every output bit. Detects accidents; it does not resist
+ * deliberate collisions. */
 #ifndef TALLY_CODEC_NUMERIC_CHECKSUM_H
 #define TALLY_CODEC_NUMERIC_CHECKSUM_H
 
@@ -31,7 +31,8 @@ void tally_checksum_add_to_both(struct tally_checksum *sum, struct tally_checksu
 uint64_t tally_checksum_end(const struct tally_checksum *sum);
 
 /* The same kind of sum, another value, four times as fast on many bytes: four chains side by side
- * instead of one whose every step waits for the one before. To know a message again. */
+ * instead of one whose every step waits for the one before. Recognises a message that comes twice.
+ */
 uint64_t tally_digest64(const void *bytes, size_t n);
 
 #endif

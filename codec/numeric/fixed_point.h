@@ -12,7 +12,7 @@
 /* Largest |v| of which `addends` can be added: 2^22 / addends. */
 double tally_fixed_point_bound(uint32_t addends);
 
-/* |v| is within the bound of the sum that it is meant for. */
+/* Requires |v| within the bound of the sum. */
 int64_t tally_fixed_point_of(double v);
 double tally_fixed_point_value(int64_t sum);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/numeric/bits.h"
+#include "codec/quantize/quantizer_kernels.h"
 
 /* ceil(log2(s + 1)): the bits of s itself. */
 static unsigned level_width(uint32_t s)
@@ -23,8 +24,7 @@ static enum tally_status norm_of(const float *y, size_t dim, float *ret_norm,
     double square = 0;
     for (size_t i = 0; i < dim; i++) {
         if (!isfinite(y[i])) {
-            return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, dim,
-                              isnan(y[i]) ? "NaN" : "infinite");
+            return tally_quantize_refuse(y, i, dim, err);
         }
         square += (double)y[i] * (double)y[i];
     }
@@ -34,7 +34,7 @@ static enum tally_status norm_of(const float *y, size_t dim, float *ret_norm,
         norm = nextafterf(norm, INFINITY);
     }
     if (!isfinite(norm)) {
-        return tally_fail(err, TALLY_NOT_FINITE, NULL, "the norm %g is no float32", exact);
+        return tally_fail(err, TALLY_NOT_FINITE, NULL, "the norm %g is not a float32", exact);
     }
     *ret_norm = norm;
     return TALLY_OK;

@@ -26,6 +26,12 @@ struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_pa
 enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
                                       struct tally_round_plan *ret_plan, struct tally_error *err);
 
+/* The slots that all of them share. */
+#define TALLY_BASELINE_SLOTS                                                                       \
+    .fields = TALLY_BASELINE_FIELDS, .defaults = tally_baseline_defaults,                          \
+    .first_stage = tally_baseline_first_stage, .plan = tally_baseline_plan,                        \
+    .client_step = client_step, .decide = decide, .apply = tally_baseline_apply
+
 /* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
  * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,

@@ -156,7 +156,8 @@ static enum tally_status make_message(const struct tally_client_task *task,
     /* The announced grid, not our own: logarithms may differ in the last bit between machines. */
     if (!tally_grid_is_valid(grid)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
-                          "step %g with %u intervals is no quantizer", grid->step, grid->intervals);
+                          "step %g with %u intervals is not a valid quantizer", grid->step,
+                          grid->intervals);
     }
     enum tally_status status = tally_client_gradient(task, scratch, err);
     if (status != TALLY_OK) {
@@ -247,8 +248,8 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
     struct tally_level_stats stats;
     if (!tally_grid_is_valid(&broadcast->grid)) {
         return tally_fail(err, TALLY_MALFORMED, "quantizer_step",
-                          "step %g with %u intervals is no quantizer", broadcast->grid.step,
-                          broadcast->grid.intervals);
+                          "step %g with %u intervals is not a valid quantizer",
+                          broadcast->grid.step, broadcast->grid.intervals);
     }
     enum tally_status status =
         setting->encoding->decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,

@@ -51,15 +51,9 @@ static struct tally_step_limit step_limit(const union tally_algorithm_params *pa
 
 const struct tally_algorithm TALLY_FEDCOM = {
     .name = "fedcom",
-    .fields = TALLY_BASELINE_FIELDS,
+    TALLY_BASELINE_SLOTS,
     .n_fields = 4, /* step_size, local_steps, levels, server_step_size */
     .moves_locally = true,
-    .defaults = tally_baseline_defaults,
-    .first_stage = tally_baseline_first_stage,
     .step_limit = step_limit,
-    .plan = tally_baseline_plan,
-    .client_step = client_step,
     .receive = tally_baseline_receive_qsgd,
-    .decide = decide,
-    .apply = tally_baseline_apply,
 };

@@ -25,15 +25,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 
 const struct tally_algorithm TALLY_FEDPAQ = {
     .name = "fedpaq",
-    .fields = TALLY_BASELINE_FIELDS,
+    TALLY_BASELINE_SLOTS,
     .n_fields = 3, /* step_size, local_steps, levels */
     .moves_locally = true,
-    .defaults = tally_baseline_defaults,
-    .first_stage = tally_baseline_first_stage,
     .step_limit = tally_baseline_step_limit,
-    .plan = tally_baseline_plan,
-    .client_step = client_step,
     .receive = tally_baseline_receive_qsgd,
-    .decide = decide,
-    .apply = tally_baseline_apply,
 };

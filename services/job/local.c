@@ -13,7 +13,7 @@ static enum tally_status reference(const struct tally_job_spec *spec,
         *ret_f_star = spec->reference.type == TALLY_REFERENCE_VALUE ? spec->reference.value : NAN;
         return TALLY_OK;
     }
-    return tally_objective_minimum_in(objective, &spec->domain, stop, ret_f_star, NULL, err);
+    return tally_objective_minimum(objective, &spec->domain, stop, ret_f_star, NULL, err);
 }
 
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,

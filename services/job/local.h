@@ -31,7 +31,7 @@ struct tally_local_preparation {
     struct tally_curvature curvature; /* unknown unless f(x*) is solved for */
 };
 /* Stops once *stop is set; `stop` may be NULL. `objective` is used only to solve for f(x*) and may
- * otherwise be NULL. Errors: as of tally_objective_minimum_in(). */
+ * otherwise be NULL. Errors: as of tally_objective_minimum(). */
 enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
                                       const struct tally_objective *objective,
                                       const atomic_bool *stop,

@@ -35,8 +35,8 @@ static enum tally_status validate_plugin(const struct tally_plugin_spec *plugin,
     return tally_plugin_is_name(plugin->name)
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.name",
-                            "\"%s\" is no name of a plug-in: 1 to %d of a-z 0-9 - _", plugin->name,
-                            TALLY_PLUGIN_NAME_CAPACITY - 1);
+                            "\"%s\" is not a name of a plug-in: 1 to %d of a-z 0-9 - _",
+                            plugin->name, TALLY_PLUGIN_NAME_CAPACITY - 1);
 }
 
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,

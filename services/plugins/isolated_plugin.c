@@ -30,7 +30,7 @@ static enum tally_status isolated_gradient(struct tally_plugin_instance *instanc
     enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
     if (status == TALLY_OK) {
         memcpy(ret_gradient, tally_plugin_process_gradient(self->process), self->dim * sizeof *x);
-        /* Where the stream stands; whose it is stays as it was. */
+        /* The position in the stream; its key and purpose stay. */
         rng->counter[0] = reply.rng.counter[0];
         rng->n_used = reply.rng.n_used;
         memcpy(rng->block, reply.rng.block, sizeof rng->block);
@@ -100,9 +100,8 @@ static enum tally_status isolated_open(const struct tally_plugin_source *source,
     enum tally_status status =
         start(self->path, &self->limits, problem, &instance->process, &reply, err);
     if (status == TALLY_OK && strcmp(reply.name, source->name) != 0) {
-        status =
-            tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                       "%s holds plug-in %s by now; start the worker anew", self->path, reply.name);
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                            "%s now holds plug-in %s; restart the worker", self->path, reply.name);
     }
     if (status == TALLY_OK) {
         instance->base.has_loss = reply.has_loss != 0;
@@ -126,7 +125,7 @@ static void isolated_free(struct tally_plugin_source *source)
 static const struct tally_plugin_source_ops SOURCE_OPS = {.open = isolated_open,
                                                           .free = isolated_free};
 
-/* Learns the plug-in's name from a child that then ends. */
+/* Learns the plug-in's name from a child, which then ends. */
 static enum tally_status look_at(struct isolated_source *self, struct tally_error *err)
 {
     const struct tally_plugin_problem none = {.options = "", .data_dir = ""};

@@ -16,8 +16,8 @@ static bool read_at(int fd, void *ret_bytes, size_t n, uint64_t offset)
     return offset <= INT64_MAX && pread(fd, ret_bytes, n, (off_t)offset) == (ssize_t)n;
 }
 
-/* Whether the file holds all that its program headers map: what lies past the end of a file is a
- * SIGBUS of who touches it. */
+/* Whether the file holds all that its program headers map: access past the end of a file is a
+ * SIGBUS. */
 static bool is_whole(int fd, const ElfW(Ehdr) * header, uint64_t size)
 {
     for (uint64_t i = 0; i < header->e_phnum; i++) {
@@ -30,8 +30,8 @@ static bool is_whole(int fd, const ElfW(Ehdr) * header, uint64_t size)
     return true;
 }
 
-/* What dlopen() says less well, or not at all: it opens folders and devices, and a file that was
- * cut short kills it. */
+/* Checks that dlopen() does not make: it opens folders and devices, and a truncated file crashes
+ * it. */
 static enum tally_status check_open_file(int fd, struct tally_error *err)
 {
     ElfW(Ehdr) header;
@@ -39,7 +39,7 @@ static enum tally_status check_open_file(int fd, struct tally_error *err)
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) ||
         !read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "it is no shared object (ELF), which a plug-in must be");
+                          "it is not a shared object (ELF), which a plug-in must be");
     }
     const bool is_ours =
         header.e_ident[EI_CLASS] == (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32);

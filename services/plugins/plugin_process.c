@@ -19,10 +19,10 @@
 #include "services/base/time.h"
 #include "services/plugins/plugin_host.h"
 
-/* How long a child may take to end that has been told to, or whose end has begun. */
+/* How long a child may take to end, once it is told to or its socket is closed. */
 enum { END_MS = 2000 };
 
-/* What a child says that could not become the program. */
+/* Exit status of a child that could not execute the program. */
 enum { EXIT_NOT_STARTED = 127 };
 
 struct tally_plugin_process {
@@ -241,7 +241,7 @@ const double *tally_plugin_process_gradient(const struct tally_plugin_process *p
 
 /* Calls. */
 
-/* What it does wrong ends it. */
+/* A faulty child is ended. */
 static enum tally_status fail_and_end(struct tally_plugin_process *process, const char *what,
                                       struct tally_error *err)
 {
@@ -276,13 +276,13 @@ static enum tally_status wait_for_reply(struct tally_plugin_process *process,
                                                  : INT32_MAX);
         if (n > 0 && fds[2].revents != 0) {
             reap(process, 0);
-            snprintf(process->end, sizeof process->end, "it was given up");
+            snprintf(process->end, sizeof process->end, "the call was cancelled");
             return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
         }
         if (n > 0 && fds[0].revents != 0) {
             return TALLY_OK;
         }
-        if (n > 0) { /* gone, while somebody else holds its socket */
+        if (n > 0) { /* the child ended, while another process holds its socket */
             return fail_ended(process, err);
         }
         if (n == 0 && left_ms <= 0) {
@@ -322,7 +322,7 @@ enum tally_status tally_plugin_process_call(struct tally_plugin_process *process
         return fail_ended(process, err);
     }
     if (n != (ssize_t)sizeof reply || reply.number != request->number || reply.rng.n_used > 4) {
-        return fail_and_end(process, "its process answered nonsense", err);
+        return fail_and_end(process, "its process sent an invalid reply", err);
     }
     clean_text(reply.name, sizeof reply.name);
     clean_text(reply.why, sizeof reply.why);

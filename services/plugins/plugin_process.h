@@ -1,5 +1,5 @@
-/* plugin_process: a child process that runs a plug-in, so that what becomes of it there is no more
- * than an answer that failed.
+/* plugin_process: a child process that runs a plug-in, so that a crash or a hang is only a failed
+ * call.
  *
  * The child is this program again (plugin_host.h): it begins with memory of its own, without the
  * parent's descriptors, secrets in its memory and TALLY_* variables. It runs as the same user: this
@@ -29,8 +29,8 @@ const double *tally_plugin_process_gradient(const struct tally_plugin_process *p
 
 /* Sends a request, whose number it fills in, and waits for the reply; texts in the reply end and
  * are clean. Errors: FAILED_PRECONDITION (the plug-in says that it failed, or the child crashed,
- * ended, took too long or answered nonsense; except after the first of these the child has ended,
- * and every later call fails alike), CANCELLED. */
+ * ended, took too long or sent an invalid reply; except after the first of these the child has
+ * ended, and every later call fails alike), CANCELLED. */
 enum tally_status tally_plugin_process_call(struct tally_plugin_process *process,
                                             struct tally_plugin_request *request,
                                             struct tally_plugin_reply *ret_reply,

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "services/objectives/plugin/plugin_objective.h"
+#include "services/plugins/plugin_file.h"
 
-/* A caller's table. */
+/* A table in this process. */
 struct table_source {
     struct tally_plugin_source base;
     const struct tally_plugin *plugin;
+    struct tally_plugin_file file; /* that the table was loaded from; empty: the caller's table */
 };
 
 static enum tally_status table_open(const struct tally_plugin_source *source,
@@ -24,7 +26,9 @@ static enum tally_status table_open(const struct tally_plugin_source *source,
 
 static void table_free(struct tally_plugin_source *source)
 {
-    free(source);
+    struct table_source *self = (struct table_source *)source;
+    tally_plugin_file_close(&self->file);
+    free(self);
 }
 
 static const struct tally_plugin_source_ops TABLE_OPS = {.open = table_open, .free = table_free};
@@ -44,8 +48,8 @@ enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
     struct tally_plugin_source **at = &set->first;
     for (; *at != NULL; at = &(*at)->next) {
         if (strcmp((*at)->name, source->name) == 0) {
-            return tally_fail(err, TALLY_ALREADY_EXISTS, NULL,
-                              "there is a plug-in of the name %s already", source->name);
+            return tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "a plug-in named %s exists already",
+                              source->name);
         }
         if ((*at)->is_override && source->is_override) {
             return tally_fail(err, TALLY_ALREADY_EXISTS, NULL,
@@ -58,25 +62,47 @@ enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
     return TALLY_OK;
 }
 
+/* Adds a table; owns the file if it succeeds. */
+static enum tally_status add(struct tally_plugin_set *set, const struct table_source *source,
+                             struct tally_error *err)
+{
+    struct table_source *self = malloc(sizeof *self);
+    const char *name = source->plugin->name;
+    if (self == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", name);
+    }
+    *self = *source;
+    self->base.ops = &TABLE_OPS;
+    memcpy(self->base.name, name, strlen(name) + 1);
+    enum tally_status status = tally_plugin_set_take(set, &self->base, err);
+    if (status != TALLY_OK) {
+        free(self);
+    }
+    return status;
+}
+
 enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
                                        const struct tally_plugin *plugin, bool is_override,
                                        uint64_t dim, struct tally_error *err)
 {
+    const struct table_source source = {.base = {.is_override = is_override, .dim = dim},
+                                        .plugin = plugin};
     enum tally_status status = tally_plugin_check(plugin, err);
-    if (status != TALLY_OK) {
-        return status;
+    return status == TALLY_OK ? add(set, &source, err) : status;
+}
+
+enum tally_status tally_plugin_set_load(struct tally_plugin_set *set, const char *path,
+                                        struct tally_error *err)
+{
+    struct table_source source = {.plugin = NULL};
+    enum tally_status status = tally_plugin_file_open(path, &source.file, err);
+    if (status == TALLY_OK) {
+        source.plugin = source.file.plugin;
+        status = add(set, &source, err);
     }
-    struct table_source *self = calloc(1, sizeof *self);
-    if (self == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", plugin->name);
-    }
-    self->base =
-        (struct tally_plugin_source){.ops = &TABLE_OPS, .is_override = is_override, .dim = dim};
-    memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
-    self->plugin = plugin;
-    status = tally_plugin_set_take(set, &self->base, err);
     if (status != TALLY_OK) {
-        free(self);
+        tally_plugin_file_close(&source.file);
+        tally_error_wrap(err, "%s", path);
     }
     return status;
 }

@@ -1,8 +1,7 @@
-/* plugin_set: the plug-ins that a process has, and the objective of a job made with or without
- * them.
+/* plugin_set: the plug-ins of a process, and the objective of a job, with a plug-in or without.
  *
- * Each is a table in this process (a caller's own, or that of a shared object that is loaded into
- * it), or a shared object that runs in a child process of its own for every job. */
+ * A plug-in is a table in this process (the caller's, or that of a loaded shared object), or a
+ * shared object that runs in a child process of its own for every job. */
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_SET_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_SET_H
 
@@ -76,7 +75,7 @@ enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const c
                                            struct tally_error *err);
 
 /* Loads or, with limits, isolates each of a list of paths with ':' between them, as a list option
- * holds them; NULL = none. Errors: likewise. */
+ * holds them; NULL = none. Errors: as above. */
 enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const char *paths,
                                              const struct tally_plugin_limits *limits,
                                              struct tally_error *err);

@@ -1,4 +1,4 @@
-/* plugin_wire: what a process and the child that runs a plug-in for it say to each other.
+/* plugin_wire: the messages between a process and the child that runs a plug-in for it.
  *
  * Both are the same program, so structs travel as they are: one request and one reply at a time, as
  * messages of a socket that keeps their borders (SOCK_SEQPACKET). Vectors lie in memory that both
@@ -6,8 +6,8 @@
  *
  *     struct tally_plugin_memory | x: double[dim] | gradient: double[dim]
  *
- * The child may write anything anywhere: the parent takes its own problem and x from nowhere else
- * than from itself, and of a reply believes what it has checked. */
+ * The child may write anything into the shared memory: the parent never reads its own problem or x
+ * from there, and checks each reply. */
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 

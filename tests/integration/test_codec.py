@@ -136,7 +136,7 @@ class Refusals(CodecCase):
                 (npy("<i4", [1, 2, 3, 4], "(2, 2)"), "an array of 2 dimensions"),
                 (npy("<i4", [], "(4611686018427387904,)"), "0 bytes of data for 4611686018427387904 values"),
                 (npy("<i4", []), "0 coordinates outside [1, "),
-                (good.replace(b"<i4", b">i4"), "dtype >i4 is no little-endian"),
+                (good.replace(b"<i4", b">i4"), "dtype >i4 is not a little-endian"),
                 (npy("<i8", [1, 2, 3]), "levels must be int8 or int32"),
                 (npy("<i4", [1, 6]), "level 6 of coordinate 1 outside [-5, 5]"),
                 (npy("<i4", [-(2**31)]), "level -2147483648 of coordinate 0 outside"),

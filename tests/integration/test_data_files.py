@@ -142,13 +142,13 @@ class Refusals(DataFileCase):
         os.mkfifo(self.data / "pipe.csv")
         self.rows = [
             ({"type": "csv", "file": "bad.csv", "label": "label", "features": 1},
-             'bad.csv:3: column label: "four" is no number'),
+             'bad.csv:3: column label: "four" is not a number'),
             ({"type": "libsvm", "file": "few.svm", "features": 1}, "few.svm has 3 points, too few for 4 clients"),
             ({"type": "libsvm", "file": "wide.svm", "features": 8},
              "wide.svm:2: index 1000000000 is above features 8"),
             ({"type": "csv", "file": "out.csv", "label": "label", "features": 1},
              "out.csv leads out of the data folder"),
-            ({"type": "csv", "file": "pipe.csv", "label": "label", "features": 1}, "is no regular file"),
+            ({"type": "csv", "file": "pipe.csv", "label": "label", "features": 1}, "is not a regular file"),
             ({"type": "csv", "file": "none.csv", "label": "label", "features": 1},
              "none.csv (or .gz) is not in the data folder"),
         ]

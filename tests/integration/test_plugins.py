@@ -39,7 +39,7 @@ DEADLY = {
     "abort": r"killed by signal 6 \(Aborted\)",
     "exit": "its process exited with status 3",
     "close": "its process closed the connection",
-    "garbage": "its process answered nonsense",
+    "garbage": "its process sent an invalid reply",
     "grandchild": r"killed by signal 9 \(Killed\)",
     "hang": "no answer after 5000 ms; its process was killed",
 }
@@ -436,7 +436,7 @@ class Plugins(TallyTestCase):
         cut = Path(self.folder) / "cut.so"
         cut.write_bytes(MOODY.read_bytes()[:1000])
         for isolated in ((), ISOLATED):
-            for path, said in ((text, "it is no shared object"), (self.folder, "it is no shared object"),
+            for path, said in ((text, "it is not a shared object"), (self.folder, "it is not a shared object"),
                                (Path(self.folder) / "none.so", "No such file"),
                                (PLUGINS / "silent.so", "exports no function tally_plugin()"),
                                (cut, "it is cut short")):
@@ -450,16 +450,16 @@ class Plugins(TallyTestCase):
                 with self.subTest(mood, isolated=isolated):
                     self.assertIn(said, self.start_in_vain("--plugin", MOODY, *isolated, mood=mood))
             said = self.start_in_vain("--plugin", MOODY, "--plugin", MOODY, *isolated)
-            self.assertIn("there is a plug-in of the name moody already", said)
+            self.assertIn("a plug-in named moody exists already", said)
         said = self.start_in_vain("--plugin", MOODY, *ISOLATED, mood="load crash 0")
         self.assertIn("moody.so: killed by signal 11", said)
         said = self.start_in_vain("--plugin", MOODY, *ISOLATED, "--plugin-timeout-ms", 5000, mood="load hang 0")
         self.assertIn("no answer after 5000 ms", said)
 
     def test_options_come_from_all_sources(self):
-        self.assertIn("--plugin-timeout-ms: only a plug-in that is isolated can be limited",
+        self.assertIn("--plugin-timeout-ms: limits apply to isolated plug-ins only",
                       self.start_in_vain("--plugin", MOODY, "--plugin-timeout-ms", 5))
-        self.assertIn("there is a plug-in of the name moody already",
+        self.assertIn("a plug-in named moody exists already",
                       self.start_in_vain(environment={"TALLY_PLUGIN": f"{MOODY}:{MOODY}"}))
         config = Path(self.folder) / "worker.conf"
         config.write_text(f"plugin = {MOODY}\nplugin-isolated = true\nplugin_timeout_ms = 0\n")

@@ -83,7 +83,8 @@ static enum tally_status solve(void *context, size_t seed, const atomic_bool *st
     struct tally_objective *objective = NULL;
     enum tally_status status = make_objective(runner, seed, &objective, err);
     if (status == TALLY_OK) {
-        status = tally_objective_minimum(objective, stop, &runner->seeds[seed].f_star, NULL, err);
+        status =
+            tally_objective_minimum(objective, NULL, stop, &runner->seeds[seed].f_star, NULL, err);
     }
     tally_objective_free(objective);
     add_done(runner, SOLVE_COST[runner->config.kind]);

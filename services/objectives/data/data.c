@@ -239,3 +239,8 @@ bool tally_data_spec_is_shared(const struct tally_data_spec *data)
     const struct names names = names_of(data);
     return data->sharding != TALLY_SHARDING_LOCAL || names.n == 0 || is_per_client(names.values[0]);
 }
+
+const char *tally_data_spec_file(const struct tally_data_spec *data)
+{
+    return names_of(data).values[0];
+}

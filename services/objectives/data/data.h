@@ -24,7 +24,7 @@ enum {
 
 /* printf's, of a name. */
 #define TALLY_DATA_NAME_REFUSAL                                                                    \
-    "\"%s\" is no name below the data folder: it must be relative and without \"..\""
+    "\"%s\" is not a name below the data folder: it must be relative and without \"..\""
 
 /* In a file's name, with sharding `local`: the client's number, from 0. */
 #define TALLY_DATA_CLIENT_MARK "{client}"
@@ -134,6 +134,9 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
 int64_t tally_data_spec_features(const struct tally_data_spec *data);
 /* 0 if the labels are no classes. */
 int64_t tally_data_spec_classes(const struct tally_data_spec *data);
+
+/* The first name of a file that the data have, NULL if none: it stands for the data in messages. */
+const char *tally_data_spec_file(const struct tally_data_spec *data);
 
 /* Whether f, over all clients' points, can be had from the data folder of the coordinator: with
  * `local` and one name for all it cannot. */

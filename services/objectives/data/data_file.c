@@ -65,7 +65,7 @@ static enum tally_status fail_to_open(const struct tally_data_source *source, co
                           source->dir);
     case EINVAL:
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
-                          "%s in the data folder %s is no regular file", name, source->dir);
+                          "%s in the data folder %s is not a regular file", name, source->dir);
     default:
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
                           "cannot read %s in the data folder %s: %s", name, source->dir,

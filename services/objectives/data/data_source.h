@@ -1,4 +1,4 @@
-/* data_source: where the files of a job's data are, and who is told how far their reading is. */
+/* data_source: the folder of a job's data files, and a callback for the progress of reading. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
 

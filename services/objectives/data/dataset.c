@@ -42,7 +42,7 @@ enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
     return dataset->is_whole
                ? TALLY_OK
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
-                            "the points of all clients are not here, so that f cannot be had");
+                            "the points of all clients are not here, so f cannot be computed");
 }
 
 double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard)

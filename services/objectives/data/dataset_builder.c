@@ -67,7 +67,7 @@ const char *tally_builder_check_label(struct tally_dataset_builder *builder, dou
     }
     if (builder->classes > 0 &&
         (label < 0 || label >= (double)builder->classes || label != floor(label))) {
-        return "is no class";
+        return "is not a class";
     }
     if (builder->rule == TALLY_LABELS_BINARY) {
         builder->has_zero |= label == 0;

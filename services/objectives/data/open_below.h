@@ -1,6 +1,6 @@
 /* open_below: opens regular files below a folder and nothing else.
  *
- * Names come from job documents, so from strangers. Neither "..", nor an absolute name, nor a
+ * Names come from job documents and are not trusted. Neither "..", nor an absolute name, nor a
  * symbolic link leads out of the folder, and a pipe or device in it is refused without waiting for
  * it. The folder itself is the operator's: its own path may be or contain links. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_OPEN_BELOW_H

@@ -34,19 +34,12 @@ enum tally_status tally_objective_losses(const struct tally_objective *objective
     return objective->ops->losses(objective, points, n, ret_losses, err);
 }
 
-enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
-                                             const struct tally_domain *domain,
-                                             const atomic_bool *stop, double *ret_f_star,
-                                             double *ret_x_star, struct tally_error *err)
-{
-    return objective->ops->minimum(objective, domain, stop, ret_f_star, ret_x_star, err);
-}
-
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
+                                          const struct tally_domain *domain,
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err)
 {
-    return tally_objective_minimum_in(objective, NULL, stop, ret_f_star, ret_x_star, err);
+    return objective->ops->minimum(objective, domain, stop, ret_f_star, ret_x_star, err);
 }
 
 enum tally_status tally_objective_curvature(const struct tally_objective *objective,

@@ -148,12 +148,8 @@ enum tally_status tally_objective_losses(const struct tally_objective *objective
  * the gradient there, projected in a domain, is below 1e-8 of the problem's scale (convex.h). Gives
  * up once *stop is set, which may be NULL. Errors: FAILED_PRECONDITION (f has no minimum, or it was
  * not reached, or points are missing here), CANCELLED, NO_MEMORY. */
-enum tally_status tally_objective_minimum_in(const struct tally_objective *objective,
-                                             const struct tally_domain *domain,
-                                             const atomic_bool *stop, double *ret_f_star,
-                                             double *ret_x_star, struct tally_error *err);
-/* The same over R^d. */
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
+                                          const struct tally_domain *domain,
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err);
 

@@ -45,7 +45,7 @@ struct tally_plugin_query {
 };
 
 /* Functions return 0, or another value and a text that says why, of at most `capacity` bytes with
- * its NUL. What they write on failure is not looked at. */
+ * its NUL. What they write on failure is ignored. */
 struct tally_plugin {
     uint32_t abi;     /* TALLY_PLUGIN_ABI */
     size_t size;      /* of this struct, as the plug-in knows it: members are only added */
@@ -57,8 +57,8 @@ struct tally_plugin {
     void (*close)(void *state);
 
     /* Writes a stochastic gradient of f_m at x and how many coordinates it wrote, which must be
-     * dim: a plug-in that works with another dimension is noticed. What ret_gradient held before
-     * means nothing; each coordinate must be a number that float can hold. */
+     * dim: a plug-in for another dimension is detected so. The old content of ret_gradient is
+     * undefined; each coordinate must be a number that float can hold. */
     int (*gradient)(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity);
 

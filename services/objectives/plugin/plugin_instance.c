@@ -31,7 +31,7 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
     if (plugin->abi != TALLY_PLUGIN_ABI) { /* what follows may lie elsewhere then */
         return tally_fail(err, wrong, NULL,
                           "it is made for version %" PRIu32 " of the plug-in ABI, this is version "
-                          "%d; build it anew with this version's plugin.h",
+                          "%d; rebuild it with this version's plugin.h",
                           plugin->abi, TALLY_PLUGIN_ABI);
     }
     if (plugin->size < sizeof *plugin) {

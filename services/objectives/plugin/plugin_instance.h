@@ -1,6 +1,6 @@
-/* plugin_instance: a plug-in (plugin.h) that is open for one job, wherever its code runs.
+/* plugin_instance: a plug-in (plugin.h) that is open for one job, in this process or another.
  *
- * What a plug-in does wrong is FAILED_PRECONDITION here, with one line that says what: this process
+ * A fault of the plug-in is FAILED_PRECONDITION, with one line that describes it: this process
  * cannot answer, another one may. Instances are for one thread. */
 #ifndef TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_INSTANCE_H
 #define TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_INSTANCE_H
@@ -26,7 +26,7 @@ struct tally_plugin_instance_ops {
     enum tally_status (*gradient)(struct tally_plugin_instance *instance, uint32_t client,
                                   uint64_t samples, struct tally_rng *rng, const double *x,
                                   double *ret_gradient, struct tally_error *err);
-    /* f_m(x), likewise. Only if has_loss. */
+    /* f_m(x). Only if has_loss. Errors: as gradient. */
     enum tally_status (*loss)(struct tally_plugin_instance *instance, uint32_t client,
                               const double *x, double *ret_loss, struct tally_error *err);
 };

@@ -130,7 +130,7 @@ static enum tally_status plugin_minimum(const struct tally_objective *objective,
 {
     const struct plugin_objective *self = of(objective);
     return self->own != NULL
-               ? tally_objective_minimum_in(self->own, domain, stop, ret_f_star, ret_x_star, err)
+               ? tally_objective_minimum(self->own, domain, stop, ret_f_star, ret_x_star, err)
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
                             "the minimum of a plug-in's objective is not known here; give the "
                             "reference as a value or none");

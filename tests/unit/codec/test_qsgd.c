@@ -241,8 +241,8 @@ static void test_codec_qsgd__not_finite_is_refused_by_coordinate(void)
         {{1, NAN, NAN}, "coordinate 1 of 3 is NaN"},
         {{1, 2, INFINITY}, "coordinate 2 of 3 is infinite"},
         {{-INFINITY, 2, NAN}, "coordinate 0 of 3 is infinite"},
-        {{FLT_MAX, FLT_MAX, 0}, "the norm 4.81232e+38 is no float32"},
-        {{FLT_MAX, 1e32f, 0}, "the norm 3.40282e+38 is no float32"}, /* by rounding up alone */
+        {{FLT_MAX, FLT_MAX, 0}, "the norm 4.81232e+38 is not a float32"},
+        {{FLT_MAX, 1e32f, 0}, "the norm 3.40282e+38 is not a float32"}, /* by rounding up alone */
     };
     const struct tally_rng rng = stream(0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -19,7 +19,8 @@ static enum tally_status read_header(struct tally_data_file *file, unsigned n_si
         return tally_data_file_refuse(file, "ends in its header");
     }
     if (bytes[0] != 0 || bytes[1] != 0 || bytes[2] != 8 || bytes[3] != n_sizes) {
-        return tally_data_file_refuse(file, "is no IDX file of bytes in %u dimensions", n_sizes);
+        return tally_data_file_refuse(file, "is not an IDX file of bytes in %u dimensions",
+                                      n_sizes);
     }
     for (unsigned i = 0; i < n_sizes; i++) {
         const uint8_t *at = bytes + 4 + 4 * i;
@@ -141,7 +142,7 @@ static enum tally_status check_labels(const struct tally_idx_data *data, const u
     for (uint32_t i = 0; data->points_per_class == 0 && i < n; i++) {
         if (labels[i] >= data->classes) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
-                              "%s: label %d of image %u is no class: they are 0 to %lld",
+                              "%s: label %d of image %u is not a class: they are 0 to %lld",
                               data->labels, labels[i], i, (long long)data->classes - 1);
         }
     }

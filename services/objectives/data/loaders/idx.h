@@ -3,7 +3,7 @@
  *     images   00 00 08 03, count, rows, columns (big-endian uint32 each), then bytes, row by row
  *     labels   00 00 08 01, count, then bytes
  *
- * Pixels stay bytes in memory; whoever computes with them divides by 255. */
+ * Pixels stay bytes in memory; computations divide them by 255. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_IDX_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_IDX_H
 

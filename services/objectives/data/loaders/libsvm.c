@@ -82,12 +82,12 @@ static enum tally_status read_index(struct tally_data_file *file, size_t feature
                                             "remove it");
     }
     if (tally_data_file_peek(file) != ':') {
-        return tally_data_file_refuse(file, "\"%.24s\" is no INDEX:VALUE", word);
+        return tally_data_file_refuse(file, "\"%.24s\" is not INDEX:VALUE", word);
     }
     tally_data_file_next(file);
     const size_t n_digits = strspn(word, "0123456789");
     if (n_digits == 0 || word[n_digits] != '\0') {
-        return tally_data_file_refuse(file, "index \"%.24s\" is no whole number", word);
+        return tally_data_file_refuse(file, "index \"%.24s\" is not an integer", word);
     }
     uint64_t index = 0;
     for (size_t i = 0; i < n_digits && index <= features; i++) {

@@ -290,18 +290,10 @@ static enum tally_status read_files(struct loader *loader, uint32_t client)
     return tally_fail(loader->err, TALLY_INTERNAL, "objective.data.type", "no data of points");
 }
 
-/* The name that stands for the data: in messages, and to see whether a client's are here. */
-static const char *title_of(const struct tally_data_spec *data)
-{
-    return data->type == TALLY_DATA_IDX   ? data->idx.images
-           : data->type == TALLY_DATA_NPY ? data->table.points
-                                          : data->table.file;
-}
-
 static enum tally_status no_points(const struct loader *loader)
 {
     return tally_fail(loader->err, TALLY_INVALID_ARGUMENT, "objective.data", "%s has no points",
-                      title_of(loader->data));
+                      tally_data_spec_file(loader->data));
 }
 
 /* Of points that are to be split over the clients. */
@@ -314,8 +306,8 @@ static enum tally_status check_number(const struct loader *loader)
     return dataset->points >= dataset->clients
                ? TALLY_OK
                : tally_fail(loader->err, TALLY_INVALID_ARGUMENT, "objective.data",
-                            "%s has %u points, too few for %u clients", title_of(loader->data),
-                            dataset->points, dataset->clients);
+                            "%s has %u points, too few for %u clients",
+                            tally_data_spec_file(loader->data), dataset->points, dataset->clients);
 }
 
 /* One file for each client; those that are not here have no points here. */
@@ -326,7 +318,7 @@ static enum tally_status load_per_client(struct loader *loader)
     for (uint32_t m = 0; status == TALLY_OK && m < dataset->clients; m++) {
         char name[TALLY_DATA_NAME_CAPACITY];
         const uint32_t first = dataset->points;
-        status = name_of(loader, title_of(loader->data), m, name);
+        status = name_of(loader, tally_data_spec_file(loader->data), m, name);
         const bool is_here = status == TALLY_OK && tally_data_file_exists(loader->source, name);
         if (is_here) {
             status = read_files(loader, m);
@@ -380,7 +372,7 @@ static enum tally_status load_cut(struct loader *loader)
 static bool has_file_of(const struct loader *loader, uint32_t client)
 {
     char name[TALLY_DATA_NAME_CAPACITY];
-    return name_of(loader, title_of(loader->data), client, name) == TALLY_OK &&
+    return name_of(loader, tally_data_spec_file(loader->data), client, name) == TALLY_OK &&
            tally_data_file_exists(loader->source, name);
 }
 

@@ -220,7 +220,7 @@ enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
     if (type == TALLY_NPY_N_TYPES) {
         return tally_fail(
             err, TALLY_MALFORMED, NULL,
-            "dtype %s is no little-endian integer or float of 8 to 64 bits (<f8, <f4, "
+            "dtype %s is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, "
             "|i1, <i2, <i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()",
             header.descr);
     }

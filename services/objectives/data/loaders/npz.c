@@ -34,7 +34,7 @@ enum tally_status tally_npz_open(const struct tally_data_source *source, const c
             zip_error_init_with_code(&why, code);
             status = tally_fail(
                 err, code == ZIP_ER_MEMORY ? TALLY_NO_MEMORY : TALLY_INVALID_ARGUMENT,
-                "objective.data", "%s: no .npz file: %s", name, zip_error_strerror(&why));
+                "objective.data", "%s is not a .npz file: %s", name, zip_error_strerror(&why));
             zip_error_fini(&why);
             close(fd);
         }
@@ -129,7 +129,7 @@ enum tally_status tally_npz_open_array(struct tally_npz *npz, const char *array,
         char list[160];
         list_arrays(npz->zip, list, sizeof list);
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
-                          "%s: no array \"%s\" in it, only %s", npz->name, array, list);
+                          "%s has no array \"%s\", only %s", npz->name, array, list);
     }
     struct member *member = calloc(1, sizeof *member);
     if (member == NULL) {

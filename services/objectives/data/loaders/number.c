@@ -47,9 +47,9 @@ static bool is_not_finite(const char *text)
 const char *tally_number_parse(const char *text, double *ret_value)
 {
     if (!is_number(text)) {
-        return *text == '\0'         ? "is empty, no number"
-               : is_not_finite(text) ? "is no finite number"
-                                     : "is no number";
+        return *text == '\0'         ? "is empty"
+               : is_not_finite(text) ? "is not finite"
+                                     : "is not a number";
     }
     /* The C locale is a constant of the library: this allocates nothing. */
     const double value = strtod_l(text, NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0));

@@ -8,7 +8,7 @@
 
 enum { TALLY_NUMBER_CAPACITY = 128 }; /* of a number's text, with its NUL */
 
-/* NULL, or what is wrong with the text: "is no number", "is too large for a double" ... */
+/* NULL, or what is wrong with the text: "is not a number", "is too large for a double" ... */
 const char *tally_number_parse(const char *text, double *ret_value);
 
 #endif

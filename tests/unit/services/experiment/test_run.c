@@ -14,7 +14,7 @@ static struct tally_objective *make_objective(const struct tally_job_spec *spec,
                                               tally_job_spec_setting(spec).key, ".", &objective,
                                               NULL),
                           TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, NULL, ret_f_star, NULL, NULL),
+    CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, NULL, NULL, ret_f_star, NULL, NULL),
                           TALLY_OK);
     return objective;
 }

@@ -303,7 +303,7 @@ static void test_objectives_dataset__reads_idx(void)
     }
     spec = idx_spec(TALLY_SHARDING_IID, 0);
     spec.idx.classes = 2;
-    expect_refused(&spec, 1, "labels: label 2 of image 2 is no class: they are 0 to 1");
+    expect_refused(&spec, 1, "labels: label 2 of image 2 is not a class: they are 0 to 1");
     idx_files_fini(&FILES);
 }
 

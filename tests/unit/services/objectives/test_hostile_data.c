@@ -81,14 +81,14 @@ static void test_objectives_hostile_data__libsvm_is_refused_by_line(void)
     static const struct text_row rows[] = {
         {REAL, "", "file has no points"},
         {REAL, "# nothing\n\n", "file has no points"},
-        {REAL, "1 1:2\nabc 1:2\n", "file:2: label \"abc\" is no number"},
-        {REAL, "1 1:2\n\n# comment\nnan 1:2\n", "file:4: label \"nan\" is no finite number"},
+        {REAL, "1 1:2\nabc 1:2\n", "file:2: label \"abc\" is not a number"},
+        {REAL, "1 1:2\n\n# comment\nnan 1:2\n", "file:4: label \"nan\" is not finite"},
         {REAL, "1e999 1:2\n", "file:1: label \"1e999\" is too large for a double"},
         {REAL, "1:2 2:3\n", "file:1: the line has no label before \"1:\""},
-        {REAL, "1 1:x\n", "file:1: value \"x\" of index 1 is no number"},
-        {REAL, "1 1:inf\n", "file:1: value \"inf\" of index 1 is no finite number"},
-        {REAL, "1 1:\n", "file:1: value \"\" of index 1 is empty, no number"},
-        {REAL, "1 1: 2\n", "file:1: value \"\" of index 1 is empty, no number"},
+        {REAL, "1 1:x\n", "file:1: value \"x\" of index 1 is not a number"},
+        {REAL, "1 1:inf\n", "file:1: value \"inf\" of index 1 is not finite"},
+        {REAL, "1 1:\n", "file:1: value \"\" of index 1 is empty"},
+        {REAL, "1 1: 2\n", "file:1: value \"\" of index 1 is empty"},
         {REAL, "1 1:2:3\n", "file:1: value \"2\" of index 1 is followed by another colon"},
         {REAL, "1 0:2\n", "file:1: index 0: indices count from 1"},
         {REAL, "1 3:2\n", "file:1: index 3 is above features 2"},
@@ -99,23 +99,23 @@ static void test_objectives_hostile_data__libsvm_is_refused_by_line(void)
          "file:1: index 18446744073709551617 is above features 2"},
         {REAL, "1 2:1 1:1\n", "file:1: index 1 does not ascend after 2"},
         {REAL, "1 2:1 2:1\n", "file:1: index 2 does not ascend after 2"},
-        {REAL, "1 -1:2\n", "file:1: index \"-1\" is no whole number"},
-        {REAL, "1 1.5:2\n", "file:1: index \"1.5\" is no whole number"},
-        {REAL, "1 :2\n", "file:1: index \"\" is no whole number"},
+        {REAL, "1 -1:2\n", "file:1: index \"-1\" is not an integer"},
+        {REAL, "1 1.5:2\n", "file:1: index \"1.5\" is not an integer"},
+        {REAL, "1 :2\n", "file:1: index \"\" is not an integer"},
         {REAL, "1 qid:3 1:2\n", "file:1: qid: is for ranking, which no objective does; remove it"},
-        {REAL, "1 2\n", "file:1: \"2\" is no INDEX:VALUE"},
-        {REAL, "1,2,3\n", "file:1: label \"1,2,3\" is no number"},
+        {REAL, "1 2\n", "file:1: \"2\" is not INDEX:VALUE"},
+        {REAL, "1,2,3\n", "file:1: label \"1,2,3\" is not a number"},
         {REAL, "1 1:1,2:2\n", "file:1: value \"1,2\" of index 1 is followed by another colon"},
         {REAL, LONG_WORD " 1:2\n", "file:1: label \"111111111111111111111111...\" is too long"},
         {REAL, "1 1:" LONG_WORD "\n", "file:1: value \"111111111111111111111111...\" is too long"},
-        {REAL, "1 1:1\n\x01\x02 1:2\n", "file:2: label \"  \" is no number"},
+        {REAL, "1 1:1\n\x01\x02 1:2\n", "file:2: label \"  \" is not a number"},
         {BINARY, "1 1:1\n-1\n2\n", "file:3: label 2 is neither -1 nor 1 (nor 0 and 1)"},
         {BINARY, "0.5\n", "file:1: label 0.5 is neither -1 nor 1 (nor 0 and 1)"},
         {BINARY, "1\n0\n-1\n", "file:3: label -1 makes both 0 and -1 appear"},
-        {CLASSES, "0\n1\n2\n3 1:1\n", "file:4: label 3 is no class: they are 0 to 2"},
-        {CLASSES, "-1\n", "file:1: label -1 is no class: they are 0 to 2"},
-        {CLASSES, "0.5\n", "file:1: label 0.5 is no class: they are 0 to 2"},
-        {CLASSES, "1e300\n", "file:1: label 1e+300 is no class: they are 0 to 2"},
+        {CLASSES, "0\n1\n2\n3 1:1\n", "file:4: label 3 is not a class: they are 0 to 2"},
+        {CLASSES, "-1\n", "file:1: label -1 is not a class: they are 0 to 2"},
+        {CLASSES, "0.5\n", "file:1: label 0.5 is not a class: they are 0 to 2"},
+        {CLASSES, "1e300\n", "file:1: label 1e+300 is not a class: they are 0 to 2"},
     };
     expect_texts_refused(TALLY_DATA_LIBSVM, rows, sizeof rows / sizeof rows[0]);
 }
@@ -136,13 +136,13 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
         {REAL, "a,b,y\n1,2,3\n1,2\n", "file:3: 2 columns, not the header's 3"},
         {REAL, "a,b,y\n1,2,3,4\n", "file:2: more than the header's 3 columns"},
         {REAL, "a,b,y\n1,2,3,\n", "file:2: more than the header's 3 columns"},
-        {REAL, "a,b,y\n1,two,3\n", "file:2: column b: \"two\" is no number"},
-        {REAL, "a,,y\n1,two,3\n", "file:2: column number 2: \"two\" is no number"},
-        {REAL, "a,b,y\n1,,3\n", "file:2: column b: \"\" is empty, no number"},
-        {REAL, "a,b,y\n,2,3\n", "file:2: column a: \"\" is empty, no number"},
-        {REAL, "a,b,y\n1,NA,3\n", "file:2: column b: \"NA\" is no finite number"},
-        {REAL, "a,b,y\n1,2,cat\n", "file:2: column y: \"cat\" is no number"},
-        {REAL, "a,b,y\n1,\"2\n\",3\n", "file:3: column b: \"2 \" is no number"},
+        {REAL, "a,b,y\n1,two,3\n", "file:2: column b: \"two\" is not a number"},
+        {REAL, "a,,y\n1,two,3\n", "file:2: column number 2: \"two\" is not a number"},
+        {REAL, "a,b,y\n1,,3\n", "file:2: column b: \"\" is empty"},
+        {REAL, "a,b,y\n,2,3\n", "file:2: column a: \"\" is empty"},
+        {REAL, "a,b,y\n1,NA,3\n", "file:2: column b: \"NA\" is not finite"},
+        {REAL, "a,b,y\n1,2,cat\n", "file:2: column y: \"cat\" is not a number"},
+        {REAL, "a,b,y\n1,\"2\n\",3\n", "file:3: column b: \"2 \" is not a number"},
         {REAL, "a,b,y\n1,\"2,3\n", "file:3: the file ends within quotes"},
         {REAL, "a,b,y\n1,\"2\"x,3\n", "file:2: text after a closing quote"},
         {REAL, "a,b,y\n1,2\"2,3\n", "file:2: a quote within a field that does not begin with one"},
@@ -150,9 +150,9 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
         {REAL, "a,b,y\n1,2,3\n# comment\n", "file:3: 1 columns, not the header's 3"},
         {REAL, "a,b,y\n1," LONG_WORD ",3\n",
          "file:2: a field of more than 127 bytes, \"111111111111111111111111...\""},
-        {REAL, "a\xff,b,y\n\xfe,2,3\n", "file:2: column a?: \"?\" is no number"},
+        {REAL, "a\xff,b,y\n\xfe,2,3\n", "file:2: column a?: \"?\" is not a number"},
         {BINARY, "y,a,b\n1,2,3\n5,6,7\n", "file:3: label 5 is neither -1 nor 1 (nor 0 and 1)"},
-        {CLASSES, "y,a,b\n1,2,3\n\n\n3,6,7\n", "file:5: label 3 is no class: they are 0 to 2"},
+        {CLASSES, "y,a,b\n1,2,3\n\n\n3,6,7\n", "file:5: label 3 is not a class: they are 0 to 2"},
     };
     expect_texts_refused(TALLY_DATA_CSV, rows, sizeof rows / sizeof rows[0]);
 }
@@ -224,10 +224,11 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
          "X: row 3: the file ends there, 67108858 values too early"},
         {NPY("(0, 2)"), NUMBERS, 0, NPY("(0,)"), "y: goes on after its 0 values"},
         {"{'descr': '>f8', 'fortran_order': False, 'shape': (3, 2)}", NUMBERS, 48, NPY("(3,)"),
-         "X: dtype >f8 is no little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, "
+         "X: dtype >f8 is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, "
+         "<i2, "
          "<i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()"},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (3, 2)}", NUMBERS, 48, NPY("(3,)"),
-         "X: dtype |O is no little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, "
+         "X: dtype |O is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, "
          "<i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()"},
         {"", NUMBERS, 0, NPY("(3,)"), "X: the .npy header is not one of NumPy's, at its byte 0"},
         {"garbage that is no dictionary", NUMBERS, 48, NPY("(3,)"),
@@ -249,8 +250,9 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
     data_files_npy(&FILES, "y", NPY("(3,)"), NUMBERS, 24);
     CU_ASSERT_EQUAL(try_load(&spec, TALLY_LABELS_REAL, NULL), TALLY_OK);
     spec.table.classes = 3;
-    expect_refused(&spec, TALLY_LABELS_REAL, "y: row 2: label 3 is no class: they are 0 to 2");
-    expect_refused(&spec, TALLY_LABELS_CLASSES, "y: row 2: label 3 is no class: they are 0 to 2");
+    expect_refused(&spec, TALLY_LABELS_REAL, "y: row 2: label 3 is not a class: they are 0 to 2");
+    expect_refused(&spec, TALLY_LABELS_CLASSES,
+                   "y: row 2: label 3 is not a class: they are 0 to 2");
     spec.table.classes = 0;
     data_files_text(&FILES, "X", "no array");
     expect_refused(&spec, TALLY_LABELS_REAL, "X: not a .npy file");
@@ -310,9 +312,9 @@ static void test_objectives_hostile_data__damaged_npz_and_gzip_are_refused(void)
     struct tally_data_spec other = spec;
     strcpy(other.table.points, "Z");
     write_npz("file", 0, bytes);
-    expect_refused(&other, TALLY_LABELS_REAL, "file: no array \"Z\" in it, only X, y");
+    expect_refused(&other, TALLY_LABELS_REAL, "file has no array \"Z\", only X, y");
     data_files_text(&FILES, "file", "a,b,y\n1,2,3\n");
-    expect_refused(&spec, TALLY_LABELS_REAL, "file: no .npz file: Not a zip archive");
+    expect_refused(&spec, TALLY_LABELS_REAL, "file is not a .npz file: Not a zip archive");
     /* gzip: its checksum is of everything. */
     const struct tally_data_spec text = spec_of(TALLY_DATA_LIBSVM, 2);
     const size_t n = idx_gzip((const uint8_t *)"1 1:1\n2 2:2\n", 12, bytes);
@@ -350,7 +352,7 @@ static void test_objectives_hostile_data__what_is_no_file_is_refused(void)
                  kind == 2   ? "file leads out of the data folder %s; copy the file into it"
                  : kind == 3 ? "file (or .gz) is not in the data folder %s; put it there, or name "
                                "another folder with --data-dir"
-                             : "file in the data folder %s is no regular file",
+                             : "file in the data folder %s is not a regular file",
                  FILES.folder);
         for (size_t i = 0; i < 3; i++) {
             const struct tally_data_spec spec = spec_of(types[i], 2);
@@ -363,7 +365,7 @@ static void test_objectives_hostile_data__what_is_no_file_is_refused(void)
     struct tally_data_spec spec = spec_of(TALLY_DATA_CSV, 2);
     strcpy(spec.table.file, "../x");
     expect_refused(&spec, TALLY_LABELS_REAL,
-                   "\"../x\" is no name below the data folder: it must be relative and without "
+                   "\"../x\" is not a name below the data folder: it must be relative and without "
                    "\"..\"");
     idx_files_fini(&FILES);
 }

@@ -249,15 +249,15 @@ static void test_objectives_idx__other_headers_are_refused(void)
             LABEL_BYTES[at] ^= (uint8_t)(1u << bit);
             idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
             expect_refused(&data, "objective.data",
-                           "labels: is no IDX file of bytes in 1 dimensions");
+                           "labels: is not an IDX file of bytes in 1 dimensions");
             LABEL_BYTES[at] ^= (uint8_t)(1u << bit);
         }
     }
     idx_files_write(&FILES, "labels", IMAGE_BYTES, n_image_bytes); /* mixed up */
-    expect_refused(&data, "objective.data", "labels: is no IDX file of bytes in 1 dimensions");
+    expect_refused(&data, "objective.data", "labels: is not an IDX file of bytes in 1 dimensions");
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     idx_files_write(&FILES, "images", LABEL_BYTES, n_label_bytes);
-    expect_refused(&data, "objective.data", "images: is no IDX file of bytes in 3 dimensions");
+    expect_refused(&data, "objective.data", "images: is not an IDX file of bytes in 3 dimensions");
     idx_files_fini(&FILES);
 }
 
@@ -327,9 +327,10 @@ static void test_objectives_idx__names_stay_below_the_folder(void)
     snprintf(path, sizeof path, "%s/sub", FILES.folder);
     CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
-        snprintf(message, sizeof message,
-                 "\"%s\" is no name below the data folder: it must be relative and without \"..\"",
-                 outside[i]);
+        snprintf(
+            message, sizeof message,
+            "\"%s\" is not a name below the data folder: it must be relative and without \"..\"",
+            outside[i]);
         struct tally_idx_data data = data_of(2);
         strcpy(data.images, outside[i]);
         expect_refused(&data, "objective.data", message);
@@ -363,7 +364,8 @@ static void test_objectives_idx__missing_files_are_named(void)
     expect_refused(&data, "objective.data", message);
     data = data_of(2);
     strcpy(data.labels, "."); /* a folder is no file */
-    snprintf(message, sizeof message, ". in the data folder %s is no regular file", FILES.folder);
+    snprintf(message, sizeof message, ". in the data folder %s is not a regular file",
+             FILES.folder);
     expect_refused(&data, "objective.data", message);
     const struct tally_data_source nowhere = {.dir = "/nowhere"};
     struct tally_idx_set set;

@@ -229,7 +229,7 @@ static void test_objectives_kinds__minimum_is_one(void)
         double f_star = NAN, x[CHECKS_MOST_DIM], x_star[CHECKS_MOST_DIM], at_zero[CHECKS_MOST_DIM],
                gradient[CHECKS_MOST_DIM];
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, x_star, &err),
+        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, &err),
                             TALLY_OK, &err);
         fill(x, dim, 0, 0);
         checks_full_gradient(objective, points_of(&KINDS[k]), x, at_zero);
@@ -270,7 +270,7 @@ static void test_objectives_kinds__separable_classes_have_no_minimum(void)
             TALLY_ASSERT_STATUS(
                 tally_objective_new(&spec, 2, tally_rng_key(5, 0), FILES.folder, &objective, &err),
                 TALLY_OK, &err);
-            TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err),
+            TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
                                 TALLY_FAILED_PRECONDITION, &err);
             TALLY_ASSERT_TEXT(err.field, "reference");
             CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "f(x) has no minimum"));
@@ -280,8 +280,8 @@ static void test_objectives_kinds__separable_classes_have_no_minimum(void)
             double x_star[4];
             struct tally_error none = TALLY_ERROR_INIT;
             TALLY_ASSERT_STATUS(
-                tally_objective_minimum_in(objective, &ball, NULL, &f_star, x_star, &none),
-                TALLY_OK, &none);
+                tally_objective_minimum(objective, &ball, NULL, &f_star, x_star, &none), TALLY_OK,
+                &none);
             CU_ASSERT_DOUBLE_EQUAL(checks_norm(x_star, objective->dim), 10, 1e-9);
             CU_ASSERT_TRUE(f_star > infima[f] && f_star < infima[f] + 0.01);
             unmake(objective);
@@ -297,9 +297,9 @@ static void test_objectives_kinds__solver_stops_when_asked(void)
         struct tally_objective *objective = make(&KINDS[k]);
         const struct tally_domain ball = {.type = TALLY_DOMAIN_BALL, .radius = 0.01};
         double f_star = 42;
-        CU_ASSERT_EQUAL(tally_objective_minimum(objective, &stop, &f_star, NULL, NULL),
+        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &stop, &f_star, NULL, NULL),
                         TALLY_CANCELLED);
-        CU_ASSERT_EQUAL(tally_objective_minimum_in(objective, &ball, &stop, &f_star, NULL, NULL),
+        CU_ASSERT_EQUAL(tally_objective_minimum(objective, &ball, &stop, &f_star, NULL, NULL),
                         TALLY_CANCELLED);
         CU_ASSERT_EQUAL(f_star, 42);
         unmake(objective);
@@ -339,7 +339,7 @@ static void test_objectives_kinds__bias_is_a_feature_of_ones(void)
         fill(x, dim, 0.7, 2);
         for (int i = 0; i < 2; i++) {
             checks_full_gradient(objectives[i], 10, x, gradients[i]);
-            CU_ASSERT_EQUAL(tally_objective_minimum(objectives[i], NULL, &f[i], NULL, NULL),
+            CU_ASSERT_EQUAL(tally_objective_minimum(objectives[i], NULL, NULL, &f[i], NULL, NULL),
                             TALLY_OK);
             tally_objective_curvature(objectives[i], NULL, &curvature[i], NULL);
         }
@@ -361,7 +361,7 @@ static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
         double f_free = NAN, f_star = NAN, x[CHECKS_MOST_DIM], x_free[CHECKS_MOST_DIM],
                x_star[CHECKS_MOST_DIM], gradient[CHECKS_MOST_DIM], at_zero[CHECKS_MOST_DIM];
         struct tally_error err = TALLY_ERROR_INIT;
-        tally_objective_minimum(objective, NULL, &f_free, x_free, NULL);
+        tally_objective_minimum(objective, NULL, NULL, &f_free, x_free, NULL);
         const double radius = checks_norm(x_free, dim) / 2;
         const struct tally_domain domain = {.type =
                                                 k % 2 == 0 ? TALLY_DOMAIN_BALL : TALLY_DOMAIN_BOX,
@@ -369,7 +369,7 @@ static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
                                             .lower = -radius / sqrt((double)dim),
                                             .upper = radius / sqrt((double)dim) / 3};
         TALLY_ASSERT_STATUS(
-            tally_objective_minimum_in(objective, &domain, NULL, &f_star, x_star, &err), TALLY_OK,
+            tally_objective_minimum(objective, &domain, NULL, &f_star, x_star, &err), TALLY_OK,
             &err);
         CU_ASSERT_TRUE(tally_domain_is_inside(&domain, x_star, dim));
         CU_ASSERT_TRUE(f_star > f_free);
@@ -389,7 +389,7 @@ static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
                        tolerance / fmin(100, curvature.smoothness));
         /* A domain that holds x* changes nothing. */
         const struct tally_domain wide = {.type = TALLY_DOMAIN_BALL, .radius = 5 * radius};
-        TALLY_ASSERT_STATUS(tally_objective_minimum_in(objective, &wide, NULL, &f_star, NULL, &err),
+        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &wide, NULL, &f_star, NULL, &err),
                             TALLY_OK, &err);
         CU_ASSERT_DOUBLE_EQUAL(f_star, f_free, 1e-10 * f_free);
         unmake(objective);

@@ -191,7 +191,8 @@ static void test_objectives_least_squares__minimum_is_one(void)
 {
     struct tally_objective *objective = standard();
     double f_star, x_star[DIM], gradient[DIM];
-    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, x_star, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, NULL),
+                    TALLY_OK);
     full_gradient(objective, POINTS, x_star, gradient);
     CU_ASSERT_TRUE(norm(gradient, DIM) < 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(full_loss(objective, x_star), f_star, 1e-14);
@@ -206,7 +207,7 @@ static void test_objectives_least_squares__minimum_is_one(void)
         CU_ASSERT_TRUE(full_loss(objective, x) > f_star);
     }
     double again;
-    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &again, NULL, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &again, NULL, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(again, f_star);
     tally_objective_free(objective);
 }
@@ -215,7 +216,8 @@ static void test_objectives_least_squares__gradient_descent_ends_at_the_minimum(
 {
     struct tally_objective *objective = standard();
     double f_star, x_star[DIM], x[DIM] = {3, -2, 1, 0, 5}, gradient[DIM] = {1};
-    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, x_star, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, NULL),
+                    TALLY_OK);
     int steps = 0;
     while (steps < 20000 && norm(gradient, DIM) > 1e-13) {
         full_gradient(objective, POINTS, x, gradient);
@@ -239,8 +241,8 @@ static void test_objectives_least_squares__clients_weigh_alike(void)
         .dim = 2, .points = 5, .frobenius_norm = 3, .noise_std = 2};
     struct tally_objective *split = make(&data, 2, 4), *whole = make(&data, 1, 4);
     double f_split, f_whole, x_split[2], x_whole[2], gradient[2];
-    CU_ASSERT_EQUAL(tally_objective_minimum(split, NULL, &f_split, x_split, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_objective_minimum(whole, NULL, &f_whole, x_whole, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(split, NULL, NULL, &f_split, x_split, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(whole, NULL, NULL, &f_whole, x_whole, NULL), TALLY_OK);
     CU_ASSERT_TRUE(fabs(x_split[0] - x_whole[0]) > 1e-3); /* they do differ here */
     full_gradient(split, 5, x_split, gradient);
     CU_ASSERT_TRUE(norm(gradient, 2) < 1e-12);
@@ -258,12 +260,12 @@ static void test_objectives_least_squares__equal_shards_do_not_change_f(void)
     const double x[DIM] = {0.3, -1.2, 0, 2, 0.7};
     struct tally_objective *whole = make(&data, 1, 8);
     double f_whole, f;
-    CU_ASSERT_EQUAL(tally_objective_minimum(whole, NULL, &f_whole, NULL, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_minimum(whole, NULL, NULL, &f_whole, NULL, NULL), TALLY_OK);
     const uint32_t clients[] = {2, 3, 10, 60};
     for (size_t i = 0; i < 4; i++) {
         struct tally_objective *split = make(&data, clients[i], 8);
         CU_ASSERT_DOUBLE_EQUAL(full_loss(split, x), full_loss(whole, x), 1e-12);
-        CU_ASSERT_EQUAL(tally_objective_minimum(split, NULL, &f, NULL, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_objective_minimum(split, NULL, NULL, &f, NULL, NULL), TALLY_OK);
         CU_ASSERT_DOUBLE_EQUAL(f, f_whole, 1e-12);
         tally_objective_free(split);
     }
@@ -297,7 +299,8 @@ static void test_objectives_least_squares__true_point_is_a_unit_vector(void)
     double f_star, first[8] = {0}, x_star[8];
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct tally_objective *objective = make(&data, 4, seed);
-        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, x_star, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, NULL),
+                        TALLY_OK);
         CU_ASSERT_DOUBLE_EQUAL(norm(x_star, 8), 1, 1e-12);
         CU_ASSERT_TRUE(f_star >= 0 && f_star < 1e-24);
         if (seed == 1) {
@@ -319,7 +322,8 @@ static void test_objectives_least_squares__noise_has_its_deviation(void)
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct tally_objective *objective = make(&data, 10, seed);
         double f_star;
-        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, NULL, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, NULL),
+                        TALLY_OK);
         CU_ASSERT_DOUBLE_EQUAL(f_star / 0.49, 1 - 3 / 4000.0, 5 * sqrt(2 / 4000.0));
         CU_ASSERT_NOT_EQUAL(f_star, previous);
         previous = f_star;
@@ -336,7 +340,7 @@ static void test_objectives_least_squares__rank_deficient_data_have_a_minimum(vo
         struct tally_objective *objective = make(&data, 2, 4);
         double f_star = 42, x_star[8];
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, x_star, &err),
+        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, &err),
                             TALLY_OK, &err);
         CU_ASSERT_TRUE(f_star >= 0 && f_star < 1e-15);
         CU_ASSERT_DOUBLE_EQUAL(full_loss(objective, x_star), f_star, 1e-15);
@@ -352,8 +356,8 @@ static void test_objectives_least_squares__large_systems_are_solved(void)
     struct tally_objective *objective = make(&data, 1, 4);
     double f_star = 42;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err), TALLY_OK,
-                        &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
+                        TALLY_OK, &err);
     CU_ASSERT_TRUE(f_star >= 0 && f_star < 1e-12);
     tally_objective_free(objective);
 }
@@ -386,7 +390,8 @@ static void test_objectives_least_squares__losses_are_the_direct_sums(void)
             }
         }
         double f_star;
-        if (tally_objective_minimum(objective, NULL, &f_star, x + 5 * dim, NULL) == TALLY_OK) {
+        if (tally_objective_minimum(objective, NULL, NULL, &f_star, x + 5 * dim, NULL) ==
+            TALLY_OK) {
             CU_ASSERT_TRUE(f_star > 0);
         }
         for (size_t n = 1; n <= MOST; n++) {

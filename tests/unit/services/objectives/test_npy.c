@@ -24,7 +24,7 @@ static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *
 }
 
 #define NO_NUMBER                                                                                  \
-    "is no little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, <i4, <i8, |u1, "    \
+    "is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, <i4, <i8, |u1, " \
     "<u2, <u4, <u8); convert it with astype()"
 
 static void expect_refused(const uint8_t *file, size_t n, const char *message)

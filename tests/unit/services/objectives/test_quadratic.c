@@ -99,7 +99,8 @@ static void test_objectives_quadratic__minimum_and_curvature(void)
     double f_star = 0, x[DIM];
     struct tally_curvature curvature;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, x, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, x, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_DOUBLE_EQUAL(x[0], 5 / 11.0, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(x[1], -9 / 11.0, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(x[2], 3, 1e-9);
@@ -108,8 +109,8 @@ static void test_objectives_quadratic__minimum_and_curvature(void)
     CU_ASSERT_DOUBLE_EQUAL(curvature.smoothness, (7 + sqrt(5)) / 2, 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(curvature.strong_convexity, 2, 1e-12);
     const struct tally_domain box = {.type = TALLY_DOMAIN_BOX, .lower = -0.5, .upper = 1};
-    TALLY_ASSERT_STATUS(tally_objective_minimum_in(objective, &box, NULL, &f_star, x, &err),
-                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &box, NULL, &f_star, x, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_DOUBLE_EQUAL(x[0], 1.5 / 4, 1e-7); /* where x1 is at its bound */
     CU_ASSERT_DOUBLE_EQUAL(x[1], -0.5, 1e-15);
     CU_ASSERT_DOUBLE_EQUAL(x[2], 1, 1e-15);
@@ -125,22 +126,22 @@ static void test_objectives_quadratic__singular_matrices(void)
     double f_star = 42, x[DIM];
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = make(a, flat, 0);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err), TALLY_OK,
-                        &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
+                        TALLY_OK, &err);
     CU_ASSERT_DOUBLE_EQUAL(f_star, -0.5 * (5 / 11.0 + 18 / 11.0), 1e-12);
     struct tally_curvature curvature;
     tally_objective_curvature(objective, NULL, &curvature, NULL);
     CU_ASSERT_EQUAL(curvature.strong_convexity, 0);
     tally_objective_free(objective);
     objective = make(a, B, 0);
-    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, NULL, NULL),
+    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, NULL),
                     TALLY_FAILED_PRECONDITION);
     tally_objective_free(objective);
     objective = make(zero, B, 0); /* linear */
-    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &f_star, NULL, NULL),
+    CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, NULL),
                     TALLY_FAILED_PRECONDITION);
-    TALLY_ASSERT_STATUS(tally_objective_minimum_in(objective, &ball, NULL, &f_star, x, &err),
-                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &ball, NULL, &f_star, x, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_DOUBLE_EQUAL(f_star, -2 * sqrt(1 + 4 + 36), 1e-9);
     tally_objective_free(objective);
 }
@@ -158,7 +159,7 @@ static void test_objectives_quadratic__what_is_no_convex_quadratic_is_refused(vo
     err = (struct tally_error)TALLY_ERROR_INIT;
     double f_star;
     objective = make(saddle, B, 0);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err),
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "eigenvalue of -3: f is not convex"));
     tally_objective_free(objective);

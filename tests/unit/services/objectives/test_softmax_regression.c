@@ -326,7 +326,7 @@ static void test_objectives_softmax_regression__minimum_is_newton_s(void)
         }
         double f_star = 0, x_star[DIM];
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, x_star, &err),
+        TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, &err),
                             TALLY_OK, &err);
         /* A gradient below 1e-8 leaves f within 1e-16 / (4 l2), x within 1e-8 / (2 l2). */
         CU_ASSERT_DOUBLE_EQUAL(f_star, expected, 1e-13 + 1e-16 / (4 * all[c]));
@@ -338,7 +338,8 @@ static void test_objectives_softmax_regression__minimum_is_newton_s(void)
         CU_ASSERT_TRUE(sqrt(norm) < 1e-8 * (1 + 1e-6));
         CU_ASSERT_TRUE(f_star < log(3));
         double again = 0;
-        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, &again, NULL, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &again, NULL, NULL),
+                        TALLY_OK);
         CU_ASSERT_EQUAL(again, f_star);
         unmake(objective);
     }
@@ -350,7 +351,7 @@ static void test_objectives_softmax_regression__no_ridge_no_minimum(void)
     struct tally_objective *objective = make(0);
     double f_star = 4711;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err),
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.field, "reference");
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "l2 is 0"));
@@ -358,7 +359,7 @@ static void test_objectives_softmax_regression__no_ridge_no_minimum(void)
     unmake(objective);
     objective = make(1e-8); /* there is one, but not within the iterations */
     tally_error_clear(&err);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &f_star, NULL, &err),
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "is l2 too small?"));
     unmake(objective);
@@ -370,7 +371,7 @@ static void test_objectives_softmax_regression__solver_stops_when_asked(void)
     const atomic_bool stop = true;
     double f_star = 4711;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &stop, &f_star, NULL, &err),
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &stop, &f_star, NULL, &err),
                         TALLY_CANCELLED, &err);
     CU_ASSERT_EQUAL(f_star, 4711);
     unmake(objective);

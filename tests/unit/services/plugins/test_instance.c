@@ -44,8 +44,8 @@ static void test_plugins_instance__tables_are_checked(void)
     plugin.abi = 9; /* nothing else may be looked at */
     plugin.name = (const char *)1;
     expect_unusable(&plugin,
-                    "it is made for version 9 of the plug-in ABI, this is version 1; build "
-                    "it anew with this version's plugin.h");
+                    "it is made for version 9 of the plug-in ABI, this is version 1; rebuild "
+                    "it with this version's plugin.h");
     expect_unusable(NULL, "tally_plugin() returns NULL");
 }
 

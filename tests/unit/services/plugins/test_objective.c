@@ -149,7 +149,7 @@ static void test_plugins_objective__without_a_loss_there_is_no_regret(void)
                         TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.message, "plug-in stub: loss of client 0: it has no function \"loss\"");
     tally_error_clear(&err);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &loss, NULL, &err),
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &loss, NULL, &err),
                         TALLY_FAILED_PRECONDITION, &err);
     TALLY_ASSERT_TEXT(err.field, "reference");
     tally_objective_free(objective);
@@ -175,8 +175,10 @@ static void test_plugins_objective__losses_may_be_those_of_the_document(void)
     TALLY_ASSERT_STATUS(tally_objective_losses(objective, X, 1, &got, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_objective_losses(twin, X, 1, &expected, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL(got, expected);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, &got, NULL, &err), TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_objective_minimum(twin, NULL, &expected, NULL, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &got, NULL, &err), TALLY_OK,
+                        &err);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(twin, NULL, NULL, &expected, NULL, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_EQUAL(got, expected);
     TALLY_ASSERT_STATUS(query(objective, X, g, &err), TALLY_OK, &err);
     CU_ASSERT_TRUE(g[0] == 1 && g[1] == 3 && g[2] == 5); /* but gradients are the plug-in's */

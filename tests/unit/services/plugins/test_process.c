@@ -131,7 +131,7 @@ static void test_plugins_process__the_end_of_a_child_is_a_failed_answer(void)
     expect_end("gradient abort 2", &LIMITS, IN_ROUND "killed by signal 6 (Aborted)");
     expect_end("gradient exit 2", &LIMITS, IN_ROUND "its process exited with status 3");
     expect_end("gradient close 2", &LIMITS, IN_ROUND "its process closed the connection");
-    expect_end("gradient garbage 2", &LIMITS, IN_ROUND "its process answered nonsense");
+    expect_end("gradient garbage 2", &LIMITS, IN_ROUND "its process sent an invalid reply");
     expect_end("gradient grandchild 2", &LIMITS, IN_ROUND "killed by signal 9 (Killed)");
     expect_end("gradient hang 2", &hasty,
                IN_ROUND "no answer after 5000 ms; its process was killed");

@@ -154,7 +154,7 @@ static void test_plugins_set__names_are_unique(void)
     add(&set, &one, true, 0);
     TALLY_ASSERT_STATUS(tally_plugin_set_add(&set, &one, false, 0, &err), TALLY_ALREADY_EXISTS,
                         &err);
-    TALLY_ASSERT_TEXT(err.message, "there is a plug-in of the name one already");
+    TALLY_ASSERT_TEXT(err.message, "a plug-in named one exists already");
     tally_error_clear(&err);
     TALLY_ASSERT_STATUS(tally_plugin_set_add(&set, &two, true, 0, &err), TALLY_ALREADY_EXISTS,
                         &err);
@@ -182,12 +182,12 @@ static void test_plugins_set__files_are_loaded(void)
     expect_loaded("", TALLY_OK, "");
     expect_loaded(MOODY ":" TEST_PLUGINS "/least_squares.so", TALLY_OK, "");
     expect_loaded(MOODY ":" MOODY, TALLY_ALREADY_EXISTS,
-                  MOODY ": there is a plug-in of the name moody already");
+                  MOODY ": a plug-in named moody exists already");
     expect_loaded(SILENT, TALLY_INVALID_ARGUMENT, SILENT ": it exports no function tally_plugin()");
     expect_loaded("no-such-file.so", TALLY_INVALID_ARGUMENT,
                   "no-such-file.so: No such file or directory");
     expect_loaded("/dev/null", TALLY_INVALID_ARGUMENT,
-                  "/dev/null: it is no shared object (ELF), which a plug-in must be");
+                  "/dev/null: it is not a shared object (ELF), which a plug-in must be");
 }
 
 static const struct tally_test TESTS[] = {
