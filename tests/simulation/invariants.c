@@ -34,6 +34,7 @@ struct watch {
     uint64_t *stored;           /* in the open round, [clients] */
     int64_t *payload_bits;      /* of the uplink, after round r */
     int64_t moved_us;           /* when a round last closed or the coordinator last failed */
+    int64_t said_us;            /* when the job was last seen to say what it waits for */
     bool has_two_histories;     /* a power cut took rounds back that had closed without somebody */
     bool may_be_cancelled;
     char waiting[160]; /* what its last detail said that it waits for */
@@ -693,8 +694,10 @@ static void see_next(const struct sim_peer *peer, const uint8_t *body, size_t n_
     }
 }
 
-/* The coordinator does after one second. With several, an outage of the store ends unseen: the job
- * is read back after a second, its workers have 1.5 s to return, and a call may last 3 s. */
+/* The coordinator does after one second, which begins anew when it has said something else: after
+ * an outage of the store, which it names at once, the job is read back and its round opens again.
+ * With several, an outage of the store ends unseen: the job is read back after a second, its
+ * workers have 1.5 s to return, and a call may last 3 s. */
 enum { SAYS_IT_AFTER_US = 3000000, SAYS_IT_AFTER_SHARED_US = 10000000 };
 
 /* A job that has not moved for a while says what it waits for; one that has ended waits for
@@ -708,7 +711,12 @@ static void check_waiting(struct watch *watch, const struct tally_json *waiting)
     const struct sim_replica *replica = sim_replica_self();
     const bool serves = replica == NULL || all.serves[sim_replica_index(replica)];
     const int64_t after_us = all.source.is_shared ? SAYS_IT_AFTER_SHARED_US : SAYS_IT_AFTER_US;
-    const bool must_say = sim_now_us() > watch->moved_us + after_us && serves && is_current(watch);
+    if (says) {
+        watch->said_us = sim_now_us();
+    }
+    const int64_t silent_since_us =
+        watch->moved_us > watch->said_us ? watch->moved_us : watch->said_us;
+    const bool must_say = sim_now_us() > silent_since_us + after_us && serves && is_current(watch);
     if (!all.is_stale && !(all.source.is_shared && has_ended) &&
         (has_ended ? says : !says && must_say)) {
         sim_violation("%s: %s in round %" PRId64 ", and says that it waits for \"%s\"",

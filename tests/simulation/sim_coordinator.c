@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "services/coordinator/coordinator.h"
+#include "services/coordinator/base/coordinator.h"
 #include "storage/sqlite/sqlite.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/coordinator.h"
+#include "services/coordinator/base/coordinator.h"
 #include "tests/simulation/invariants.h"
 #include "tests/simulation/sim.h"
 #include "tests/simulation/sim_database.h"
