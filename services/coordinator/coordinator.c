@@ -1,8 +1,9 @@
-#include "services/coordinator/coordinator.h"
+#include "services/coordinator/base/coordinator.h"
 
 #include <stdlib.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/jobs/rounds.h"
@@ -12,7 +13,6 @@
 #include "services/coordinator/rest/events.h"
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/rest/series.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/routes.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/turn/turn.h"

@@ -6,8 +6,8 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
-#include "services/coordinator/rooms.h"
 
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
 {

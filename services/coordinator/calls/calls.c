@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/base/rooms.h"
 
 enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
                             struct tally_error *err)

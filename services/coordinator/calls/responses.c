@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "api/json/problem.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
-#include "services/coordinator/rooms.h"
 
 enum { MAX_UNUSED_CALLS = 256 };
 

@@ -8,9 +8,9 @@
 #include "codec/base/utf8.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/prepare.h"
 #include "services/coordinator/jobs/rounds.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/document/document.h"
 

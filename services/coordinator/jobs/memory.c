@@ -2,9 +2,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/jobs/prepare.h"
-#include "services/coordinator/rooms.h"
 #include "services/job/footprint.h"
 
 static bool is_queued(const struct hosted_job *job)

@@ -3,10 +3,10 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/jobs/prepare.h"
 #include "services/coordinator/jobs/rounds.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/turn/turn.h"
 #include "services/job/advice.h"

@@ -4,8 +4,8 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 
 /* Workers that were refused, or lost their coordinator, try again after a second at the latest. */

@@ -2,9 +2,9 @@
 #include <math.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/metrics/metrics.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers/waiting.h"
 
 /* What is shown: rows of the live list and of the ring of ended jobs, borrowed for the answer. */

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/rest/events.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/workers.h"
 

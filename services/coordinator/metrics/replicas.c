@@ -2,8 +2,8 @@
  * about what a store of several has to count. */
 #include "services/coordinator/replicas/replicas.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/metrics/metrics.h"
-#include "services/coordinator/rooms.h"
 
 static void write_one(struct exposition *exposition, enum exposition_type type, const char *name,
                       const char *help, uint64_t value)

@@ -9,8 +9,8 @@
 #include "api/client/http_forward.h"
 #include "codec/base/list.h"
 #include "services/base/log.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/turn.h"
 
 /* How long an answer is waited for. Of a poll: as long as its caller says it waits, else the

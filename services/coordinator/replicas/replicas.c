@@ -7,9 +7,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/replicas_internal.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/assignment.h"
 #include "services/coordinator/workers/workers.h"

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/call.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/replicas.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 
 enum {

@@ -4,9 +4,9 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/access/origin_policy.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 
 /* Matches one path against a pattern and copies what "{id}" stands for. */
 static bool match_path(const char *pattern, const char *path, struct call *call)

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/request_routing.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/long_polls.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/events.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/detail.h"
 

@@ -7,11 +7,11 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/event_feeds.h"
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/rest/series.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 
 enum {

@@ -5,9 +5,9 @@
 
 #include "codec/numeric/checksum.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"

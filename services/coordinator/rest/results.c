@@ -3,9 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/document/detail.h"
 

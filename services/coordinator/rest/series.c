@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/rest/series.h"
 #include "services/coordinator/rest/thinning.h"
-#include "services/coordinator/rooms.h"
 
 enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 25 MB */ };
 

@@ -1,7 +1,7 @@
 /* service: healthz, readyz. */
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 
 static enum tally_status answer_state(struct call *call, const char *state, struct tally_error *err)

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/replicas/forwarding.h"
 #include "services/coordinator/replicas/replicas.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers/workers.h"
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };

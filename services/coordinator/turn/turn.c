@@ -5,8 +5,8 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 
 enum { TICKS_PER_SECOND = 1000 / TICK_MS };

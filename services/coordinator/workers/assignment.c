@@ -2,9 +2,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/jobs/rounds.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/matching/matching.h"
 #include "services/coordinator/workers/workers.h"

@@ -3,9 +3,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/jobs/rounds.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/coordinator/workers/workers.h"

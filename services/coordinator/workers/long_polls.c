@@ -7,9 +7,9 @@
 #include "api/json/problem.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/jobs/live_jobs.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers/tasks.h"
 #include "services/coordinator/workers/workers.h"
 

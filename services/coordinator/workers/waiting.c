@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/assignment.h"
 #include "services/coordinator/workers/workers.h"

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
+#include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers/long_polls.h"
 
 /* Up to MAX_WAIT_MS of long_polls.c. */

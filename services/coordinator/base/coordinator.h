@@ -1,19 +1,19 @@
 /* coordinator: the host of the engine behind HTTP. One thread, one loop:
  *
- *     step     serve the sockets; requests that write (updates, new jobs, cancel, ...) run at once
- * in one open transaction of the store, all others are queued commit   one commit for everything
- * that the step wrote (group commit) publish  only now: acknowledge the writes, answer the queued
- * reads, hand out tasks tick     time-outs of long polls and sessions
+ *     step      serves the sockets. Requests that write (updates, new jobs, cancel, ...) run at
+ *               once, in one open transaction of the store; all others are queued.
+ *     commit    one commit for everything that the step wrote (group commit)
+ *     publish   only now: acknowledges the writes, answers the queued reads, hands out tasks
+ *     tick      time limits of long polls and sessions
  *
- * So nothing that a crash could take back is ever seen outside: an acknowledged update is durable,
- * a task never follows from an update that is not. When a commit fails, the jobs it touched are
- * loaded again from the store and their writers are told "unavailable".
+ * Nothing that a crash could take back is ever seen outside: an acknowledged update is durable, and
+ * a task never follows from an update that is not. When a commit fails, the jobs that it touched
+ * are loaded again from the store, and their writers are told "unavailable".
  *
- * No locks: engines, sessions and the store belong to this thread. Only the solving of f(x*) runs
- * in another one (prepare.h).
- */
-#ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
-#define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
+ * No locks: engines, sessions and the store belong to this thread. Only f(x*) is solved in another
+ * one (jobs/prepare.h). */
+#ifndef TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
+#define TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,13 +6,13 @@
  *     metrics -> rest -> replicas -> workers -> sessions -> jobs -> turn -> calls -> access
  *
  * coordinator.c makes all of them and connects what a lower room has to tell a higher one. */
-#ifndef TALLY_SERVICES_COORDINATOR_ROOMS_H
-#define TALLY_SERVICES_COORDINATOR_ROOMS_H
+#ifndef TALLY_SERVICES_COORDINATOR_BASE_ROOMS_H
+#define TALLY_SERVICES_COORDINATOR_BASE_ROOMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "services/coordinator/coordinator.h"
+#include "services/coordinator/base/coordinator.h"
 
 /* What the lower rooms know of other replicas. Room replicas keeps it up to date; zeroed, there are
  * none. */
