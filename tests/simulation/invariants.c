@@ -694,11 +694,11 @@ static void see_next(const struct sim_peer *peer, const uint8_t *body, size_t n_
     }
 }
 
-/* The coordinator does after one second, which begins anew when it has said something else: after
- * an outage of the store, which it names at once, the job is read back and its round opens again.
- * With several, an outage of the store ends unseen: the job is read back after a second, its
- * workers have 1.5 s to return, and a call may last 3 s. */
-enum { SAYS_IT_AFTER_US = 3000000, SAYS_IT_AFTER_SHARED_US = 10000000 };
+/* After one second in a round the coordinator says it. The second begins anew when the job has said
+ * something else, as an outage of the store: a job that lost a write is read back, a second later
+ * or two if that read fails, and its round then gives the workers 1.5 s to return. With several
+ * coordinators such an outage may end unseen, and a call may last 3 s. */
+enum { SAYS_IT_AFTER_US = 5000000, SAYS_IT_AFTER_SHARED_US = 10000000 };
 
 /* A job that has not moved for a while says what it waits for; one that has ended waits for
  * nothing. */
