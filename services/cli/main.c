@@ -60,11 +60,11 @@ static const struct tally_command COMMANDS[] = {
      "Copies all jobs of a SQLite store, with their documents, states, updates of open rounds, "
      "rounds and idempotency keys, into a PostgreSQL database that has none, and reads them back: "
      "prints how many rows each table has on both sides, and their checksums. The coordinator of "
-     "the store must be stopped; nothing in it is changed. Jobs go on from there when "
-     "coordinators are started with --store postgres:CONNINFO, and not before all is copied and "
-     "verified. Stopped or killed, it goes on where it was when it is run again; run once more "
-     "after that, it writes nothing.\n\n"
-     "CONNINFO is what libpq takes, \"host=... dbname=...\"; a password belongs into PGPASSFILE or "
+     "the store must be stopped; nothing in it is changed. All of it is one transaction, committed "
+     "once the copy is verified: stopped or killed, the command leaves the database empty. "
+     "Afterwards the jobs continue when coordinators are started with --store "
+     "postgres:CONNINFO.\n\n"
+     "CONNINFO is what libpq takes, \"host=... dbname=...\"; a password belongs in PGPASSFILE or "
      "PGPASSWORD.\n\n"
      "Exit codes: 0 both sides are equal, 1 they are not or the copy could not be made, 2 usage.",
      TALLY_CLI_MIGRATE_OPTIONS, 2, 2, false, tally_cli_migrate},

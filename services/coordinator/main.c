@@ -29,7 +29,7 @@ enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR:PORT", "127.0.0.1:8080", "where to serve HTTP; port 0 takes a free one", NULL},
-    {"store", "URI", "sqlite:tally.db", "sqlite:PATH or memory:", NULL},
+    {"store", "URI", "sqlite:tally.db", "sqlite:PATH, postgres:CONNINFO or memory:", NULL},
     {"data-dir", "DIR", "data",
      "where the files of job documents are; needed only to solve f(x*) of jobs that have some",
      NULL},

@@ -43,7 +43,7 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "answered.",
          "a longer `round_deadline_ms`, a smaller `quorum`, or policy `drop`"},
     [TALLY_REASON_JOB_DEADLINE_PASSED] =
-        {ROW(JOB_DEADLINE_PASSED, "job_deadline_passed", FAILED), "services/coordinator/jobs",
+        {ROW(JOB_DEADLINE_PASSED, "job_deadline_passed", FAILED), "services/coordinator/workers",
          "The job did not end within `job_deadline_ms` of its submission. The text has what it "
          "waited for.",
          "remove what it waited for, or a longer `job_deadline_ms`"},

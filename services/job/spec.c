@@ -60,7 +60,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(quorum),
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
-     .doc = "answers that a round needs at least; without it all clients, or 1 with policy `drop`"},
+     .doc =
+         "minimum number of updates for a round; by default all clients, or 1 with policy `drop`"},
     {.name = "policy",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(policy),

@@ -19,11 +19,13 @@ void reference_write_reasons(struct tally_buffer *out)
         out,
         "# Why a job ended\n\n%s"
         "`reason_code` in the job detail is one of the codes below, and `reason` is its text for "
-        "people, with %%-marks\nwhere values stand. Both are null while a job is live; a completed "
+        "people, with printf\nconversions in place of values; `tally show ID` prints both. Both "
+        "are null "
+        "while a job is live; a completed "
         "or cancelled job has a code and no text.\nA job that failed under release 0.11.0 or "
         "earlier has a text and no code: those rows were stored without one.\nThe store keeps "
         "\"code: text\" in one column, and so do the logs. The table is `reasons.c`.\n\n"
-        "| `reason_code` | `status` | meaning | what helps | `reason` | named in |\n"
+        "| `reason_code` | `status` | meaning | what helps | `reason` | set in |\n"
         "|---|---|---|---|---|---|\n",
         GENERATED);
     for (int i = 0; i < TALLY_N_REASONS; i++) {
@@ -229,7 +231,8 @@ static void write_objectives(struct tally_buffer *out)
     }
     tally_buffer_append_text(out,
                              "## objective.data\n\n`type` is required. Files are below the data "
-                             "folder (`--data-dir`) of the coordinator and of every worker.\n\n");
+                             "folder (`--data-dir`) of every worker, and of the coordinator if it "
+                             "solves for f(x*).\n\n");
     const struct tally_objective_spec defaults = tally_objective_spec_default();
     for (int i = 0; i < TALLY_N_DATA_TYPES; i++) {
         const struct tally_data_kind *kind = &TALLY_DATA_KINDS[i];
@@ -264,14 +267,15 @@ void reference_write_document(struct tally_buffer *out)
         "What `POST /v1/jobs`, `tally submit` and `tally simulate` take: JSON of at most 1 MiB, "
         "1,000 members and 16 levels.\nAn unknown member is an error. The stored document, and the "
         "job detail, have every default written out, so a job\nkeeps its meaning when a later "
-        "release changes a default. Limits in parentheses are excluded.\n\n"
+        "release changes a default. A parenthesis marks an exclusive limit.\n\n"
         "The shortest document that runs:\n\n"
         "```json\n%s```\n\n"
         "Rules between members: `quorum` is at most `clients`; a `policy` other than `wait` needs "
         "a "
         "`round_deadline_ms` above 0;\nevery client needs a data point; `upper` is above `lower`; "
-        "f(x*) can be solved for neither with a plug-in nor with files\nthat differ between "
-        "workers; every stage that the horizon allows must have a quantizer.\n\n",
+        "f(x*) cannot be solved for with a plug-in, or with files\nthat differ between "
+        "workers; no stage that the horizon allows may need more levels than a message can "
+        "have.\n\n",
         GENERATED, REFERENCE_EXAMPLE);
     write_top(out);
     write_algorithms(out);
