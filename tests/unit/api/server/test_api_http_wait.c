@@ -178,9 +178,13 @@ static void test_api_http_wait__waiting_requests_cost_no_turns(void)
     int fd = wait_on_new_connection(&f);
     pass_time(&f, 30);
     CU_ASSERT_TRUE(f.waiting[0]->is_suspended);
-    const int64_t began = manual_clock_real_ms();
-    step(&f, 60);
-    CU_ASSERT_TRUE(manual_clock_real_ms() - began >= 55);
+    int n_slept = 0; /* one step may end early, for an event that was under way */
+    for (int i = 0; i < 4; i++) {
+        const int64_t began = manual_clock_real_ms();
+        step(&f, 60);
+        n_slept += manual_clock_real_ms() - began >= 55;
+    }
+    CU_ASSERT_TRUE(n_slept >= 3);
     close(fd);
     fixture_close(&f);
 }
