@@ -31,9 +31,9 @@ void tally_assert_status(enum tally_status actual, enum tally_status expected,
 }
 
 /* Bounds of the section that TALLY_SUITE fills. The linker chooses these names. */
-// NOLINTNEXTLINE(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern const struct tally_suite *const __start_tally_suites[];
-// NOLINTNEXTLINE(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern const struct tally_suite *const __stop_tally_suites[];
 
 static int n_suites(void)
