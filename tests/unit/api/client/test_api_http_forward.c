@@ -461,12 +461,13 @@ static bool serve_one(struct plain_peer *peer, int fd)
         whole = in.size > 0 && strstr((char *)in.data, "\r\n\r\n") != NULL;
     }
     tally_buffer_fini(&in);
+    const bool keeps = peer->keeps; /* the test may change it when it has the answer */
     if (whole) {
         atomic_fetch_add(&peer->n_requests, 1);
         const char *answer = peer->answer;
         (void)tally_raw_send(fd, answer, strlen(answer));
     }
-    return whole && peer->keeps;
+    return whole && keeps;
 }
 
 static void *run_plain_peer(void *context)
