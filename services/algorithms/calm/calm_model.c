@@ -1,0 +1,235 @@
+#include "services/algorithms/calm/calm_model.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdbool.h>
+
+/* A broadcast brings V down by at most this factor; the next one makes finer bits worthless. */
+#define LARGEST_GAIN 5.0
+/* The coder's scale stays above sqrt(V / 1000), for what the recursion does not see. */
+#define LEAST_SHARE 1e-3
+
+void tally_calm_walk_begin(struct tally_calm_walk *walk,
+                           const struct tally_calm_constants *constants, double variance)
+{
+    *walk = (struct tally_calm_walk){
+        .curvature = constants->curvature,
+        .noise = constants->noise,
+        .noise_growth = constants->noise_growth,
+        .client_spread = constants->client_spread,
+        .local_step_limit = constants->local_step_limit,
+        .start_variance = variance,
+        .pull = variance > 0 ? constants->curvature * constants->client_spread / variance : 0,
+        .variance = variance,
+    };
+}
+
+/* e_i. No step where the quotient is no number: without noise and at x*, or where lambda^2
+ * overflows. */
+static double step_length(const struct tally_calm_walk *walk, double noise)
+{
+    const double a = walk->progress, start = walk->start_variance, spread = walk->client_spread;
+    const double q = walk->curvature + walk->pull;
+    const double p = walk->curvature - q * a;
+    const double e = (p * (1 - a) * start - p * a * spread + q * walk->own_noise) /
+                     (p * p * (start + spread) + q * q * walk->own_noise + noise);
+    if (!(e > 0)) {
+        return 0;
+    }
+    return e < walk->local_step_limit ? e : walk->local_step_limit;
+}
+
+/* a, nv and v after a step of length e > 0. */
+static void move(struct tally_calm_walk *walk, double e, double noise)
+{
+    const double q = walk->curvature + walk->pull, kept = 1 - e * q;
+    walk->progress += e * (walk->curvature - q * walk->progress);
+    walk->own_noise = kept * kept * walk->own_noise + e * e * noise;
+    const double a = walk->progress;
+    walk->variance =
+        (1 - a) * (1 - a) * walk->start_variance + a * a * walk->client_spread + walk->own_noise;
+}
+
+double tally_calm_walk_next(struct tally_calm_walk *walk)
+{
+    const double noise = walk->noise + walk->noise_growth * walk->variance;
+    walk->n++;
+    walk->sum_noise += noise;
+    walk->sum_progress += walk->progress;
+    walk->sum_variance += walk->variance;
+    const double e = step_length(walk, noise);
+    if (e > 0) {
+        move(walk, e, noise);
+    }
+    return e;
+}
+
+double tally_calm_walk_message_noise(const struct tally_calm_walk *walk)
+{
+    assert(walk->n >= 1);
+    const double length = (double)walk->n * walk->curvature;
+    return walk->sum_noise / (length * length);
+}
+
+struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk, double resolution)
+{
+    const double noise = tally_calm_walk_message_noise(walk);
+    return (struct tally_calm_grid){
+        .step = resolution * sqrt(noise),
+        .scale = sqrt(noise + walk->client_spread + walk->start_variance),
+    };
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate_variance,
+                                                double resolution)
+{
+    const double floor_square = larger(12 * (variance / LARGEST_GAIN - estimate_variance), 0);
+    return (struct tally_calm_grid){
+        .step = larger(resolution * sqrt(estimate_variance), sqrt(floor_square)),
+        .scale = sqrt(larger(variance - estimate_variance, variance * LEAST_SHARE)),
+    };
+}
+
+double tally_calm_broadcast_variance(double estimate_variance, double step)
+{
+    return estimate_variance + step * step / 12;
+}
+
+/* What the mean of R of the M clients' optima has around x*, the mean of all M. */
+static double absence_variance(const struct tally_calm_constants *constants, uint32_t answers)
+{
+    const double n = answers, all = constants->clients;
+    assert(answers >= 1 && answers <= constants->clients);
+    return n < all ? constants->client_spread * (1 / n - 1 / all) * all / (all - 1) : 0;
+}
+
+struct tally_calm_merge tally_calm_merge(const struct tally_calm_constants *constants,
+                                         const struct tally_calm_walk *walk, double step,
+                                         uint32_t answers, double estimate_variance)
+{
+    const double noise = tally_calm_walk_message_noise(walk);
+    const double rest = 1 - walk->sum_progress / (double)walk->n;
+    const double vnew = (noise + step * step / 12) / (double)answers +
+                        constants->curvature_spread * rest * rest * walk->start_variance +
+                        absence_variance(constants, answers);
+    const double sum = estimate_variance + vnew;
+    return (struct tally_calm_merge){
+        .gain = estimate_variance / sum,
+        .variance = estimate_variance * vnew / sum,
+    };
+}
+
+struct tally_calm_state tally_calm_start(const struct tally_calm_constants *constants)
+{
+    return (struct tally_calm_state){constants->initial_variance, constants->initial_variance,
+                                     constants->horizon};
+}
+
+/* Bits of a message of `dim` coordinates. */
+static double message_bits(const struct tally_calm_constants *constants,
+                           struct tally_calm_grid grid)
+{
+    return (double)constants->dim * tally_calm_rate(grid.step / grid.scale) +
+           TALLY_CALM_MESSAGE_BITS;
+}
+
+/* Message and broadcast after the epoch's walk. */
+static void exchange(const struct tally_calm_constants *constants,
+                     const struct tally_calm_walk *walk, const struct tally_calm_epoch *epoch,
+                     struct tally_calm_state *state, struct tally_calm_epoch_forecast *ret)
+{
+    ret->uplink = tally_calm_uplink_grid(walk, epoch->uplink_resolution);
+    ret->uplink_bits = message_bits(constants, ret->uplink);
+    state->estimate_variance = tally_calm_merge(constants, walk, ret->uplink.step,
+                                                constants->clients, state->estimate_variance)
+                                   .variance;
+    ret->downlink = tally_calm_downlink_grid(state->variance, state->estimate_variance,
+                                             epoch->downlink_resolution);
+    ret->downlink_bits = message_bits(constants, ret->downlink);
+    state->variance = tally_calm_broadcast_variance(state->estimate_variance, ret->downlink.step);
+}
+
+/* One epoch; epoch == NULL or one that reaches the horizon sends nothing. */
+static struct tally_calm_epoch_forecast forecast_epoch(const struct tally_calm_constants *constants,
+                                                       const struct tally_calm_epoch *epoch,
+                                                       struct tally_calm_state *state)
+{
+    const bool is_last = epoch == NULL || epoch->samples >= state->samples_left;
+    struct tally_calm_epoch_forecast made = {
+        .samples = is_last ? state->samples_left : epoch->samples,
+    };
+    struct tally_calm_walk walk;
+    tally_calm_walk_begin(&walk, constants, state->variance);
+    for (int64_t i = 0; i < made.samples; i++) {
+        tally_calm_walk_next(&walk);
+    }
+    made.regret =
+        walk.sum_variance * constants->clients * (double)constants->dim * constants->curvature / 2;
+    if (!is_last) {
+        exchange(constants, &walk, epoch, state, &made);
+    }
+    state->samples_left -= made.samples;
+    made.variance = state->variance;
+    made.estimate_variance = state->estimate_variance;
+    return made;
+}
+
+void tally_calm_forecast(const struct tally_calm_constants *constants,
+                         const struct tally_calm_state *state,
+                         const struct tally_calm_schedule *schedule,
+                         struct tally_calm_forecast *ret_forecast)
+{
+    struct tally_calm_state at = *state;
+    *ret_forecast = (struct tally_calm_forecast){0};
+    while (at.samples_left > 0) {
+        const int k = ret_forecast->n++;
+        const struct tally_calm_epoch_forecast made =
+            forecast_epoch(constants, k < schedule->n ? &schedule->epochs[k] : NULL, &at);
+        ret_forecast->regret += made.regret;
+        ret_forecast->uplink_bits += made.uplink_bits;
+        ret_forecast->downlink_bits += made.downlink_bits;
+        ret_forecast->epochs[k] = made;
+    }
+}
+
+/* RATES[k] is the rate at step / scale = LEAST_RATIO (MOST_RATIO / LEAST_RATIO)^(k / 59): the
+ * entropy of rint(y / step + u) given u, for y from N(0, scale^2), in the mean over u uniform in
+ * [-1/2, 1/2]. The unit test computes each anew. */
+enum { N_RATES = 60 };
+#define LEAST_RATIO 0.05
+#define MOST_RATIO  12.0
+static const double RATES[N_RATES] = {
+    6.369173945109, 6.235189524921, 6.101211365635, 5.967240744677, 5.833279200005, 5.699328582980,
+    5.565391122290, 5.431469500484, 5.297566946292, 5.163687345399, 5.029835373539, 4.896016656338,
+    4.762237961168, 4.628507427202, 4.494834841016, 4.361231966557, 4.227712939666, 4.094294738903,
+    3.960997746720, 3.827846416570, 3.694870064065, 3.562103801967, 3.429589640986, 3.297377779306,
+    3.165528104210, 3.034111927615, 2.903213973340, 2.772934625888, 2.643392436992, 2.514726864840,
+    2.387101189256, 2.260705501351, 2.135759605401, 2.012515592009, 1.891259744881, 1.772313332434,
+    1.656031720104, 1.542801139049, 1.433032394480, 1.327150839263, 1.225582136480, 1.128733753538,
+    1.036972818386, 0.950601919429, 0.869835531914, 0.794780734255, 0.725426298890, 0.661643589762,
+    0.603200636760, 0.549787511155, 0.501047760610, 0.456608849001, 0.416105561322, 0.379193823288,
+    0.345556229399, 0.314902541564, 0.286968086942, 0.261511648937, 0.238313407105, 0.217173040806,
+};
+
+/* Below LEAST_RATIO a halved step costs one bit more; above MOST_RATIO only coordinates within a
+ * scale of a cell's edge cost anything, a share of all that falls as 1 / step. Both hold to 1 %
+ * and better at the edges of the table. */
+double tally_calm_rate(double step_ratio)
+{
+    if (step_ratio <= LEAST_RATIO) {
+        return RATES[0] + log2(LEAST_RATIO / step_ratio);
+    }
+    if (step_ratio >= MOST_RATIO) {
+        return RATES[N_RATES - 1] * MOST_RATIO / step_ratio;
+    }
+    const double position =
+        log(step_ratio / LEAST_RATIO) / log(MOST_RATIO / LEAST_RATIO) * (N_RATES - 1);
+    const int k = position < N_RATES - 2 ? (int)position : N_RATES - 2;
+    const double share = position - k;
+    return RATES[k] + share * (RATES[k + 1] - RATES[k]);
+}
