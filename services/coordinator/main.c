@@ -128,100 +128,52 @@ struct settings {
     struct tally_tokens tokens;
 };
 
-static enum tally_status read_max_job_bytes(const struct tally_options *options, int64_t *ret_bytes,
-                                            struct tally_error *err)
+/* The first error stays in `err`. */
+static void read_limits(const struct tally_options *options, struct settings *settings,
+                        struct tally_error *err)
 {
-    if (tally_options_has(options, "max-job-bytes")) {
-        return tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50, ret_bytes,
-                                     err);
-    }
-    *ret_bytes = tally_machine_memory() / 2;
-    return TALLY_OK;
-}
-
-static enum tally_status read_session_limits(const struct tally_options *options,
-                                             struct tally_coordinator_config *config,
-                                             struct tally_error *err)
-{
-    enum tally_status status =
-        tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-sessions-per-token", 1, 1000000,
-                                       &config->max_sessions_per_token, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "session-timeout-ms", 100, 86400000,
-                                       &config->session_timeout_ms, err);
-    }
-    return status;
-}
-
-static enum tally_status read_limits(const struct tally_options *options, struct settings *settings,
-                                     struct tally_error *err)
-{
-    int64_t body, header, held, connections, per_address, idle, request, keep_s;
+    int64_t body = 0, header = 0, held = 0, connections = 0, per_address = 0;
+    int64_t idle_s = 0, request_s = 0, keep_s = 0;
     struct tally_coordinator_config *config = &settings->coordinator;
-    enum tally_status status =
-        tally_options_integer(options, "max-body-bytes", 1024, INT64_C(1) << 32, &body, err);
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-connections", 1, 1000000, &connections, err);
+    const struct {
+        const char *name;
+        int64_t min, max;
+        int64_t *value;
+    } limits[] = {
+        {"max-body-bytes", 1024, INT64_C(1) << 32, &body},
+        {"max-header-bytes", 1024, 1 << 20, &header},
+        {"max-connections", 1, 1000000, &connections},
+        {"max-connections-per-address", 1, 1000000, &per_address},
+        {"request-timeout-s", 1, 86400, &request_s},
+        {"max-jobs", 1, 1000000, &config->max_jobs},
+        {"max-clients", 1, 100000, &config->max_clients},
+        {"max-dim", 1, TALLY_MAX_DIM, &config->max_dim},
+        {"max-sessions", 1, 1000000, &config->max_sessions},
+        {"max-sessions-per-token", 1, 1000000, &config->max_sessions_per_token},
+        {"max-streams", 0, 1000000, &config->max_streams},
+        {"idle-timeout-s", 1, 86400, &idle_s},
+        {"session-timeout-ms", 100, 86400000, &config->session_timeout_ms},
+        {"heartbeat-ms", 100, 86400000, &config->heartbeat_ms},
+        {"metrics-keep-s", 0, 31536000, &keep_s},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        tally_options_integer(options, limits[i].name, limits[i].min, limits[i].max,
+                              limits[i].value, err);
     }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-header-bytes", 1024, 1 << 20, &header, err);
+    tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
+    config->max_job_bytes = tally_machine_memory() / 2;
+    if (tally_options_has(options, "max-job-bytes")) {
+        tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50,
+                              &config->max_job_bytes, err);
     }
-    if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-connections-per-address", 1, 1000000,
-                                       &per_address, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "request-timeout-s", 1, 86400, &request, err);
-    }
-    if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "max-clients", 1, 100000, &config->max_clients, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-dim", 1, TALLY_MAX_DIM, &config->max_dim, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_max_job_bytes(options, &config->max_job_bytes, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_session_limits(options, config, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "idle-timeout-s", 1, 86400, &idle, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "max-jobs", 1, 1000000, &config->max_jobs, err);
-    }
-    if (status == TALLY_OK) {
-        status =
-            tally_options_integer(options, "max-streams", 0, 1000000, &config->max_streams, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "heartbeat-ms", 100, 86400000,
-                                       &config->heartbeat_ms, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_options_integer(options, "metrics-keep-s", 0, 31536000, &keep_s, err);
-    }
-    if (status == TALLY_OK) {
-        settings->server.max_body_bytes = (size_t)body;
-        settings->server.max_connections = (unsigned)connections;
-        settings->server.max_header_bytes = (size_t)header;
-        settings->server.max_held_bytes = (size_t)held;
-        settings->server.max_connections_per_address = (unsigned)per_address;
-        settings->server.idle_timeout_s = (unsigned)idle;
-        settings->server.request_timeout_s = (unsigned)request;
-        config->metrics_keep_ms = keep_s * 1000;
-        config->max_held_bytes = settings->server.max_held_bytes;
-    }
-    return status;
+    settings->server.max_body_bytes = (size_t)body;
+    settings->server.max_connections = (unsigned)connections;
+    settings->server.max_header_bytes = (size_t)header;
+    settings->server.max_held_bytes = config->max_held_bytes = (size_t)held;
+    settings->server.max_connections_per_address = (unsigned)per_address;
+    settings->server.idle_timeout_s = (unsigned)idle_s;
+    settings->server.request_timeout_s = (unsigned)request_s;
+    config->metrics_keep_ms = keep_s * 1000;
 }
 
 static enum tally_status read_tls(const struct tally_options *options,
@@ -342,28 +294,19 @@ static enum tally_status read_hosts(const struct tally_options *options,
 static enum tally_status read_settings(const struct tally_options *options,
                                        struct settings *settings, struct tally_error *err)
 {
-    enum tally_status status = tally_log_configure(options, err);
-    if (status == TALLY_OK) {
-        status = read_limits(options, settings, err);
-    }
-    if (status == TALLY_OK) {
-        status = tokens_load(options, &settings->tokens, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_tls(options, &settings->server, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_hosts(options, &settings->coordinator, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
+    tally_log_configure(options, err);
+    read_limits(options, settings, err);
+    if (err->status != TALLY_OK || tokens_load(options, &settings->tokens, err) != TALLY_OK ||
+        read_tls(options, &settings->server, err) != TALLY_OK ||
+        read_hosts(options, &settings->coordinator, err) != TALLY_OK) {
+        return err->status;
     }
     settings->coordinator.peer_tls_ca = tally_options_text(options, "peer-tls-ca");
     settings->coordinator.data_dir = tally_options_text(options, "data-dir");
     settings->server.listen = tally_options_text(options, "listen");
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
     settings->coordinator.tokens = &settings->tokens;
-    status = read_replica(options, settings, err);
+    const enum tally_status status = read_replica(options, settings, err);
     return status == TALLY_OK ? check_access(options, settings, err) : status;
 }
 
