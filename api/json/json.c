@@ -102,6 +102,20 @@ bool tally_json_set_text(struct tally_json *object, const char *key, const char 
     return tally_json_set(object, key, tally_json_text(text));
 }
 
+bool tally_json_set_text_or_null(struct tally_json *object, const char *key, const char *text)
+{
+    return text != NULL && text[0] != '\0' ? tally_json_set_text(object, key, text)
+                                           : tally_json_set_null(object, key);
+}
+
+struct tally_json *tally_json_if_complete(struct tally_json *value, bool is_complete)
+{
+    if (!is_complete) {
+        tally_json_free(value);
+    }
+    return is_complete ? value : NULL;
+}
+
 bool tally_json_set_null(struct tally_json *object, const char *key)
 {
     return tally_json_set(object, key, outer(json_null()));

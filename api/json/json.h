@@ -40,6 +40,8 @@ struct tally_json *tally_json_object(void);
 struct tally_json *tally_json_array(void);
 struct tally_json *tally_json_text(const char *text);
 struct tally_json *tally_json_copy(const struct tally_json *value); /* deep */
+/* The value, if all of its members could be set; else frees it and returns NULL. */
+struct tally_json *tally_json_if_complete(struct tally_json *value, bool is_complete);
 
 bool tally_json_set(struct tally_json *object, const char *key, struct tally_json *value);
 bool tally_json_set_bool(struct tally_json *object, const char *key, bool value);
@@ -50,6 +52,8 @@ bool tally_json_set_unsigned(struct tally_json *object, const char *key, uint64_
 bool tally_json_set_real(struct tally_json *object, const char *key, double value);
 bool tally_json_set_text(struct tally_json *object, const char *key, const char *text);
 bool tally_json_set_null(struct tally_json *object, const char *key);
+/* null for NULL and for "". */
+bool tally_json_set_text_or_null(struct tally_json *object, const char *key, const char *text);
 bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);
 bool tally_json_append_integer(struct tally_json *array, int64_t value);

@@ -13,44 +13,29 @@ void tally_detail_checksum(uint64_t checksum, char ret_text[17])
 }
 
 /* The setters take NULL for an object that memory ran out for, and fail then. */
-static struct tally_json *if_complete(struct tally_json *object, bool is_complete)
-{
-    if (!is_complete) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
-}
-
 static bool set_time(struct tally_json *object, const char *key, int64_t ms)
 {
     return ms == 0 ? tally_json_set_null(object, key) : tally_json_set_integer(object, key, ms);
-}
-
-static bool set_text_or_null(struct tally_json *object, const char *key, const char *text)
-{
-    return text != NULL && text[0] != '\0' ? tally_json_set_text(object, key, text)
-                                           : tally_json_set_null(object, key);
 }
 
 /* `delivered_bits` is of downlink alone; NULL = none. */
 static struct tally_json *bits_of(const struct tally_bits *bits, const uint64_t *delivered_bits)
 {
     struct tally_json *object = tally_json_object();
-    return if_complete(object,
-                       tally_json_set_unsigned(object, "formula", bits->formula_bits) &&
-                           tally_json_set_unsigned(object, "payload", bits->payload_bits) &&
-                           tally_json_set_unsigned(object, "messages", bits->messages) &&
-                           tally_json_set_unsigned(object, "clipped", bits->clipped) &&
-                           (delivered_bits == NULL ||
-                            tally_json_set_unsigned(object, "delivered_payload", *delivered_bits)));
+    return tally_json_if_complete(
+        object, tally_json_set_unsigned(object, "formula", bits->formula_bits) &&
+                    tally_json_set_unsigned(object, "payload", bits->payload_bits) &&
+                    tally_json_set_unsigned(object, "messages", bits->messages) &&
+                    tally_json_set_unsigned(object, "clipped", bits->clipped) &&
+                    (delivered_bits == NULL ||
+                     tally_json_set_unsigned(object, "delivered_payload", *delivered_bits)));
 }
 
 /* uplink, downlink, control and telemetry: what rounds and jobs both have. */
 static struct tally_json *ledger_of(const struct tally_ledger *ledger)
 {
     struct tally_json *object = tally_json_object();
-    return if_complete(
+    return tally_json_if_complete(
         object, tally_json_set(object, "uplink", bits_of(&ledger->uplink, NULL)) &&
                     tally_json_set(object, "downlink",
                                    bits_of(&ledger->downlink, &ledger->delivered_payload_bits)) &&
@@ -61,7 +46,7 @@ static struct tally_json *ledger_of(const struct tally_ledger *ledger)
 static struct tally_json *per_client(const struct tally_bits *bits, double clients)
 {
     struct tally_json *object = tally_json_object();
-    return if_complete(
+    return tally_json_if_complete(
         object, tally_json_set_real(object, "formula", (double)bits->formula_bits / clients) &&
                     tally_json_set_real(object, "payload", (double)bits->payload_bits / clients));
 }
@@ -69,18 +54,20 @@ static struct tally_json *per_client(const struct tally_bits *bits, double clien
 static struct tally_json *wire_of(const struct tally_job_facts *facts)
 {
     struct tally_json *object = tally_json_object();
-    return if_complete(object, tally_json_set_unsigned(object, "in", facts->wire_in_bytes) &&
-                                   tally_json_set_unsigned(object, "out", facts->wire_out_bytes));
+    return tally_json_if_complete(
+        object, tally_json_set_unsigned(object, "in", facts->wire_in_bytes) &&
+                    tally_json_set_unsigned(object, "out", facts->wire_out_bytes));
 }
 
 static struct tally_json *job_bits_of(const struct tally_job_facts *facts,
                                       const struct tally_ledger *ledger)
 {
     struct tally_json *bits = ledger_of(ledger);
-    return if_complete(bits, tally_json_set(bits, "uplink_per_client",
-                                            per_client(&ledger->uplink, (double)facts->clients)) &&
-                                 tally_json_set_unsigned(bits, "recovery", facts->recovery_bits) &&
-                                 tally_json_set(bits, "wire_bytes", wire_of(facts)));
+    return tally_json_if_complete(
+        bits, tally_json_set(bits, "uplink_per_client",
+                             per_client(&ledger->uplink, (double)facts->clients)) &&
+                  tally_json_set_unsigned(bits, "recovery", facts->recovery_bits) &&
+                  tally_json_set(bits, "wire_bytes", wire_of(facts)));
 }
 
 static const char *const WAITING_FOR[] = {"reference", "workers", "clients",
@@ -103,7 +90,7 @@ static struct tally_json *workers_of(const struct tally_waiting *waiting)
     for (int i = 0; ok && i < waiting->n_workers; i++) {
         ok = tally_json_append(list, tally_json_text(waiting->workers[i]));
     }
-    return if_complete(list, ok);
+    return tally_json_if_complete(list, ok);
 }
 
 static bool set_waiting(struct tally_json *object, const struct tally_waiting *waiting)
@@ -114,11 +101,12 @@ static bool set_waiting(struct tally_json *object, const struct tally_waiting *w
     struct tally_json *value = tally_json_object();
     return tally_json_set(
         object, "waiting",
-        if_complete(value, tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
-                               tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
-                               tally_json_set_text(value, "clients", waiting->clients) &&
-                               tally_json_set(value, "workers", workers_of(waiting)) &&
-                               tally_json_set_text(value, "text", waiting->text)));
+        tally_json_if_complete(value,
+                               tally_json_set_text(value, "for", WAITING_FOR[waiting->what]) &&
+                                   tally_json_set_integer(value, "since_ms", waiting->since_ms) &&
+                                   tally_json_set_text(value, "clients", waiting->clients) &&
+                                   tally_json_set(value, "workers", workers_of(waiting)) &&
+                                   tally_json_set_text(value, "text", waiting->text)));
 }
 
 /* null where it is 0 or NaN: not known. */
@@ -135,8 +123,9 @@ static bool set_estimates(struct tally_json *object, const struct tally_estimate
     struct tally_json *value = tally_json_object();
     return tally_json_set(
         object, "estimates",
-        if_complete(value, set_positive(value, "sigma", estimates->sigma) &&
-                               set_positive(value, "gradient_bound", estimates->gradient_bound)));
+        tally_json_if_complete(
+            value, set_positive(value, "sigma", estimates->sigma) &&
+                       set_positive(value, "gradient_bound", estimates->gradient_bound)));
 }
 
 /* A spec without data has a smoothness of 0, which is as unknown as NaN. */
@@ -155,15 +144,15 @@ static bool set_warnings(struct tally_json *object, const struct tally_advice *a
     for (int i = 0; ok && advice != NULL && i < advice->n; i++) {
         ok = tally_json_append(list, tally_json_text(advice->texts[i]));
     }
-    return tally_json_set(object, "warnings", if_complete(list, ok));
+    return tally_json_set(object, "warnings", tally_json_if_complete(list, ok));
 }
 
 static bool set_reason(struct tally_json *object, const struct tally_job_facts *facts)
 {
     const char *text;
     const char *code = tally_reason_read(facts->status, facts->reason, &text);
-    return set_text_or_null(object, "reason", text) &&
-           set_text_or_null(object, "reason_code", code);
+    return tally_json_set_text_or_null(object, "reason", text) &&
+           tally_json_set_text_or_null(object, "reason_code", code);
 }
 
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
@@ -193,20 +182,20 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 struct tally_json *tally_detail_round(const struct tally_round_record *record)
 {
     struct tally_json *object = tally_json_object();
-    return if_complete(object,
-                       tally_json_set_integer(object, "round", record->round) &&
-                           tally_json_set_integer(object, "t", record->time_step) &&
-                           tally_json_set_integer(object, "k", record->iterate) &&
-                           tally_json_set_integer(object, "j", record->stage) &&
-                           tally_json_set_integer(object, "samples", record->samples) &&
-                           tally_json_set_integer(object, "received", record->received) &&
-                           tally_json_set_real(object, "norm", record->norm) &&
-                           tally_json_set_bool(object, "passed", record->passed) &&
-                           tally_json_set_bool(object, "cut", record->cut) &&
-                           tally_json_set_real(object, "loss", record->loss) &&
-                           tally_json_set_real(object, "regret", record->cumulative_regret) &&
-                           tally_json_set_text(object, "missing", record->missing) &&
-                           tally_json_set(object, "bits", ledger_of(&record->bits)));
+    return tally_json_if_complete(
+        object, tally_json_set_integer(object, "round", record->round) &&
+                    tally_json_set_integer(object, "t", record->time_step) &&
+                    tally_json_set_integer(object, "k", record->iterate) &&
+                    tally_json_set_integer(object, "j", record->stage) &&
+                    tally_json_set_integer(object, "samples", record->samples) &&
+                    tally_json_set_integer(object, "received", record->received) &&
+                    tally_json_set_real(object, "norm", record->norm) &&
+                    tally_json_set_bool(object, "passed", record->passed) &&
+                    tally_json_set_bool(object, "cut", record->cut) &&
+                    tally_json_set_real(object, "loss", record->loss) &&
+                    tally_json_set_real(object, "regret", record->cumulative_regret) &&
+                    tally_json_set_text(object, "missing", record->missing) &&
+                    tally_json_set(object, "bits", ledger_of(&record->bits)));
 }
 
 enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)

@@ -226,11 +226,7 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
     struct tally_json *object = tally_json_object();
     bool ok = tally_json_set_text(object, "type", type) &&
               tally_json_write_fields(object, fields, n_fields, from);
-    if (!ok) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
+    return tally_json_if_complete(object, ok);
 }
 
 static struct tally_json *objective_of(const struct tally_objective_spec *spec)
@@ -272,9 +268,5 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         ok = tally_json_set(document, keys[i], parts[i]) && ok;
     }
-    if (!ok) {
-        tally_json_free(document);
-        return NULL;
-    }
-    return document;
+    return tally_json_if_complete(document, ok);
 }

@@ -236,11 +236,7 @@ static struct tally_json *object_of(const struct result *result)
          set_spread(object, "updates_per_s_range", &row->updates_per_s) &&
          set_spread(object, "echo_requests_per_s_range", &row->echo_requests_per_s) &&
          set_spread(object, "updates_over_echo_range", &row->over_echo);
-    if (!ok) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
+    return tally_json_if_complete(object, ok);
 }
 
 static enum tally_status render_json(const struct results *results, struct tally_buffer *out)

@@ -258,12 +258,9 @@ static bool add_json(struct tally_json *list, const char *name,
                   object, "level",
                   finding->level == DOCTOR_FAIL ? "fail" : doctor_level_name(finding->level)) &&
               tally_json_set_text(object, "text", finding->text) &&
-              (finding->advice[0] != '\0' ? tally_json_set_text(object, "advice", finding->advice)
-                                          : tally_json_set_null(object, "advice"));
-    if (!ok) {
-        tally_json_free(object);
-    }
-    return ok && tally_json_append(list, object);
+              tally_json_set_text_or_null(object, "advice", finding->advice);
+    object = tally_json_if_complete(object, ok);
+    return object != NULL && tally_json_append(list, object);
 }
 
 /* Judges all; returns an exit code. */

@@ -71,11 +71,7 @@ static struct tally_json *detail_of(const struct tally_job *job,
     struct tally_json *detail = tally_document_of(spec);
     bool ok = detail != NULL && tally_detail_add(detail, &facts, tally_job_progress(job)) &&
               tally_json_set_integer(detail, "run", spec->run);
-    if (!ok) {
-        tally_json_free(detail);
-        return NULL;
-    }
-    return detail;
+    return tally_json_if_complete(detail, ok);
 }
 
 /* The progress line while the job's files are read. */

@@ -133,6 +133,10 @@ struct call_queue {
 
 /* ---- From a handler's result to the response (responses.c) ---- */
 
+/* The response is what stands in call->body, with status 200, if `made`, the status of writing it,
+ * is OK. Errors: `made`. */
+enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
+                               struct tally_error *err);
 /* Body made of JSON; `value` is taken, NULL is out of memory. */
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err);

@@ -8,24 +8,28 @@
 
 enum { MAX_UNUSED_CALLS = 256 };
 
+enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
+                               struct tally_error *err)
+{
+    if (made != TALLY_OK) {
+        return tally_fail(err, made, NULL, "no memory for the answer");
+    }
+    call->answered = true;
+    call->status = 200;
+    call->content_type = content_type;
+    return TALLY_OK;
+}
+
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err)
 {
-    enum tally_status result = TALLY_NO_MEMORY;
-    if (value != NULL) {
-        result = tally_json_dump(value, 2, &call->body);
-        tally_json_free(value);
-    }
-    if (result == TALLY_OK) {
-        result = tally_buffer_append_text(&call->body, "\n");
-    }
-    if (result != TALLY_OK) {
-        return tally_fail(err, result, NULL, "no memory for the answer");
-    }
-    call->answered = true;
-    call->status = status;
-    call->content_type = "application/json";
-    return TALLY_OK;
+    enum tally_status made =
+        value != NULL ? tally_json_dump(value, 2, &call->body) : TALLY_NO_MEMORY;
+    tally_json_free(value);
+    made = made == TALLY_OK ? tally_buffer_append_text(&call->body, "\n") : made;
+    made = answer_bytes(call, made, "application/json", err);
+    call->status = made == TALLY_OK ? status : call->status;
+    return made;
 }
 
 void answer_error(struct call *call, const struct tally_error *err)

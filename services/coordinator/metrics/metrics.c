@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
@@ -117,24 +118,9 @@ static void write_refusals(const struct calls *calls, struct exposition *exposit
         TALLY_HTTP_REFUSAL_TABLE(REFUSAL_LABEL)
 #undef REFUSAL_LABEL
     };
-    static const char NAME[] = "tally_http_refused_total";
-    exposition_family(exposition, NAME, EXPOSITION_COUNTER,
-                      "Requests and connections refused or dropped before a route was looked for.");
-    for (int i = 0; i < TALLY_N_HTTP_REFUSALS; i++) {
-        exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"reason", REASONS[i]}),
-                            calls->counts.refused[i]);
-    }
-}
-
-static void write_forwarded(const uint64_t *counts, struct exposition *exposition)
-{
-    static const char NAME[] = "tally_forwarded_requests_total";
-    exposition_family(exposition, NAME, EXPOSITION_COUNTER,
-                      "Requests sent on to the coordinator that had to answer them, by result.");
-    for (int i = 0; i < N_FORWARD_RESULTS; i++) {
-        exposition_unsigned(exposition, NAME, EXPOSITION_LABELS({"result", FORWARD_RESULTS[i]}),
-                            counts[i]);
-    }
+    exposition_each(exposition, "tally_http_refused_total", EXPOSITION_COUNTER,
+                    "Requests and connections refused or dropped before a route was looked for.",
+                    "reason", REASONS, calls->counts.refused, TALLY_N_HTTP_REFUSALS);
 }
 
 static void write_latency(const struct calls *calls, const struct worker_counts *workers,
@@ -167,28 +153,19 @@ static void write_latency(const struct calls *calls, const struct worker_counts 
 static void write_updates(const struct transaction_counts *committed,
                           const struct call_counts *calls, struct exposition *exposition)
 {
-    static const char ROUNDS[] = "tally_rounds_total";
-    exposition_family(exposition, ROUNDS, EXPOSITION_COUNTER,
-                      "Rounds closed by this process, over all jobs.");
-    exposition_unsigned(exposition, ROUNDS, NULL, committed->rounds.closed);
-    static const char DROPPED[] = "tally_dropped_answers_total";
-    exposition_family(exposition, DROPPED, EXPOSITION_COUNTER,
-                      "Clients' messages that closed rounds went without, over all jobs.");
-    exposition_unsigned(exposition, DROPPED, NULL, committed->rounds.dropped_answers);
-    static const char UPDATES[] = "tally_updates_total";
-    exposition_family(exposition, UPDATES, EXPOSITION_COUNTER,
-                      "Updates posted by workers, by what became of them.");
-    for (int i = 0; i < N_UPDATE_RESULTS; i++) {
-        exposition_unsigned(exposition, UPDATES, EXPOSITION_LABELS({"result", UPDATE_RESULTS[i]}),
-                            calls->updates[i]);
-    }
+    exposition_one(exposition, "tally_rounds_total", EXPOSITION_COUNTER,
+                   "Rounds closed by this process, over all jobs.", committed->rounds.closed);
+    exposition_one(exposition, "tally_dropped_answers_total", EXPOSITION_COUNTER,
+                   "Clients' messages that closed rounds went without, over all jobs.",
+                   committed->rounds.dropped_answers);
+    exposition_each(exposition, "tally_updates_total", EXPOSITION_COUNTER,
+                    "Updates posted by workers, by what became of them.", "result", UPDATE_RESULTS,
+                    calls->updates, N_UPDATE_RESULTS);
 }
 
 static void write_store(const struct tally_coordinator *coordinator, struct exposition *exposition)
 {
     const struct transaction_counts *counts = &coordinator->transaction->counts;
-    const uint64_t n_failed_reads =
-        coordinator->calls->counts.failed_reads + coordinator->metrics->failed_reads;
     static const char SECONDS_NAME[] = "tally_store_commit_duration_seconds";
     exposition_family(exposition, SECONDS_NAME, EXPOSITION_HISTOGRAM,
                       "Time that a commit of the store took.");
@@ -197,85 +174,71 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
     exposition_family(exposition, REQUESTS_NAME, EXPOSITION_HISTOGRAM,
                       "Requests whose answers waited for one commit (group commit).");
     exposition_histogram(exposition, REQUESTS_NAME, NULL, &counts->commit_requests);
-    static const char ERRORS[] = "tally_store_errors_total";
-    exposition_family(exposition, ERRORS, EXPOSITION_COUNTER,
-                      "Operations of the store that failed.");
-    for (int i = 0; i < N_STORE_OPERATIONS; i++) {
-        exposition_unsigned(exposition, ERRORS,
-                            EXPOSITION_LABELS({"operation", STORE_OPERATIONS[i]}),
-                            counts->store_errors[i] + (i == STORE_READ ? n_failed_reads : 0));
-    }
+    uint64_t errors[N_STORE_OPERATIONS];
+    memcpy(errors, counts->store_errors, sizeof errors);
+    errors[STORE_READ] +=
+        coordinator->calls->counts.failed_reads + coordinator->metrics->failed_reads;
+    exposition_each(exposition, "tally_store_errors_total", EXPOSITION_COUNTER,
+                    "Operations of the store that failed.", "operation", STORE_OPERATIONS, errors,
+                    N_STORE_OPERATIONS);
 }
 
 static void write_workers(const struct tally_coordinator *coordinator,
                           struct exposition *exposition)
 {
+    static const char *const STATES[] = {"waiting", "working"};
+    static const char *const USES[] = {"free", "assigned"};
     const struct session_table *sessions = &coordinator->workers->sessions;
+    const struct worker_counts *counts = &coordinator->workers->counts;
     const uint64_t waiting = (uint64_t)sessions->n_waiting, slots = (uint64_t)sessions->n_slots;
     const uint64_t n = (uint64_t)sessions->n_sessions, n_free = (uint64_t)sessions->n_free;
-    static const char WORKERS[] = "tally_workers";
-    exposition_family(exposition, WORKERS, EXPOSITION_GAUGE,
-                      "Workers with a session: waiting in a long poll, or working.");
-    exposition_unsigned(exposition, WORKERS, EXPOSITION_LABELS({"state", "waiting"}), waiting);
-    exposition_unsigned(exposition, WORKERS, EXPOSITION_LABELS({"state", "working"}), n - waiting);
-    static const char SLOTS[] = "tally_worker_slots";
-    exposition_family(exposition, SLOTS, EXPOSITION_GAUGE,
-                      "Client slots of all workers: free, or playing a client of a job.");
-    exposition_unsigned(exposition, SLOTS, EXPOSITION_LABELS({"state", "free"}), n_free);
-    exposition_unsigned(exposition, SLOTS, EXPOSITION_LABELS({"state", "assigned"}),
-                        slots - n_free);
-    static const char JOINED[] = "tally_workers_joined_total";
-    exposition_family(exposition, JOINED, EXPOSITION_COUNTER, "Sessions begun by workers.");
-    exposition_unsigned(exposition, JOINED, NULL, coordinator->workers->counts.joined);
-    static const char LOST[] = "tally_workers_lost_total";
-    exposition_family(exposition, LOST, EXPOSITION_COUNTER,
-                      "Sessions ended because the worker was silent.");
-    exposition_unsigned(exposition, LOST, NULL, coordinator->workers->counts.lost);
+    exposition_each(exposition, "tally_workers", EXPOSITION_GAUGE,
+                    "Workers with a session: waiting in a long poll, or working.", "state", STATES,
+                    (uint64_t[]){waiting, n - waiting}, 2);
+    exposition_each(exposition, "tally_worker_slots", EXPOSITION_GAUGE,
+                    "Client slots of all workers: free, or playing a client of a job.", "state",
+                    USES, (uint64_t[]){n_free, slots - n_free}, 2);
+    exposition_one(exposition, "tally_workers_joined_total", EXPOSITION_COUNTER,
+                   "Sessions begun by workers.", counts->joined);
+    exposition_one(exposition, "tally_workers_lost_total", EXPOSITION_COUNTER,
+                   "Sessions ended because the worker was silent.", counts->lost);
 }
 
 static void write_memory(const struct tally_coordinator *coordinator, struct exposition *exposition)
 {
     const struct memory_use use = memory_use(coordinator);
-    static const char HELD[] = "tally_job_memory_bytes", LIMIT[] = "tally_job_memory_limit_bytes";
-    exposition_family(exposition, HELD, EXPOSITION_GAUGE,
-                      "Estimated memory of started jobs and of solving f(x*).");
-    exposition_unsigned(exposition, HELD, NULL, (uint64_t)use.held);
-    exposition_family(exposition, LIMIT, EXPOSITION_GAUGE,
-                      "Limit of tally_job_memory_bytes, from --max-job-bytes.");
-    exposition_unsigned(exposition, LIMIT, NULL, (uint64_t)use.limit);
+    exposition_one(exposition, "tally_job_memory_bytes", EXPOSITION_GAUGE,
+                   "Estimated memory of started jobs and of solving f(x*).", (uint64_t)use.held);
+    exposition_one(exposition, "tally_job_memory_limit_bytes", EXPOSITION_GAUGE,
+                   "Limit of tally_job_memory_bytes, from --max-job-bytes.", (uint64_t)use.limit);
 }
 
 enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
     const struct calls *calls = coordinator->calls;
+    const struct tally_tokens *tokens = coordinator->config.tokens;
     struct exposition exposition = {.out = &call->body};
     metrics_write_jobs(coordinator, &exposition);
     write_updates(&coordinator->transaction->counts, &calls->counts, &exposition);
     write_workers(coordinator, &exposition);
-    static const char STREAMS[] = "tally_event_streams";
-    exposition_family(&exposition, STREAMS, EXPOSITION_GAUGE, "Open streams of job events.");
-    exposition_unsigned(&exposition, STREAMS, NULL, (uint64_t)coordinator->events->n_streams);
-    static const char SHARED[] = "tally_shared_tokens";
-    const struct tally_tokens *tokens = coordinator->config.tokens;
-    exposition_family(&exposition, SHARED, EXPOSITION_GAUGE,
-                      "Tokens that are in two token files and grant both roles.");
-    exposition_unsigned(&exposition, SHARED, NULL, tokens != NULL ? (uint64_t)tokens->n_shared : 0);
+    exposition_one(&exposition, "tally_event_streams", EXPOSITION_GAUGE,
+                   "Open streams of job events.", (uint64_t)coordinator->events->n_streams);
+    exposition_one(&exposition, "tally_shared_tokens", EXPOSITION_GAUGE,
+                   "Tokens that are in two token files and grant both roles.",
+                   tokens != NULL ? (uint64_t)tokens->n_shared : 0);
     write_memory(coordinator, &exposition);
     write_requests(calls, &exposition);
     write_refusals(calls, &exposition);
     if (coordinator->forwarding != NULL) {
-        write_forwarded(forwarding_counts(coordinator->forwarding), &exposition);
+        exposition_each(&exposition, "tally_forwarded_requests_total", EXPOSITION_COUNTER,
+                        "Requests sent on to the coordinator that had to answer them, by result.",
+                        "result", FORWARD_RESULTS, forwarding_counts(coordinator->forwarding),
+                        N_FORWARD_RESULTS);
     }
     write_latency(calls, &coordinator->workers->counts, &exposition);
     write_store(coordinator, &exposition);
     metrics_write_replicas(coordinator, &exposition);
     metrics_write_process(coordinator->metrics, &exposition);
-    if (exposition.status != TALLY_OK) {
-        return tally_fail(err, exposition.status, NULL, "no memory for metrics");
-    }
-    call->answered = true;
-    call->status = 200;
-    call->content_type = "text/plain; version=0.0.4; charset=utf-8";
-    return TALLY_OK;
+    return answer_bytes(call, exposition.status, "text/plain; version=0.0.4; charset=utf-8", err);
 }

@@ -220,25 +220,13 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
     page.jobs = tally_json_array();
     status = store->ops->job_list(store, name != NULL ? (int)wanted : -1, before, page.limit + 1,
                                   add_to_page, &page, err);
-    struct tally_json *answer = tally_json_object();
-    bool ok = answer != NULL && page.jobs != NULL;
-    if (status != TALLY_OK || !ok) {
-        tally_json_free(page.jobs);
-        tally_json_free(answer);
-        return tally_fail(err, status != TALLY_OK ? status : TALLY_NO_MEMORY, NULL,
-                          "no memory for the list");
-    }
     char cursor[24];
     snprintf(cursor, sizeof cursor, "%" PRId64, page.last_key);
-    ok = tally_json_set(answer, "jobs", page.jobs);
-    ok = (page.more ? tally_json_set_text(answer, "next_cursor", cursor)
-                    : tally_json_set_null(answer, "next_cursor")) &&
-         ok;
-    if (!ok) {
-        tally_json_free(answer);
-        answer = NULL;
-    }
-    return answer_json(call, 200, answer, err);
+    struct tally_json *answer = tally_json_object();
+    bool ok = tally_json_set(answer, "jobs", page.jobs);
+    ok = tally_json_set_text_or_null(answer, "next_cursor", page.more ? cursor : NULL) && ok;
+    answer = tally_json_if_complete(answer, ok && status == TALLY_OK);
+    return status == TALLY_OK ? answer_json(call, 200, answer, err) : status;
 }
 
 /* cancel, pause and resume: an event of the engine, and the new detail as the response. */

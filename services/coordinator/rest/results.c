@@ -57,27 +57,15 @@ enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call 
         return status;
     }
     rounds.list = tally_json_array();
+    status =
+        store->ops->round_list(store, row.key, after, rounds.limit + 1, add_round, &rounds, err);
     struct tally_json *answer = tally_json_object();
-    if (rounds.list == NULL || answer == NULL) {
-        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
-    } else {
-        status = store->ops->round_list(store, row.key, after, rounds.limit + 1, add_round, &rounds,
-                                        err);
-    }
-    if (status != TALLY_OK) {
-        tally_json_free(rounds.list);
-        tally_json_free(answer);
-        return status;
-    }
     bool ok = tally_json_set(answer, "rounds", rounds.list);
     ok = (rounds.more ? tally_json_set_integer(answer, "next_after", rounds.last_round)
                       : tally_json_set_null(answer, "next_after")) &&
          ok;
-    if (!ok) {
-        tally_json_free(answer);
-        answer = NULL;
-    }
-    return answer_json(call, 200, answer, err);
+    answer = tally_json_if_complete(answer, ok && status == TALLY_OK);
+    return status == TALLY_OK ? answer_json(call, 200, answer, err) : status;
 }
 
 enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
@@ -97,13 +85,7 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
     if (status == TALLY_OK) {
         status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);
     }
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for rounds");
-    }
-    call->answered = true;
-    call->status = 200;
-    call->content_type = "text/csv; charset=utf-8";
-    return TALLY_OK;
+    return answer_bytes(call, status, "text/csv; charset=utf-8", err);
 }
 
 /* The engine's state bytes hold the point; only the engine can read them. */
@@ -137,37 +119,15 @@ static enum tally_status model_json(const struct hosted_job *job, const double *
     tally_detail_checksum(progress->x_checksum, checksum);
     struct tally_json *answer = tally_json_object();
     struct tally_json *values = tally_json_array();
-    bool ok = answer != NULL && values != NULL;
+    bool ok = values != NULL;
     for (size_t i = 0; ok && i < dim; i++) {
         ok = tally_json_append_real(values, x[i]);
     }
-    if (!ok) {
-        tally_json_free(values);
-        tally_json_free(answer);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
-    }
-    ok = tally_json_set_text(answer, "job_id", job->row.id);
+    ok = tally_json_set_text(answer, "job_id", job->row.id) && ok;
     ok = tally_json_set_integer(answer, "iterate", progress->iterate) && ok;
     ok = tally_json_set_text(answer, "x_checksum", checksum) && ok;
     ok = tally_json_set(answer, "x", values) && ok;
-    if (!ok) {
-        tally_json_free(answer);
-        answer = NULL;
-    }
-    return answer_json(call, 200, answer, err);
-}
-
-static enum tally_status model_npy(const double *x, size_t dim, struct call *call,
-                                   struct tally_error *err)
-{
-    enum tally_status status = tally_detail_npy(x, dim, &call->body);
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for the model");
-    }
-    call->answered = true;
-    call->status = 200;
-    call->content_type = "application/x-npy";
-    return TALLY_OK;
+    return answer_json(call, 200, tally_json_if_complete(answer, ok), err);
 }
 
 /* A number as JSON takes a microsecond and, until it is sent, 100 bytes: with more of them one
@@ -195,7 +155,8 @@ static enum tally_status answer_model(const struct hosted_job *job, bool npy, st
         x = initial;
     }
     enum tally_status status =
-        npy ? model_npy(x, dim, call, err) : model_json(job, x, dim, call, err);
+        npy ? answer_bytes(call, tally_detail_npy(x, dim, &call->body), "application/x-npy", err)
+            : model_json(job, x, dim, call, err);
     free(initial);
     return status;
 }

@@ -162,11 +162,5 @@ enum tally_status get_series(struct tally_coordinator *coordinator, struct call 
         status = append_answer(&call->body, &row, series, rows, n);
     }
     free(rows);
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for the series");
-    }
-    call->answered = true;
-    call->status = 200;
-    call->content_type = "application/json";
-    return TALLY_OK;
+    return answer_bytes(call, status, "application/json", err);
 }

@@ -19,21 +19,11 @@
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };
 
-/* Both take `value`, and free it if `ok` is false. */
+/* Takes `value`, and frees it if `ok` is false. */
 static bool append_if(bool ok, struct tally_json *list, struct tally_json *value)
 {
-    if (!ok) {
-        tally_json_free(value);
-    }
-    return ok && tally_json_append(list, value);
-}
-
-static struct tally_json *keep_if(bool ok, struct tally_json *value)
-{
-    if (!ok) {
-        tally_json_free(value);
-    }
-    return ok ? value : NULL;
+    value = tally_json_if_complete(value, ok);
+    return value != NULL && tally_json_append(list, value);
 }
 
 /* The clients of a session: [{"job": id, "client": number}]. */
@@ -47,7 +37,7 @@ static struct tally_json *assignments_of(const struct session *session)
              tally_json_set_integer(one, "client", session->assignments[i].client);
         ok = append_if(ok, list, one);
     }
-    return keep_if(ok, list);
+    return tally_json_if_complete(list, ok);
 }
 
 /* The jobs that the worker does not serve: [{"job": id, "reason": text}]. */
@@ -61,7 +51,7 @@ static struct tally_json *refusals_of(const struct session *session)
              tally_json_set_text(one, "reason", r->reason);
         ok = append_if(ok, list, one);
     }
-    return keep_if(ok, list);
+    return tally_json_if_complete(list, ok);
 }
 
 /* Whether a worker that should have been heard of has not: it has missed a deadline, or half of the
@@ -91,19 +81,11 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
               tally_json_set_integer(object, "joined_ms", session->joined_ms) &&
               tally_json_set_integer(object, "last_contact_age_ms", age_ms) &&
               tally_json_set_bool(object, "silent", is_silent(coordinator, session, age_ms)) &&
-              (session->pinned_job[0] != '\0'
-                   ? tally_json_set_text(object, "pinned_job", session->pinned_job)
-                   : tally_json_set_null(object, "pinned_job")) &&
-              (session->token->name[0] != '\0'
-                   ? tally_json_set_text(object, "token_name", session->token->name)
-                   : tally_json_set_null(object, "token_name")) &&
+              tally_json_set_text_or_null(object, "pinned_job", session->pinned_job) &&
+              tally_json_set_text_or_null(object, "token_name", session->token->name) &&
               tally_json_set(object, "assignments", assignments_of(session)) &&
               tally_json_set(object, "refuses", refusals_of(session));
-    if (!ok) {
-        tally_json_free(object);
-        return NULL;
-    }
-    return object;
+    return tally_json_if_complete(object, ok);
 }
 
 /* ---- Pages ---- */
@@ -159,9 +141,7 @@ static const struct session *first_on(const struct tally_coordinator *coordinato
 static bool set_page(struct tally_json *answer, struct tally_json *workers, const char *next_cursor)
 {
     bool ok = tally_json_set(answer, "workers", workers);
-    return (next_cursor[0] != '\0' ? tally_json_set_text(answer, "next_cursor", next_cursor)
-                                   : tally_json_set_null(answer, "next_cursor")) &&
-           ok;
+    return tally_json_set_text_or_null(answer, "next_cursor", next_cursor) && ok;
 }
 
 /* This replica's part of the page. cursors: an array that receives the cursor of each worker, for
@@ -193,7 +173,7 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     }
     ok = set_page(answer, list, s != NULL ? cursor : "");
     ok = (cursors == NULL || tally_json_set(answer, "cursors", cursors)) && ok;
-    return keep_if(ok, answer);
+    return tally_json_if_complete(answer, ok);
 }
 
 /* Where the next page begins, if this page takes n_taken workers from the response `said` of
@@ -280,7 +260,7 @@ static bool add_replica(struct tally_json *all, const struct tally_replica *repl
         ok = tally_json_append(list, tally_json_copy(tally_json_at(before, i)));
     }
     ok = append_if(ok, list, one);
-    list = keep_if(ok, list);
+    list = tally_json_if_complete(list, ok);
     return list != NULL && tally_json_set(all, "replicas", list);
 }
 
@@ -322,7 +302,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
     }
     struct tally_json *answer = call->collected;
     call->collected = NULL;
-    return answer_json(call, 200, keep_if(ok, answer), err);
+    return answer_json(call, 200, tally_json_if_complete(answer, ok), err);
 }
 
 /* Another replica has responded, or failed to. */

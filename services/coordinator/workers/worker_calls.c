@@ -36,13 +36,7 @@ static enum tally_status read_connect_body(struct call *call, const uint8_t **re
 static enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
                                          struct tally_error *err)
 {
-    if (encoded != TALLY_OK) {
-        return tally_fail(err, encoded, NULL, "no memory for the answer");
-    }
-    call->answered = true;
-    call->status = 200;
-    call->content_type = "application/proto";
-    return TALLY_OK;
+    return answer_bytes(call, encoded, "application/proto", err);
 }
 
 /* A session belongs to the token that joined: its id alone gives no access. */
@@ -273,12 +267,6 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-static enum tally_status answer_update(struct call *call, struct tally_error *err)
-{
-    return answer_protobuf(
-        call, tally_update_response_encode(&call->update_response, NULL, &call->body), err);
-}
-
 /* PostUpdate. */
 
 /* Also the worker that had it before and was silent for too long: its late update counts. */
@@ -358,6 +346,17 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
     return status;
 }
 
+static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
+                                        struct hosted_job *job, const char *reason,
+                                        struct tally_error *err)
+{
+    enum tally_status status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        round_closed(coordinator, job);
+    }
+    return status;
+}
+
 /* No worker could continue with the client: its computation is a function of job and seed. */
 static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
                                       const struct tally_update *update, struct tally_error *err)
@@ -371,11 +370,7 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     }
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
-    enum tally_status status = fail_job(coordinator, job, reason, err);
-    if (status == TALLY_OK) {
-        round_closed(coordinator, job);
-    }
-    return status;
+    return end_in_failure(coordinator, job, reason, err);
 }
 
 static bool has_been_tried(const struct hosted_job *job)
@@ -433,11 +428,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     }
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, NO_WORKER_CAN_SERVE, session->name, update->refusal);
-    status = fail_job(coordinator, job, reason, err);
-    if (status == TALLY_OK) {
-        round_closed(coordinator, job);
-    }
-    return status;
+    return end_in_failure(coordinator, job, reason, err);
 }
 
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
@@ -485,8 +476,10 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->update_response = (struct tally_update_response){
         .formula_bits = outcome.bits.formula_bits, .payload_bits = outcome.bits.payload_bits};
     /* Whoever polls gets it with the next task. */
-    return call->polling_session != 0 ? answer_protobuf(call, TALLY_OK, err)
-                                      : answer_update(call, err);
+    if (call->polling_session == 0) {
+        status = tally_update_response_encode(&call->update_response, NULL, &call->body);
+    }
+    return answer_protobuf(call, status, err);
 }
 
 /* Leave. */
