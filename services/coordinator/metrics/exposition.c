@@ -103,6 +103,24 @@ void exposition_real(struct exposition *exposition, const char *name, const stru
     put_sample(exposition, name, labels, number);
 }
 
+void exposition_one(struct exposition *exposition, const char *name, enum exposition_type type,
+                    const char *help, uint64_t value)
+{
+    exposition_family(exposition, name, type, help);
+    exposition_unsigned(exposition, name, NULL, value);
+}
+
+void exposition_each(struct exposition *exposition, const char *name, enum exposition_type type,
+                     const char *help, const char *label, const char *const *label_values,
+                     const uint64_t *values, int n)
+{
+    exposition_family(exposition, name, type, help);
+    for (int i = 0; i < n; i++) {
+        exposition_unsigned(exposition, name, EXPOSITION_LABELS({label, label_values[i]}),
+                            values[i]);
+    }
+}
+
 void exposition_histogram(struct exposition *exposition, const char *name,
                           const struct label *labels, const struct histogram *histogram)
 {

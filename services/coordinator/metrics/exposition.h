@@ -40,6 +40,13 @@ void exposition_unsigned(struct exposition *exposition, const char *name,
 void exposition_real(struct exposition *exposition, const char *name, const struct label *labels,
                      double value);
 
+/* A whole family: one sample without labels; or n samples, each with its value of one label. */
+void exposition_one(struct exposition *exposition, const char *name, enum exposition_type type,
+                    const char *help, uint64_t value);
+void exposition_each(struct exposition *exposition, const char *name, enum exposition_type type,
+                     const char *help, const char *label, const char *const *label_values,
+                     const uint64_t *values, int n);
+
 /* NAME_bucket, NAME_sum and NAME_count. `labels`: at most three, or NULL. */
 void exposition_histogram(struct exposition *exposition, const char *name,
                           const struct label *labels, const struct histogram *histogram);

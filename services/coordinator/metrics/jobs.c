@@ -1,5 +1,7 @@
 /* jobs: the part of /metrics that is about jobs. */
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
@@ -115,36 +117,6 @@ static void write_count(struct exposition *exposition, const char *name,
     exposition_unsigned(exposition, name, EXPOSITION_LABELS({"job", row->id}), (uint64_t)value);
 }
 
-static void write_clients(struct exposition *exposition, const char *name,
-                          const struct tally_store_job *row)
-{
-    write_count(exposition, name, row, row->clients);
-}
-
-static void write_horizon(struct exposition *exposition, const char *name,
-                          const struct tally_store_job *row)
-{
-    write_count(exposition, name, row, row->horizon);
-}
-
-static void write_time_step(struct exposition *exposition, const char *name,
-                            const struct tally_store_job *row)
-{
-    write_count(exposition, name, row, row->progress.time_step);
-}
-
-static void write_iterate(struct exposition *exposition, const char *name,
-                          const struct tally_store_job *row)
-{
-    write_count(exposition, name, row, row->progress.iterate);
-}
-
-static void write_rounds(struct exposition *exposition, const char *name,
-                         const struct tally_store_job *row)
-{
-    write_count(exposition, name, row, row->progress.round);
-}
-
 static void write_regret(struct exposition *exposition, const char *name,
                          const struct tally_store_job *row)
 {
@@ -179,63 +151,64 @@ static void write_bits(struct exposition *exposition, const char *name,
     }
 }
 
-static void write_both(struct exposition *exposition, const char *name,
-                       const struct tally_store_job *row, uint64_t uplink, uint64_t downlink)
-{
-    exposition_unsigned(exposition, name,
-                        EXPOSITION_LABELS({"job", row->id}, {"direction", "uplink"}), uplink);
-    exposition_unsigned(exposition, name,
-                        EXPOSITION_LABELS({"job", row->id}, {"direction", "downlink"}), downlink);
-}
-
-static void write_messages(struct exposition *exposition, const char *name,
-                           const struct tally_store_job *row)
-{
-    const struct tally_ledger *bits = &row->progress.bits;
-    write_both(exposition, name, row, bits->uplink.messages, bits->downlink.messages);
-}
-
-static void write_clipped(struct exposition *exposition, const char *name,
-                          const struct tally_store_job *row)
-{
-    const struct tally_ledger *bits = &row->progress.bits;
-    write_both(exposition, name, row, bits->uplink.clipped, bits->downlink.clipped);
-}
-
-static void write_wire(struct exposition *exposition, const char *name,
-                       const struct tally_store_job *row)
-{
-    write_both(exposition, name, row, row->wire_in_bytes, row->wire_out_bytes);
-}
-
+/* A family has a function, or the offset of its counter in the row; one that also counts what goes
+ * down has two. */
 static const struct {
     const char *name;
     enum exposition_type type;
     const char *help;
     write_job_fn *write;
+    size_t offset, downlink_offset; /* in struct tally_store_job; 0 = none */
 } FAMILIES[] = {
-    {"tally_job_info", EXPOSITION_GAUGE, "Always 1; the labels say what the job is.", write_info},
+#define AT(member)       .offset = offsetof(struct tally_store_job, member)
+#define AND_DOWN(member) .downlink_offset = offsetof(struct tally_store_job, member)
+    {"tally_job_info", EXPOSITION_GAUGE, "Always 1; the labels say what the job is.",
+     .write = write_info},
     {"tally_job_status", EXPOSITION_GAUGE, "Always 1; the label is the present status.",
-     write_status},
-    {"tally_job_clients", EXPOSITION_GAUGE, "Clients of the job, M.", write_clients},
-    {"tally_job_horizon", EXPOSITION_GAUGE, "Time steps of the whole job, T.", write_horizon},
+     .write = write_status},
+    {"tally_job_clients", EXPOSITION_GAUGE, "Clients of the job, M.", AT(clients)},
+    {"tally_job_horizon", EXPOSITION_GAUGE, "Time steps of the whole job, T.", AT(horizon)},
     {"tally_job_time_step", EXPOSITION_GAUGE, "Gradient queries per client so far, t.",
-     write_time_step},
+     AT(progress.time_step)},
     {"tally_job_iterate", EXPOSITION_GAUGE, "Number of the point that is queried, k.",
-     write_iterate},
-    {"tally_job_regret", EXPOSITION_GAUGE, "Cumulative regret so far.", write_regret},
-    {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", write_rounds},
+     AT(progress.iterate)},
+    {"tally_job_regret", EXPOSITION_GAUGE, "Cumulative regret so far.", .write = write_regret},
+    {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},
     {"tally_job_bits_total", EXPOSITION_COUNTER,
      "Bits. Uplink is summed over clients, downlink counts a broadcast once and delivered_payload "
      "one copy per client. The kinds are views of the same messages: do not add them up.",
-     write_bits},
-    {"tally_job_messages_total", EXPOSITION_COUNTER, "Quantized messages.", write_messages},
+     .write = write_bits},
+    {"tally_job_messages_total", EXPOSITION_COUNTER, "Quantized messages.",
+     AT(progress.bits.uplink.messages), AND_DOWN(progress.bits.downlink.messages)},
     {"tally_job_clipped_total", EXPOSITION_COUNTER, "Coordinates outside the quantizer's range.",
-     write_clipped},
+     AT(progress.bits.uplink.clipped), AND_DOWN(progress.bits.downlink.clipped)},
     {"tally_job_wire_bytes_total", EXPOSITION_COUNTER,
      "Bytes of the HTTP exchanges that carried the job's tasks and updates, headers included.",
-     write_wire},
+     AT(wire_in_bytes), AND_DOWN(wire_out_bytes)},
+#undef AT
+#undef AND_DOWN
 };
+
+static void write_family(struct exposition *exposition, size_t family,
+                         const struct tally_store_job *row)
+{
+    const char *name = FAMILIES[family].name;
+    uint64_t value, downlink; /* or int64_t, never negative */
+    if (FAMILIES[family].write != NULL) {
+        FAMILIES[family].write(exposition, name, row);
+        return;
+    }
+    memcpy(&value, (const char *)row + FAMILIES[family].offset, sizeof value);
+    if (FAMILIES[family].downlink_offset == 0) {
+        write_count(exposition, name, row, (int64_t)value);
+        return;
+    }
+    memcpy(&downlink, (const char *)row + FAMILIES[family].downlink_offset, sizeof downlink);
+    exposition_unsigned(exposition, name,
+                        EXPOSITION_LABELS({"job", row->id}, {"direction", "uplink"}), value);
+    exposition_unsigned(exposition, name,
+                        EXPOSITION_LABELS({"job", row->id}, {"direction", "downlink"}), downlink);
+}
 
 static void write_totals(const struct tally_coordinator *coordinator, const struct shown *shown,
                          struct exposition *exposition)
@@ -248,11 +221,10 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
                             EXPOSITION_LABELS({"status", tally_job_status_name(i)}),
                             shown->by_status[i]);
     }
-    static const char LEFT_OUT[] = "tally_jobs_left_out";
-    exposition_family(exposition, LEFT_OUT, EXPOSITION_GAUGE,
-                      "Jobs counted in tally_jobs without series of their own: there are too many, "
-                      "or the store cannot be read.");
-    exposition_unsigned(exposition, LEFT_OUT, NULL, shown->n_left_out);
+    exposition_one(exposition, "tally_jobs_left_out", EXPOSITION_GAUGE,
+                   "Jobs counted in tally_jobs without series of their own: there are too many, "
+                   "or the store cannot be read.",
+                   shown->n_left_out);
     static const char ENDED[] = "tally_jobs_ended_total";
     exposition_family(exposition, ENDED, EXPOSITION_COUNTER, "Jobs that ended in this process.");
     for (unsigned i = 0; i < TALLY_N_JOB_STATUS; i++) {
@@ -308,7 +280,7 @@ void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition
     for (size_t f = 0; f < sizeof FAMILIES / sizeof FAMILIES[0]; f++) {
         exposition_family(exposition, FAMILIES[f].name, FAMILIES[f].type, FAMILIES[f].help);
         for (int i = 0; i < shown.n; i++) {
-            FAMILIES[f].write(exposition, FAMILIES[f].name, shown.rows[i]);
+            write_family(exposition, f, shown.rows[i]);
         }
     }
     write_waiting(coordinator, &shown, exposition);

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "services/base/text/whole_file.h"
 #include "services/coordinator/metrics/metrics.h"
 
 static void write_gauge(struct exposition *exposition, const char *name, const char *help,
@@ -17,15 +18,11 @@ static void write_gauge(struct exposition *exposition, const char *name, const c
 
 static void write_memory(struct exposition *exposition)
 {
-    FILE *file = fopen("/proc/self/statm", "re");
     char line[128];
-    bool ok = file != NULL && fgets(line, sizeof line, file) != NULL;
-    if (file != NULL) {
-        fclose(file);
-    }
+    tally_file_peek("/proc/self/statm", line, sizeof line);
     uint64_t virtual_pages, resident_pages;
     /* NOLINTNEXTLINE(cert-err34-c): the kernel's own numbers */
-    if (ok && sscanf(line, "%" SCNu64 " %" SCNu64, &virtual_pages, &resident_pages) == 2) {
+    if (sscanf(line, "%" SCNu64 " %" SCNu64, &virtual_pages, &resident_pages) == 2) {
         const double page_bytes = (double)sysconf(_SC_PAGESIZE);
         write_gauge(exposition, "process_virtual_memory_bytes", "Virtual memory.",
                     (double)virtual_pages * page_bytes);
