@@ -21,8 +21,8 @@
  * then, so [1]'s bounds still hold. The rounding probabilities are divided by the interval width,
  * which [1] forgets. Coordinates outside [-r, r] are clipped and counted.
  *
- * Left out: subtractive dithering, whose receiver would repeat the random words; grids with steps
- * of different lengths. [1] proves nothing for them. */
+ * Left out: grids with steps of different lengths. [1] proves nothing for them. Subtractive dither,
+ * whose receiver repeats the random words, is in codec/dithered. */
 #ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_H
 #define TALLY_CODEC_QUANTIZE_QUANTIZER_H
 
@@ -38,6 +38,7 @@ enum { TALLY_MAX_INTERVALS = 1 << 22 };
 struct tally_grid {
     double step;        /* > 0, finite */
     uint32_t intervals; /* p: even, 2 .. TALLY_MAX_INTERVALS */
+    uint32_t scale;     /* of the coordinates: for codec/dithered/dithered.h; else 0 */
 };
 
 /* Computes the grid. Errors: INVALID_ARGUMENT (radius or eps not finite and positive, dim 0),

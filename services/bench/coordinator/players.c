@@ -116,7 +116,8 @@ static enum tally_status make_messages(struct tally_players *players, const stru
                                        struct tally_error *err)
 {
     const size_t dim = players->config.dim;
-    players->grid = (struct tally_grid){task->quantizer_step, task->quantizer_intervals};
+    players->grid =
+        (struct tally_grid){.step = task->quantizer_step, .intervals = task->quantizer_intervals};
     players->encoding = NULL;
     for (size_t i = 0; TALLY_ENCODINGS[i] != NULL; i++) {
         if (strcmp(TALLY_ENCODINGS[i]->name, task->encoding) == 0) {

@@ -99,20 +99,20 @@ static void test_codec_quantizer__grids_from_outside_are_checked(void)
         struct tally_grid grid;
         bool valid;
     } rows[] = {
-        {{1, 2}, true},
-        {{1, TALLY_MAX_INTERVALS}, true},
-        {{(double)FLT_MIN, 2}, false}, /* its inverse is above 1e30 */
-        {{1e-29, 2}, true},
-        {{1e30, 2}, true},
-        {{1, 0}, false},
-        {{1, 3}, false},
-        {{1, TALLY_MAX_INTERVALS + 2}, false},
-        {{1, UINT32_MAX - 1}, false},
-        {{0, 2}, false},
-        {{-1, 2}, false},
-        {{2e30, 2}, false},
-        {{(double)NAN, 2}, false},
-        {{(double)INFINITY, 2}, false},
+        {{.step = 1, .intervals = 2}, true},
+        {{.step = 1, .intervals = TALLY_MAX_INTERVALS}, true},
+        {{.step = (double)FLT_MIN, .intervals = 2}, false}, /* its inverse is above 1e30 */
+        {{.step = 1e-29, .intervals = 2}, true},
+        {{.step = 1e30, .intervals = 2}, true},
+        {{.step = 1, .intervals = 0}, false},
+        {{.step = 1, .intervals = 3}, false},
+        {{.step = 1, .intervals = TALLY_MAX_INTERVALS + 2}, false},
+        {{.step = 1, .intervals = UINT32_MAX - 1}, false},
+        {{.step = 0, .intervals = 2}, false},
+        {{.step = -1, .intervals = 2}, false},
+        {{.step = 2e30, .intervals = 2}, false},
+        {{.step = (double)NAN, .intervals = 2}, false},
+        {{.step = (double)INFINITY, .intervals = 2}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         CU_ASSERT_EQUAL(tally_grid_is_valid(&rows[i].grid), rows[i].valid);

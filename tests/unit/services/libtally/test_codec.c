@@ -28,7 +28,7 @@ static void expect_payload(const struct tally_encoding *encoding,
     struct tally_buffer bytes = {0};
     struct tally_level_stats stats;
     uint64_t clipped;
-    const struct tally_grid grid = {STEP, P};
+    const struct tally_grid grid = {.step = STEP, .intervals = P};
     make_values(values);
     tally_rng_init(&rng, tally_rng_key(rounding->seed, rounding->run), rounding->client,
                    rounding->round, TALLY_RNG_UPLINK);

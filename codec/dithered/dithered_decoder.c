@@ -1,0 +1,201 @@
+/* dithered_decoder: the bits of a message to integers, coordinate after coordinate.
+ *
+ * Nothing that a sender claims is believed: the string and its length are compared with what an
+ * encoder of these levels would have written, and a level above the top is refused. A message that
+ * passes encodes to the same bytes again. */
+#include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_message.h"
+#include "codec/entropy/arith.h"
+
+/* A message as it is read. */
+struct message {
+    size_t dim, start; /* coordinates in all, and before the next one */
+    uint64_t payload_bits;
+    uint32_t top; /* largest |level| */
+    struct tally_dithered_model model;
+    const struct tally_rng *rng;
+    uint32_t words[TALLY_RNG_LANES]; /* of the group that the next coordinate belongs to */
+    struct tally_bit_reader reader;
+    struct tally_arith_decoder decoder;
+    struct tally_level_stats stats;
+};
+
+static enum tally_status message_open(struct message *message, const uint8_t *data, size_t n_bytes,
+                                      uint64_t payload_bits, size_t dim,
+                                      const struct tally_grid *grid, const struct tally_rng *rng,
+                                      struct tally_error *err)
+{
+    if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "%zu bytes do not frame %llu bits with zero padding", n_bytes,
+                          (unsigned long long)payload_bits);
+    }
+    message->dim = dim;
+    message->start = 0;
+    message->payload_bits = payload_bits;
+    message->top = grid->intervals / 2;
+    message->model = tally_dithered_model(grid->scale);
+    message->rng = rng;
+    message->stats = (struct tally_level_stats){.payload_bits = payload_bits, .formula_bits = dim};
+    tally_bit_reader_init(&message->reader, data, payload_bits);
+    tally_arith_decoder_init(&message->decoder, &message->reader);
+    return TALLY_OK;
+}
+
+static uint32_t decode_raw(struct tally_arith_decoder *decoder, unsigned n)
+{
+    uint32_t bits = 0;
+    for (unsigned done = 0, piece; done < n; done += piece) {
+        piece = n - done < TALLY_DITHERED_RAW_BITS ? n - done : TALLY_DITHERED_RAW_BITS;
+        const uint32_t share = tally_arith_decode(decoder, piece);
+        tally_arith_narrow(decoder, share, 1);
+        bits |= share << done;
+    }
+    return bits;
+}
+
+/* The inverse of encode_excess(). What would be above any level comes out as one that is. */
+static int32_t decode_excess(struct tally_arith_decoder *decoder)
+{
+    unsigned more = 0;
+    while (more < TALLY_DITHERED_EXCESS_BITS && decode_raw(decoder, 1) == 0) {
+        more++;
+    }
+    return (int32_t)(1u << more | decode_raw(decoder, more));
+}
+
+/* The symbol, -reach - 1 .. reach + 1 with the tails at the ends, that `share` belongs to. Most
+ * levels are near 0, so the search starts there. */
+static int32_t decode_symbol(struct message *message, int32_t dither)
+{
+    const struct tally_dithered_model *model = &message->model;
+    const uint32_t share = tally_arith_decode(&message->decoder, TALLY_DITHERED_TOTAL_BITS);
+    int32_t high = 0;
+    uint32_t first = tally_dithered_shares(model, 0, dither), end = first;
+    if (share >= first) {
+        for (high = -1; share >= end; high++) {
+            first = end;
+            end = high < model->reach ? tally_dithered_shares(model, high + 2, dither)
+                                      : 1u << TALLY_DITHERED_TOTAL_BITS;
+        }
+    } else {
+        for (; share < first; high--) {
+            end = first;
+            first = high > -model->reach ? tally_dithered_shares(model, high - 1, dither) : 0;
+        }
+    }
+    tally_arith_narrow(&message->decoder, first, end - first);
+    return high;
+}
+
+/* A level of at most 2^37 in size. */
+static int64_t decode_level(struct message *message, int32_t dither)
+{
+    const struct tally_dithered_model *model = &message->model;
+    int64_t high = decode_symbol(message, dither);
+    if (high > model->reach) {
+        high = model->reach + decode_excess(&message->decoder);
+    } else if (high < -model->reach) {
+        high = -model->reach - decode_excess(&message->decoder);
+    }
+    const int64_t half = (int64_t)((1u << model->shift) >> 1);
+    return high * (INT64_C(1) << model->shift) +
+           (int64_t)decode_raw(&message->decoder, model->shift) - half;
+}
+
+/* Reads the next coordinate as q 2^32 - U. */
+static enum tally_status message_read(struct message *message, int64_t *ret_value,
+                                      struct tally_error *err)
+{
+    const size_t i = message->start, lane = i % TALLY_RNG_LANES;
+    if (lane == 0) {
+        tally_rng_lanes(message->rng, (uint32_t)(i / TALLY_RNG_LANES), message->words);
+    }
+    const int32_t dither = (int32_t)message->words[lane];
+    const int64_t level = decode_level(message, dither);
+    const uint64_t magnitude = (uint64_t)(level < 0 ? -level : level);
+    if (magnitude > message->top) {
+        return tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
+                          i, (unsigned long)message->top);
+    }
+    message->stats.formula_bits += magnitude;
+    message->stats.nonzeros += magnitude != 0;
+    message->start++;
+    *ret_value = level * (INT64_C(1) << 32) - dither;
+    return TALLY_OK;
+}
+
+/* After the last coordinate: whether an encoder ends like this. */
+static enum tally_status message_close(const struct message *message, struct tally_error *err)
+{
+    bool is_exact;
+    const uint64_t bits = tally_arith_decoder_finish(&message->decoder, &is_exact);
+    if (bits != message->payload_bits) {
+        return tally_fail(
+            err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
+            (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
+    }
+    return is_exact ? TALLY_OK
+                    : tally_fail(err, TALLY_MALFORMED, "payload",
+                                 "not the first string of its %llu bits for these levels",
+                                 (unsigned long long)bits);
+}
+
+enum tally_status tally_dithered_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                        size_t dim, const struct tally_grid *grid,
+                                        const struct tally_rng *rng, int64_t *values,
+                                        struct tally_level_stats *ret_stats,
+                                        struct tally_error *err)
+{
+    struct message message;
+    enum tally_status status =
+        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, err);
+    while (status == TALLY_OK && message.start < dim) {
+        status = message_read(&message, &values[message.start], err);
+    }
+    if (status == TALLY_OK) {
+        status = message_close(&message, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_stats = message.stats;
+    }
+    return status;
+}
+
+/* Adds the coordinates of a message, times `sign`, to sums while there are any before `end`. */
+static enum tally_status add_values(struct message *message, size_t end, int sign, int64_t *sums,
+                                    struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && message->start < end) {
+        int64_t *at = &sums[message->start], value;
+        status = message_read(message, &value, err);
+        *at += status == TALLY_OK ? sign * value : 0;
+    }
+    return status;
+}
+
+enum tally_status
+tally_dithered_accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                          const struct tally_grid *grid, const struct tally_rng *rng, int64_t *sums,
+                          struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    struct message message;
+    enum tally_status status =
+        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = add_values(&message, dim, 1, sums, err);
+    if (status == TALLY_OK) {
+        status = message_close(&message, err);
+    }
+    if (status != TALLY_OK) { /* what has been added goes the way it came */
+        const size_t added = message.start;
+        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, NULL);
+        add_values(&message, added, -1, sums, NULL);
+        return status;
+    }
+    *ret_stats = message.stats;
+    return TALLY_OK;
+}

@@ -1,0 +1,84 @@
+#include "codec/dithered/dithered_model.h"
+
+#include <stdlib.h>
+
+#include "codec/dithered/dithered.h"
+
+enum {
+    OCTAVE = TALLY_DITHERED_OCTAVE,
+    LOWEST_OCTAVE = -8, /* of the ratio sigma / step */
+    WIDE_OCTAVE = 2,    /* from a ratio of 2^2 on levels have low bits */
+    TABLE_BITS = 4,     /* entries of the table in a standard deviation: 2^4 */
+    TABLE_SIZE = 89,
+    FRACTION_BITS = 12, /* between two entries */
+    SATURATED = 1 << 29,
+};
+
+/* 2^24 times the probability that a standard normal variable is above k / 16, rounded to the
+ * nearest. */
+static const uint32_t ABOVE[TABLE_SIZE] = {
+    8388608, 7970559, 7554139, 7140959, 6732591, 6330552, 5936286, 5551151, 5176401, 4813177,
+    4462497, 4125246, 3802176, 3493895, 3200874, 2923442, 2661793, 2415993, 2185979, 1971578,
+    1772509, 1588395, 1418777, 1263123, 1120839, 991284,  873779,  767618,  672081,  586439,
+    509966,  441948,  381684,  328499,  281745,  240804,  205093,  174065,  147211,  124061,
+    104181,  87176,   72686,   60389,   49992,   41237,   33892,   27755,   22648,   18413,
+    14915,   12038,   9681,    7757,    6192,    4925,    3903,    3081,    2424,    1900,
+    1483,    1154,    894,     691,     531,     407,     311,     237,     179,     135,
+    102,     76,      57,      42,      31,      23,      17,      13,      9,       7,
+    5,       3,       2,       2,       1,       1,       1,       0,       0};
+
+/* 2^32 2^(-j/16), rounded to the nearest. */
+static const uint64_t INVERSE[OCTAVE] = {
+    4294967296, 4112874773, 3938502376, 3771522796, 3611622603, 3458501653, 3311872529, 3171459999,
+    3037000500, 2908241642, 2784941738, 2666869345, 2553802834, 2445529972, 2341847524, 2242560872};
+
+/* `size` in 2^-32 steps as 2^16 standard deviations: size 2^-32 2^16 / 2^(scale/16 - 8). */
+static uint32_t probability_above(uint32_t scale, uint64_t size)
+{
+    const uint64_t reduced = size >> (scale / OCTAVE);
+    if (reduced >= SATURATED) {
+        return 0;
+    }
+    const uint64_t deviations = reduced * INVERSE[scale % OCTAVE] >> (32 - LOWEST_OCTAVE);
+    const size_t entry = (size_t)(deviations >> FRACTION_BITS);
+    if (entry >= TABLE_SIZE - 1) {
+        return 0;
+    }
+    const uint32_t fraction = (uint32_t)deviations & ((1u << FRACTION_BITS) - 1);
+    const uint64_t fall = (uint64_t)(ABOVE[entry] - ABOVE[entry + 1]) * fraction;
+    return ABOVE[entry] - (uint32_t)(fall >> FRACTION_BITS);
+}
+
+uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary)
+{
+    const uint32_t one = 1u << TALLY_DITHERED_NORMAL_BITS;
+    return boundary < 0 ? probability_above(scale, (uint64_t)-boundary)
+                        : one - probability_above(scale, (uint64_t)boundary);
+}
+
+struct tally_dithered_model tally_dithered_model(uint32_t scale)
+{
+    const int octave = (int)(scale / OCTAVE) + LOWEST_OCTAVE;
+    const int shift = octave < WIDE_OCTAVE ? 0 : octave - WIDE_OCTAVE + 1;
+    const int half_reach = octave - shift + 3; /* a standard deviation is below 2^(octave + 1) */
+    return (struct tally_dithered_model){
+        .scale = scale, .shift = (unsigned)shift, .reach = half_reach < 0 ? 1 : 1 << half_reach};
+}
+
+int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level)
+{
+    const int32_t half = (int32_t)((1u << model->shift) >> 1);
+    return (level + half) >> model->shift; /* arithmetic, as every compiler of ours does it */
+}
+
+uint32_t tally_dithered_shares(const struct tally_dithered_model *model, int32_t high,
+                               int32_t dither)
+{
+    const uint32_t below = (uint32_t)(high + model->reach + 1); /* symbols, one tail among them */
+    const uint32_t free = (1u << TALLY_DITHERED_TOTAL_BITS) - (uint32_t)(2 * model->reach + 3);
+    const int64_t half = (int64_t)((1u << model->shift) >> 1);
+    const int64_t level = (int64_t)high * (INT64_C(1) << model->shift) - half;
+    const int64_t boundary = (2 * level - 1) * (INT64_C(1) << 31) - dither;
+    const uint64_t probability = tally_dithered_normal(model->scale, boundary);
+    return below + (uint32_t)(probability * free >> TALLY_DITHERED_NORMAL_BITS);
+}

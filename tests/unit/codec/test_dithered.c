@@ -1,0 +1,438 @@
+#include "codec/dithered/dithered.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/dithered/dithered_model.h"
+#include "tests/harness.h"
+
+static void *allocate(size_t n)
+{
+    void *block = malloc(n + (n == 0));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
+    return block;
+}
+
+static struct tally_rng stream(uint32_t round, enum tally_rng_purpose purpose)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(11, 0), 3, round, purpose);
+    return rng;
+}
+
+static struct tally_grid grid_of(double step, double ratio)
+{
+    return (struct tally_grid){.step = step,
+                               .intervals = 2 * TALLY_DITHERED_MAX_TOP,
+                               .scale = tally_dithered_scale_of(ratio)};
+}
+
+/* A vector, its stream, and its message. */
+struct sample {
+    size_t dim;
+    float *y;
+    int32_t *levels;
+    int64_t *values;
+    struct tally_grid grid;
+    struct tally_rng rng;
+    struct tally_buffer payload;
+    struct tally_level_stats stats;
+    uint64_t clipped;
+};
+
+static void sample_init(struct sample *sample, size_t dim, struct tally_grid grid)
+{
+    *sample = (struct sample){.dim = dim,
+                              .y = allocate(dim * sizeof *sample->y),
+                              .levels = allocate(dim * sizeof *sample->levels),
+                              .values = allocate(dim * sizeof *sample->values),
+                              .grid = grid};
+}
+
+static void sample_fini(struct sample *sample)
+{
+    free(sample->y);
+    free(sample->levels);
+    free(sample->values);
+    tally_buffer_fini(&sample->payload);
+}
+
+static void fill_normal(struct tally_rng *rng, double sigma, float *y, size_t dim)
+{
+    double *normal = allocate(dim * sizeof *normal);
+    tally_rng_normal(rng, normal, dim);
+    for (size_t i = 0; i < dim; i++) {
+        y[i] = (float)(sigma * normal[i]);
+    }
+    free(normal);
+}
+
+static enum tally_status encode(struct sample *sample, uint32_t round)
+{
+    sample->rng = stream(round, TALLY_RNG_UPLINK);
+    const struct tally_vector vector = {
+        .y = sample->y, .dim = sample->dim, .grid = &sample->grid, .rng = &sample->rng};
+    return tally_dithered_encode(&vector, sample->levels, &sample->payload, &sample->stats,
+                                 &sample->clipped, NULL);
+}
+
+static int32_t dither_of(const struct sample *sample, size_t i)
+{
+    uint32_t words[TALLY_RNG_LANES];
+    tally_rng_lanes(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), words);
+    return (int32_t)words[i % TALLY_RNG_LANES];
+}
+
+static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
+{
+    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
+           a->nonzeros == b->nonzeros;
+}
+
+/* Decodes into sample->values from a block of exactly n bytes, and accumulates. True if both agree
+ * on `status`. */
+static bool decodes(struct sample *sample, const uint8_t *bytes, size_t n, uint64_t payload_bits,
+                    enum tally_status *ret_status)
+{
+    uint8_t *data = allocate(n);
+    if (n > 0) {
+        memcpy(data, bytes, n);
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_level_stats stats, again;
+    *ret_status = tally_dithered_decode(data, n, payload_bits, sample->dim, &sample->grid,
+                                        &sample->rng, sample->values, &stats, &err);
+    bool good = *ret_status == TALLY_OK || (*ret_status == TALLY_MALFORMED && err.message[0] != 0);
+    int64_t *sums = allocate(sample->dim * sizeof *sums);
+    for (size_t i = 0; i < sample->dim; i++) {
+        sums[i] = (int64_t)i * 1000003 - 500;
+    }
+    good = good && tally_dithered_accumulate(data, n, payload_bits, sample->dim, &sample->grid,
+                                             &sample->rng, sums, &again, NULL) == *ret_status;
+    for (size_t i = 0; i < sample->dim; i++) {
+        const int64_t added = *ret_status == TALLY_OK ? sample->values[i] : 0;
+        good = good && sums[i] == (int64_t)i * 1000003 - 500 + added;
+    }
+    if (*ret_status == TALLY_OK) {
+        good = good && same_stats(&stats, &again);
+        sample->stats = stats;
+    }
+    free(sums);
+    free(data);
+    return good;
+}
+
+/* --- grids ----------------------------------------------------------------------------------- */
+
+static void test_codec_dithered__scales_are_the_nearest_on_a_logarithmic_scale(void)
+{
+    bool good = true;
+    for (uint32_t k = 0; k < TALLY_DITHERED_SCALES; k++) {
+        const double ratio = tally_dithered_ratio(k);
+        good = good && fabs(ratio / exp2(k / 16.0 - 8) - 1) < 1e-14;
+        good = good && tally_dithered_scale_of(ratio) == k;
+        good = good && tally_dithered_scale_of(ratio * exp2(0.499 / 16)) == k;
+        good = good && tally_dithered_scale_of(ratio * exp2(-0.499 / 16)) == k;
+    }
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_EQUAL(tally_dithered_scale_of(0), 0);
+    CU_ASSERT_EQUAL(tally_dithered_scale_of(-1), 0);
+    CU_ASSERT_EQUAL(tally_dithered_scale_of((double)NAN), 0);
+    CU_ASSERT_EQUAL(tally_dithered_scale_of(1e300), TALLY_DITHERED_SCALES - 1);
+    CU_ASSERT_EQUAL(tally_dithered_scale_of((double)INFINITY), TALLY_DITHERED_SCALES - 1);
+}
+
+static void test_codec_dithered__sums_of_all_clients_fit(void)
+{
+    CU_ASSERT_EQUAL(tally_dithered_top(1), 1 << 20);
+    CU_ASSERT_EQUAL(tally_dithered_top(1024), 1 << 20);
+    CU_ASSERT_EQUAL(tally_dithered_top(1025), (1 << 30) / 1025);
+    CU_ASSERT_EQUAL(tally_dithered_top(UINT32_MAX), 1);
+    for (uint64_t clients = 1; clients <= 1 << 29; clients = clients * 3 + 1) {
+        CU_ASSERT_TRUE(clients * tally_dithered_top((uint32_t)clients) < UINT64_C(1) << 31);
+    }
+}
+
+static void test_codec_dithered__grids_are_checked(void)
+{
+    struct tally_grid grid = grid_of(0.1, 1);
+    CU_ASSERT_TRUE(tally_dithered_grid_is_valid(&grid));
+    grid.intervals += 2;
+    CU_ASSERT_FALSE(tally_dithered_grid_is_valid(&grid));
+    grid = grid_of(0.1, 1);
+    grid.scale = TALLY_DITHERED_SCALES;
+    CU_ASSERT_FALSE(tally_dithered_grid_is_valid(&grid));
+    grid = grid_of(0, 1);
+    CU_ASSERT_FALSE(tally_dithered_grid_is_valid(&grid));
+}
+
+/* --- model ----------------------------------------------------------------------------------- */
+
+static void test_codec_dithered__the_table_is_the_normal_distribution(void)
+{
+    struct tally_rng rng = stream(1, TALLY_RNG_SAMPLING);
+    bool good = true;
+    for (int k = 0; k < 200000; k++) {
+        const uint32_t scale = tally_rng_below(&rng, TALLY_DITHERED_SCALES);
+        const double z = 14 * tally_rng_uniform(&rng) - 7;
+        const int64_t boundary = llrint(z * tally_dithered_ratio(scale) * 0x1p32);
+        const uint32_t got = tally_dithered_normal(scale, boundary);
+        good = good && fabs(got * 0x1p-24 - erfc(-z / sqrt(2)) / 2) < 1.3e-4;
+        good = good && got + tally_dithered_normal(scale, -boundary) == 1 << 24;
+    }
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_EQUAL(tally_dithered_normal(0, INT64_C(1) << 60), 1 << 24);
+    CU_ASSERT_EQUAL(tally_dithered_normal(384, -(INT64_C(1) << 60)), 0);
+}
+
+static void test_codec_dithered__every_symbol_has_a_share(void)
+{
+    struct tally_rng rng = stream(2, TALLY_RNG_SAMPLING);
+    bool good = true;
+    for (uint32_t k = 0; k < 4 * TALLY_DITHERED_SCALES; k++) {
+        const struct tally_dithered_model model = tally_dithered_model(k / 4);
+        const int32_t dither = k % 4 == 0   ? INT32_MIN
+                               : k % 4 == 1 ? INT32_MAX
+                                            : (int32_t)tally_rng_u32(&rng);
+        uint32_t before = 0;
+        for (int32_t high = -model.reach; high <= model.reach + 1; high++) {
+            const uint32_t shares = tally_dithered_shares(&model, high, dither);
+            good = good && shares > before;
+            before = shares;
+        }
+        good = good && before < 1 << 16 && model.reach <= 16 && model.shift <= 15;
+        good = good && model.reach >= 4 * tally_dithered_ratio(k / 4) / (1 << model.shift) - 0.51;
+    }
+    CU_ASSERT_TRUE(good);
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+/* Of every scale and shape: normal, far too wide or narrow for the scale, and with clipped ends. */
+static void test_codec_dithered__round_trip(void)
+{
+    struct tally_rng rng = stream(3, TALLY_RNG_SAMPLING);
+    bool good = true;
+    for (uint32_t k = 0; k < 1200; k++) {
+        struct sample sample;
+        const double step = exp2(40 * tally_rng_uniform(&rng) - 20);
+        const double ratio = exp2(26 * tally_rng_uniform(&rng) - 9);
+        sample_init(&sample, 1 + tally_rng_below(&rng, k % 10 == 0 ? 700 : 40),
+                    grid_of(step, ratio));
+        sample.grid.intervals = 2 * (1 + (tally_rng_u32(&rng) >> (12 + tally_rng_below(&rng, 20))));
+        const double width = k % 3 == 0 ? exp2(10 * tally_rng_uniform(&rng) - 5) : 1;
+        fill_normal(&rng, step * ratio * width, sample.y, sample.dim);
+        CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
+        const struct tally_level_stats sent = sample.stats;
+        enum tally_status status;
+        good = good &&
+               decodes(&sample, sample.payload.data, sample.payload.size, sent.payload_bits,
+                       &status) &&
+               status == TALLY_OK;
+        good = good && same_stats(&sent, &sample.stats);
+        uint64_t clipped = 0, formula = sample.dim, nonzeros = 0;
+        const double top = sample.grid.intervals / 2;
+        for (size_t i = 0; i < sample.dim; i++) {
+            const int32_t level = sample.levels[i];
+            const double exact = sample.y[i] / step + dither_of(&sample, i) * 0x1p-32;
+            good = good &&
+                   sample.values[i] == (int64_t)level * (INT64_C(1) << 32) - dither_of(&sample, i);
+            clipped += fabs(rint(exact)) > top;
+            good = good && (abs(level) == (int32_t)top || fabs(exact - level) <= 0.5);
+            formula += (uint64_t)abs(level);
+            nonzeros += level != 0;
+        }
+        good = good && clipped == sample.clipped && formula == sent.formula_bits;
+        good = good && nonzeros == sent.nonzeros;
+        sample_fini(&sample);
+    }
+    CU_ASSERT_TRUE(good);
+}
+
+static void test_codec_dithered__refuses_what_is_not_finite(void)
+{
+    struct sample sample;
+    sample_init(&sample, 70, grid_of(1, 1));
+    fill_normal(&(struct tally_rng){.n_used = 4}, 1, sample.y, 70);
+    sample.y[66] = INFINITY;
+    CU_ASSERT_EQUAL(encode(&sample, 0), TALLY_NOT_FINITE);
+    sample.y[66] = NAN;
+    CU_ASSERT_EQUAL(encode(&sample, 0), TALLY_NOT_FINITE);
+    sample.y[66] = 0x1p127f; /* far beyond any int32 */
+    CU_ASSERT_EQUAL(encode(&sample, 0), TALLY_OK);
+    CU_ASSERT_EQUAL(sample.clipped, 1);
+    CU_ASSERT_EQUAL(sample.levels[66], TALLY_DITHERED_MAX_TOP);
+    sample_fini(&sample);
+}
+
+/* Random bytes, and messages with a bit turned over, cut short or longer: refused, or exactly what
+ * the decoded levels encode to. */
+static void test_codec_dithered__a_message_is_refused_or_canonical(void)
+{
+    struct tally_rng rng = stream(4, TALLY_RNG_SAMPLING);
+    size_t n_accepted = 0;
+    bool good = true;
+    for (uint32_t k = 0; k < 6000; k++) {
+        struct sample sample;
+        const double ratio = exp2(14 * tally_rng_uniform(&rng) - 7);
+        sample_init(&sample, 1 + tally_rng_below(&rng, 12), grid_of(1, ratio));
+        sample.grid.intervals = 2 * (1 + tally_rng_below(&rng, 2 + (uint32_t)(8 * ratio)));
+        fill_normal(&rng, ratio, sample.y, sample.dim);
+        CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
+        uint8_t bytes[400];
+        size_t n = sample.payload.size;
+        uint64_t n_bits = sample.stats.payload_bits;
+        CU_ASSERT_TRUE_FATAL(n + 1 <= sizeof bytes);
+        memcpy(bytes, sample.payload.data, n);
+        if (k % 3 == 0) {
+            n = tally_rng_below(&rng, 8);
+            n_bits = 8 * n;
+            for (size_t i = 0; i < n; i++) {
+                bytes[i] = (uint8_t)tally_rng_u32(&rng);
+            }
+        } else if (k % 3 == 1 && n_bits > 0) {
+            const uint32_t at = tally_rng_below(&rng, (uint32_t)n_bits);
+            bytes[at / 8] = (uint8_t)(bytes[at / 8] ^ 1 << at % 8);
+        } else {
+            bytes[n] = 0;
+            n_bits = n_bits + tally_rng_below(&rng, 3) - 1;
+            n = (size_t)((n_bits + 7) / 8);
+        }
+        enum tally_status status = TALLY_MALFORMED;
+        if (n_bits > UINT32_MAX) {
+            sample_fini(&sample);
+            continue;
+        }
+        good = good && decodes(&sample, bytes, n, n_bits, &status);
+        if (status == TALLY_OK) {
+            n_accepted++;
+            for (size_t i = 0; i < sample.dim; i++) {
+                sample.y[i] = (float)((double)sample.values[i] * 0x1p-32);
+            }
+            CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
+            good = good && sample.stats.payload_bits == n_bits && sample.payload.size == n &&
+                   memcmp(sample.payload.data, bytes, n) == 0;
+        }
+        sample_fini(&sample);
+    }
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_TRUE(n_accepted > 500);
+}
+
+/* --- bits ------------------------------------------------------------------------------------ */
+
+/* -log2 of P(q | u) of a sent vector whose coordinates have this standard deviation: the ideal. */
+static double ideal_bits(const struct sample *sample, double sigma)
+{
+    double bits = 0;
+    for (size_t i = 0; i < sample->dim; i++) {
+        const double u = dither_of(sample, i) * 0x1p-32;
+        const double to_z = sample->grid.step / sigma / sqrt(2);
+        const double low = (sample->levels[i] - 0.5 - u) * to_z;
+        const double high = (sample->levels[i] + 0.5 - u) * to_z;
+        const double p = low > 0 ? erfc(low) - erfc(high) : erfc(-high) - erfc(-low);
+        bits -= log2(p / 2 > 1e-12 ? p / 2 : 1e-12);
+    }
+    return bits;
+}
+
+/* Mean bits of messages above the ideal, at a ratio step / sigma. */
+static void compare(size_t dim, uint32_t n_messages, double coarseness, double *ret_bits,
+                    double *ret_ideal)
+{
+    struct tally_rng rng = stream((uint32_t)(1000 * coarseness), TALLY_RNG_SAMPLING);
+    struct sample sample;
+    const double step = 0.37, sigma = step / coarseness;
+    sample_init(&sample, dim, grid_of(step, 1 / coarseness));
+    *ret_bits = *ret_ideal = 0;
+    for (uint32_t k = 0; k < n_messages; k++) {
+        fill_normal(&rng, sigma, sample.y, dim);
+        CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
+        *ret_bits += (double)sample.stats.payload_bits / n_messages;
+        *ret_ideal += ideal_bits(&sample, sigma) / n_messages;
+    }
+    sample_fini(&sample);
+}
+
+static const double COARSENESS[] = {0.3, 0.4, 0.55, 0.7, 0.91, 1, 1.3, 1.7, 2.2, 3, 4.1, 5.5, 8};
+enum { N_COARSENESS = sizeof COARSENESS / sizeof COARSENESS[0] };
+
+static void test_codec_dithered__bits_of_short_vectors_are_near_the_ideal(void)
+{
+    for (size_t k = 0; k < N_COARSENESS; k++) {
+        double bits, ideal;
+        compare(30, 2000, COARSENESS[k], &bits, &ideal);
+        CU_ASSERT_TRUE(bits < ideal * 1.04 + 3);
+        CU_ASSERT_TRUE(bits > ideal - 0.2);
+    }
+}
+
+static void test_codec_dithered__bits_of_long_vectors_are_near_the_ideal(void)
+{
+    for (size_t k = 0; k < N_COARSENESS; k++) {
+        double bits, ideal;
+        compare(7840, 20, COARSENESS[k], &bits, &ideal);
+        CU_ASSERT_TRUE(bits < ideal * 1.005);
+        CU_ASSERT_TRUE(bits > ideal * 0.995);
+    }
+}
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+/* The error in steps is uniform on [-1/2, 1/2], whatever the value: a chi-squared test of 20 cells
+ * (99.99 % of chi-squared of 19 degrees is below 52.4), and its mean where the value has any given
+ * distance to the grid (standard deviation sqrt(1/12)). Fixed seeds. */
+static void test_codec_dithered__the_error_is_uniform_and_independent_of_the_value(void)
+{
+    enum { DIM = 100000, CELLS = 20 };
+    struct sample sample;
+    struct tally_rng rng = stream(6, TALLY_RNG_SAMPLING);
+    sample_init(&sample, DIM, grid_of(1, 0.5));
+    fill_normal(&rng, 0.5, sample.y, DIM);
+    CU_ASSERT_EQUAL_FATAL(encode(&sample, 6), TALLY_OK);
+    enum tally_status status;
+    CU_ASSERT_TRUE(decodes(&sample, sample.payload.data, sample.payload.size,
+                           sample.stats.payload_bits, &status));
+    CU_ASSERT_EQUAL_FATAL(status, TALLY_OK);
+    double counts[CELLS] = {0}, sums[CELLS] = {0}, squares[CELLS] = {0}, ns[CELLS] = {0};
+    double chi_squared = 0, product = 0;
+    bool bounded = true;
+    for (size_t i = 0; i < DIM; i++) {
+        const double error = (double)sample.values[i] * 0x1p-32 - sample.y[i];
+        const double place = (double)sample.y[i] - floor((double)sample.y[i]);
+        const size_t error_cell = (size_t)((error + 0.5) * CELLS), cell = (size_t)(place * CELLS);
+        bounded = bounded && fabs(error) <= 0.5 + 1e-9;
+        counts[error_cell < CELLS ? error_cell : CELLS - 1]++;
+        ns[cell < CELLS ? cell : CELLS - 1]++;
+        sums[cell < CELLS ? cell : CELLS - 1] += error;
+        squares[cell < CELLS ? cell : CELLS - 1] += error * error;
+        product += error * sample.y[i];
+    }
+    CU_ASSERT_TRUE(bounded);
+    for (int c = 0; c < CELLS; c++) {
+        const double expected = (double)DIM / CELLS;
+        chi_squared += (counts[c] - expected) * (counts[c] - expected) / expected;
+        CU_ASSERT_TRUE(fabs(sums[c]) < 4.5 * sqrt(ns[c] / 12));
+        /* e^2 has the variance 1/80 - 1/144 = 1/180. */
+        CU_ASSERT_TRUE(fabs(squares[c] - ns[c] / 12) < 4.5 * sqrt(ns[c] / 180));
+    }
+    CU_ASSERT_TRUE(chi_squared < 52.4);
+    CU_ASSERT_TRUE(fabs(product) < 4.5 * 0.5 * sqrt(DIM / 12.0));
+    sample_fini(&sample);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_codec_dithered__scales_are_the_nearest_on_a_logarithmic_scale),
+    TALLY_TEST(test_codec_dithered__sums_of_all_clients_fit),
+    TALLY_TEST(test_codec_dithered__grids_are_checked),
+    TALLY_TEST(test_codec_dithered__the_table_is_the_normal_distribution),
+    TALLY_TEST(test_codec_dithered__every_symbol_has_a_share),
+    TALLY_TEST(test_codec_dithered__round_trip),
+    TALLY_TEST(test_codec_dithered__refuses_what_is_not_finite),
+    TALLY_TEST(test_codec_dithered__a_message_is_refused_or_canonical),
+    TALLY_TEST(test_codec_dithered__bits_of_short_vectors_are_near_the_ideal),
+    TALLY_TEST(test_codec_dithered__bits_of_long_vectors_are_near_the_ideal),
+    TALLY_TEST(test_codec_dithered__the_error_is_uniform_and_independent_of_the_value),
+};
+TALLY_SUITE(codec_dithered, TESTS);
