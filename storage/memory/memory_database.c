@@ -1,17 +1,15 @@
 /* memory_database: the rows that several store objects share, and their connections to them. */
 #include <assert.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "codec/base/monotonic.h"
 #include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 
 static int64_t monotonic_ms(void *context)
 {
-    struct timespec now;
     (void)context;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return tally_monotonic_ms();
 }
 
 enum tally_status tally_memory_database_new(const struct tally_memory_clock *clock,

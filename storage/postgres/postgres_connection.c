@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
+#include "codec/base/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
 /* How long neither side says anything before the connection is given up: longer than the server
@@ -19,13 +19,6 @@
 enum { SILENCE_MS = 3000, SILENCE_WHEN_OPENING_MS = 60000 };
 /* How often it is looked whether what was sent gets less. */
 enum { LOOK_MS = 250 };
-
-int64_t tally_pg_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* The value that an option has, or the one that libpq fills in; "" if neither. */
 static const char *option_value(const PQconninfoOption *options, const char *keyword)
@@ -214,9 +207,9 @@ enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_err
 bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms)
 {
     struct pollfd ready = {.fd = PQsocket(connection), .events = events};
-    int64_t deadline = tally_pg_now_ms() + timeout_ms;
+    int64_t deadline = tally_monotonic_ms() + timeout_ms;
     for (;;) {
-        int64_t left = deadline - tally_pg_now_ms();
+        int64_t left = deadline - tally_monotonic_ms();
         int n = poll(&ready, 1, left > 0 ? (int)left : 0);
         if (n > 0 || (n < 0 && errno != EINTR)) {
             return true; /* libpq finds out what is wrong */
@@ -238,14 +231,14 @@ static int n_in_flight(const PGconn *connection)
  * nothing came and nothing of what was sent arrived. */
 static bool wait_unless_silent(const PGconn *connection, short events, int silence_ms)
 {
-    int64_t silent_since = tally_pg_now_ms();
+    int64_t silent_since = tally_monotonic_ms();
     int n_before = n_in_flight(connection);
     while (!tally_pg_wait(connection, events, LOOK_MS)) {
         int n = n_in_flight(connection);
         if (n != n_before) {
-            silent_since = tally_pg_now_ms();
+            silent_since = tally_monotonic_ms();
             n_before = n;
-        } else if (tally_pg_now_ms() - silent_since >= silence_ms) {
+        } else if (tally_monotonic_ms() - silent_since >= silence_ms) {
             return false;
         }
     }

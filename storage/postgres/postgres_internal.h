@@ -140,8 +140,6 @@ enum tally_status tally_pg_label(const char *conninfo, struct tally_buffer *out)
 /* Closes the connection; the transaction that is open is broken. */
 void tally_pg_drop(struct tally_postgres *pg);
 
-/* Milliseconds of the monotonic clock. */
-int64_t tally_pg_now_ms(void);
 /* Waits until the connection's socket is ready for one of poll()'s `events`, or broken. False when
  * time is up. */
 bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms);

@@ -3,6 +3,7 @@
  * A walk takes a page of rows at a time and is done with the connection before it calls `each`, so
  * that a callback may read, and so that no result is larger than a page. Outside of a transaction
  * the pages of a walk are not of one instant. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "storage/postgres/postgres_internal.h"
@@ -32,6 +33,26 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
     if (status != TALLY_OK) {
         pg->transaction.is_broken =
             true; /* the server has aborted its transaction, if there is one */
+    }
+    return status;
+}
+
+/* The same for the first row; NOT_FOUND says "no WHAT". */
+static enum tally_status __attribute__((format(printf, 6, 7)))
+read_one(struct tally_postgres *pg, struct tally_pg_call *call, PGresult **ret_result,
+         struct tally_pg_row *ret_row, struct tally_error *err, const char *what, ...)
+{
+    enum tally_status status = read_rows(pg, call, ret_result, err);
+    if (status == TALLY_OK && PQntuples(*ret_result) == 0) {
+        char text[256];
+        va_list arguments;
+        va_start(arguments, what);
+        vsnprintf(text, sizeof text, what, arguments);
+        va_end(arguments);
+        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s", text);
+    }
+    if (status == TALLY_OK) {
+        *ret_row = tally_pg_row(pg, *ret_result, 0, err);
     }
     return status;
 }
@@ -82,13 +103,10 @@ enum tally_status tally_pg_job_get(struct tally_store *store, const char *id,
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_GET);
     tally_pg_bind_text(&call, id);
     PGresult *result = NULL;
-    enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK && PQntuples(result) == 0) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
-    }
+    struct tally_pg_row row;
+    enum tally_status status = read_one(pg, &call, &result, &row, err, "job \"%s\"", id);
     if (status == TALLY_OK) {
         struct tally_store_job job;
-        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
         tally_pg_take_job(&row, &job);
         status = row.status;
         *ret_job = status == TALLY_OK ? job : *ret_job;
@@ -107,14 +125,11 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_BY_IDEMPOTENCY_KEY);
     tally_pg_bind_text(&call, idempotency_key);
     PGresult *result = NULL;
-    enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK && PQntuples(result) == 0) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
-                            idempotency_key);
-    }
+    struct tally_pg_row row;
+    enum tally_status status =
+        read_one(pg, &call, &result, &row, err, "job with idempotency key \"%s\"", idempotency_key);
     if (status == TALLY_OK) {
         struct tally_store_job job;
-        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
         tally_pg_take_job(&row, &job);
         const uint64_t digest = (uint64_t)tally_pg_take_int64(&row);
         status = row.status;
@@ -152,12 +167,10 @@ enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_ke
     struct tally_pg_call call = tally_pg_call(TALLY_PG_REQUEST_GET);
     tally_pg_bind_int64(&call, job_key);
     PGresult *result = NULL;
-    enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK && PQntuples(result) == 0) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
-    }
+    struct tally_pg_row row;
+    enum tally_status status =
+        read_one(pg, &call, &result, &row, err, "job with key %lld", (long long)job_key);
     if (status == TALLY_OK) {
-        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
         const uint64_t digest = (uint64_t)tally_pg_take_int64(&row);
         const bool has_key = row.status == TALLY_OK && !tally_pg_is_null(&row);
         status = has_key ? append_text(&row, out) : row.status;
@@ -238,14 +251,11 @@ static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_s
     struct tally_pg_call call = tally_pg_call(which);
     tally_pg_bind_int64(&call, job_key);
     PGresult *result = NULL;
-    enum tally_status status = read_rows(pg, &call, &result, err);
-    if (status == TALLY_OK && PQntuples(result) == 0) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld", what,
-                            (long long)job_key);
-    }
+    struct tally_pg_row row;
+    enum tally_status status = read_one(pg, &call, &result, &row, err, "%s of a job with key %lld",
+                                        what, (long long)job_key);
     if (status == TALLY_OK) {
         size_t n = 0;
-        struct tally_pg_row row = tally_pg_row(pg, result, 0, err);
         const uint8_t *bytes = tally_pg_take_bytes(&row, &n);
         status = row.status == TALLY_OK ? tally_buffer_append(out, bytes, n) : row.status;
         if (status != TALLY_OK) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "codec/base/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
 /* How long an address may say nothing while it is being connected to, unless the conninfo has
@@ -201,7 +202,7 @@ static void begin_attempt(struct tally_postgres *pg)
         PQstatus(pg->attempt) != CONNECTION_BAD ? PGRES_POLLING_WRITING : PGRES_POLLING_FAILED;
     pg->is_address_silent = false;
     pg->address_limit_ms = connect_timeout_ms(pg->attempt);
-    pg->silent_at_ms = tally_pg_now_ms() + pg->address_limit_ms;
+    pg->silent_at_ms = tally_monotonic_ms() + pg->address_limit_ms;
 }
 
 /* Has libpq go on to the next address, if there is one, when nothing at all has answered at this
@@ -220,15 +221,15 @@ static bool skip_address(struct tally_postgres *pg)
  */
 static bool is_under_way(struct tally_postgres *pg, int patience_ms)
 {
-    int64_t until = tally_pg_now_ms() + patience_ms;
+    int64_t until = tally_monotonic_ms() + patience_ms;
     while (pg->attempt_wants == PGRES_POLLING_READING ||
            pg->attempt_wants == PGRES_POLLING_WRITING) {
         /* The socket may be another one after each step. */
-        int64_t left = until - tally_pg_now_ms();
+        int64_t left = until - tally_monotonic_ms();
         if (!tally_pg_wait(pg->attempt,
                            pg->attempt_wants == PGRES_POLLING_READING ? POLLIN : POLLOUT,
                            left > 0 ? left : 0)) {
-            if (tally_pg_now_ms() < pg->silent_at_ms) {
+            if (tally_monotonic_ms() < pg->silent_at_ms) {
                 return true;
             }
             if (!skip_address(pg)) {
@@ -236,7 +237,7 @@ static bool is_under_way(struct tally_postgres *pg, int patience_ms)
             }
         }
         pg->attempt_wants = PQconnectPoll(pg->attempt);
-        pg->silent_at_ms = tally_pg_now_ms() + pg->address_limit_ms;
+        pg->silent_at_ms = tally_monotonic_ms() + pg->address_limit_ms;
     }
     return false;
 }
@@ -289,7 +290,7 @@ static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error
 {
     int patience_ms = 0;
     if (pg->attempt == NULL) {
-        int64_t left_ms = pg->retry_at_ms - tally_pg_now_ms();
+        int64_t left_ms = pg->retry_at_ms - tally_monotonic_ms();
         if (left_ms > 0) {
             return tally_fail(err, TALLY_STORE, NULL,
                               "database \"%s\": the connection was lost, next attempt in %lld ms",
@@ -311,7 +312,7 @@ static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error
     }
     pg->backoff_ms = pg->backoff_ms == 0 ? FIRST_BACKOFF_MS : 2 * pg->backoff_ms;
     pg->backoff_ms = pg->backoff_ms > MAX_BACKOFF_MS ? MAX_BACKOFF_MS : pg->backoff_ms;
-    pg->retry_at_ms = tally_pg_now_ms() + pg->backoff_ms;
+    pg->retry_at_ms = tally_monotonic_ms() + pg->backoff_ms;
     return status;
 }
 

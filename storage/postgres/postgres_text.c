@@ -8,6 +8,7 @@
  *     "M\xfcller"  ->  "M", U+10FFFC, "ller" */
 #include <string.h>
 
+#include "codec/base/utf8.h"
 #include "storage/postgres/postgres_internal.h"
 
 enum { N_ESCAPED = 4 }; /* bytes of U+10FF80 to U+10FFFF: f4 8f be|bf 80..bf */
@@ -18,44 +19,15 @@ static bool is_escaped(const unsigned char *bytes, size_t n)
            (bytes[2] == 0xbe || bytes[2] == 0xbf) && (bytes[3] & 0xc0) == 0x80;
 }
 
-static bool is_in(unsigned char byte, unsigned char first, unsigned char last)
-{
-    return byte >= first && byte <= last;
-}
-
-/* Length of the valid sequence that `bytes` begins with, 0 for none (RFC 3629). Reading stops at
- * the NUL. */
-static size_t sequence_length(const unsigned char *bytes)
-{
-    if (bytes[0] < 0x80) {
-        return 1;
-    }
-    if (is_in(bytes[0], 0xc2, 0xdf)) {
-        return is_in(bytes[1], 0x80, 0xbf) ? 2 : 0;
-    }
-    if (is_in(bytes[0], 0xe0, 0xef)) {
-        unsigned char first = bytes[0] == 0xe0 ? 0xa0 : 0x80;
-        unsigned char last = bytes[0] == 0xed ? 0x9f : 0xbf; /* no surrogates */
-        return is_in(bytes[1], first, last) && is_in(bytes[2], 0x80, 0xbf) ? 3 : 0;
-    }
-    if (is_in(bytes[0], 0xf0, 0xf4)) {
-        unsigned char first = bytes[0] == 0xf0 ? 0x90 : 0x80;
-        unsigned char last = bytes[0] == 0xf4 ? 0x8f : 0xbf;
-        return is_in(bytes[1], first, last) && is_in(bytes[2], 0x80, 0xbf) &&
-                       is_in(bytes[3], 0x80, 0xbf)
-                   ? 4
-                   : 0;
-    }
-    return 0;
-}
-
 enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *text)
 {
     const unsigned char *rest = (const unsigned char *)text;
     enum tally_status status = TALLY_OK;
     while (rest[0] != '\0' && status == TALLY_OK) {
-        size_t n = sequence_length(rest);
-        if (n > 0 && !is_escaped(rest, n)) {
+        uint32_t point;
+        const size_t n = tally_utf8_next((const char *)rest, &point);
+        const bool is_valid = n > 1 || point != TALLY_UTF8_INVALID;
+        if (is_valid && !is_escaped(rest, n)) {
             status = tally_buffer_append(out, rest, n);
             rest += n;
         } else {
