@@ -154,9 +154,6 @@ static bool put_value(struct line *line, const struct tally_log_pair *pair)
     case TALLY_LOG_KIND_REAL:
         n = format_real(pair->value.real, line->format == TALLY_LOG_JSON, word);
         break;
-    case TALLY_LOG_KIND_BOOL:
-        n = snprintf(word, sizeof word, "%s", pair->value.boolean ? "true" : "false");
-        break;
     }
     return put(line, word, (size_t)n);
 }

@@ -33,8 +33,7 @@ enum tally_log_kind {
     TALLY_LOG_KIND_TEXT,
     TALLY_LOG_KIND_INTEGER,
     TALLY_LOG_KIND_UNSIGNED,
-    TALLY_LOG_KIND_REAL,
-    TALLY_LOG_KIND_BOOL
+    TALLY_LOG_KIND_REAL
 };
 
 struct tally_log_pair {
@@ -45,7 +44,6 @@ struct tally_log_pair {
         int64_t integer;
         uint64_t natural;
         double real; /* shortest decimal that reads back; NaN and infinities are null in JSON */
-        bool boolean;
     } value;
 };
 
@@ -67,11 +65,6 @@ static inline struct tally_log_pair tally_log_unsigned(const char *key, uint64_t
 static inline struct tally_log_pair tally_log_real(const char *key, double value)
 {
     return (struct tally_log_pair){key, TALLY_LOG_KIND_REAL, {.real = value}};
-}
-
-static inline struct tally_log_pair tally_log_bool(const char *key, bool value)
-{
-    return (struct tally_log_pair){key, TALLY_LOG_KIND_BOOL, {.boolean = value}};
 }
 
 /* What happened, first pair of every line. */

@@ -1,7 +1,10 @@
 #include "services/base/process_guard.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Neither can fail on the Linux that Debian 12 has; and were it otherwise, a program that runs is
  * worth more than one that does not. */
@@ -12,4 +15,20 @@ void tally_process_guard(bool keeps_secrets)
     if (keeps_secrets) {
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
+}
+
+char **tally_child_environment_new(void)
+{
+    static const char OURS[] = "TALLY_";
+    size_t n = 0, kept = 0;
+    while (environ[n] != NULL) {
+        n++;
+    }
+    char **environment = calloc(n + 1, sizeof *environment);
+    for (size_t i = 0; environment != NULL && i < n; i++) {
+        if (strncmp(environ[i], OURS, sizeof OURS - 1) != 0) {
+            environment[kept++] = environ[i];
+        }
+    }
+    return environment;
 }

@@ -1,4 +1,5 @@
-/* process_guard: what a program gives up at its start, so that less can be made of it. */
+/* process_guard: what a program gives up, and keeps from its children, so that less can be made of
+ * it. */
 #ifndef TALLY_SERVICES_BASE_PROCESS_GUARD_H
 #define TALLY_SERVICES_BASE_PROCESS_GUARD_H
 
@@ -12,5 +13,10 @@
  * No filter of system calls: libraries that are updated under us decide what they call. systemd and
  * container engines, which know that, set theirs. */
 void tally_process_guard(bool keeps_secrets);
+
+/* The environment of a program that this one starts: ours without TALLY_*, which are options of
+ * this program, secrets among them. For execve(); the caller frees the array alone, its texts are
+ * the environment's. NULL without memory. */
+char **tally_child_environment_new(void);
 
 #endif

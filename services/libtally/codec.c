@@ -40,10 +40,10 @@ static enum tally_status check_dim(size_t dim, struct tally_error *err)
                             (int)TALLY_CODEC_DIM_MAX);
 }
 
-static enum tally_status check_qsgd_levels(uint32_t s, struct tally_error *err)
+static enum tally_status check_qsgd(uint32_t s, size_t dim, struct tally_error *err)
 {
     return s >= 1 && s <= TALLY_QSGD_MAX_LEVELS
-               ? TALLY_OK
+               ? check_dim(dim, err)
                : tally_fail(err, TALLY_OUT_OF_RANGE, "s", "s %u outside [1, %d]", s,
                             (int)TALLY_QSGD_MAX_LEVELS);
 }
@@ -238,10 +238,7 @@ enum tally_code tally_encode_qsgd(uint32_t s, const float *values, size_t dim,
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct draft draft = {.dim = dim};
-    enum tally_status status = check_qsgd_levels(s, &err);
-    if (status == TALLY_OK) {
-        status = check_dim(dim, &err);
-    }
+    enum tally_status status = check_qsgd(s, dim, &err);
     if (status == TALLY_OK) {
         int32_t *levels = malloc(dim * sizeof *levels);
         status = levels == NULL ? TALLY_NO_MEMORY
@@ -257,10 +254,7 @@ enum tally_code tally_decode_qsgd(uint32_t s, const uint8_t *data, size_t size,
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_qsgd qsgd;
-    enum tally_status status = check_qsgd_levels(s, &err);
-    if (status == TALLY_OK) {
-        status = check_dim(dim, &err);
-    }
+    enum tally_status status = check_qsgd(s, dim, &err);
     if (status == TALLY_OK) {
         status = tally_qsgd_decode(data, size, payload_bits, s, dim, &qsgd, ret_levels, &err);
     }

@@ -4,7 +4,6 @@
 #include "services/document/document.h"
 #include "services/libtally/internal.h"
 #include "services/objectives/data/loaders/load.h"
-#include "services/objectives/data/synthetic_linear.h"
 
 struct tally_job_data {
     struct tally_dataset *dataset;
@@ -24,10 +23,7 @@ static enum tally_status load(const struct tally_job_spec *spec, const char *dat
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.type",
                           "objective %s has no points", kind->name);
     }
-    return data->type == TALLY_DATA_SYNTHETIC_LINEAR
-               ? tally_synthetic_linear_make(&data->synthetic_linear, clients, key, ret_dataset,
-                                             err)
-               : tally_dataset_load(data, kind->labels, clients, key, &source, ret_dataset, err);
+    return tally_dataset_load(data, kind->labels, clients, key, &source, ret_dataset, err);
 }
 
 enum tally_code tally_job_data_load(const char *document, size_t size, const char *data_dir,

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
-#include "services/base/child_environment.h"
+#include "services/base/process_guard.h"
 #include "services/base/time.h"
 #include "services/plugins/plugin_host.h"
 

@@ -1,5 +1,5 @@
 /* CSV files whose label is the column y. */
-#include "services/objectives/data/loaders/csv.h"
+#include "services/objectives/data/loaders/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

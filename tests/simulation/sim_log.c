@@ -125,9 +125,6 @@ static void append_pair(char *text, size_t capacity, const struct tally_log_pair
     case TALLY_LOG_KIND_REAL:
         snprintf(at, left, " %s=%g", pair->key, pair->value.real);
         break;
-    case TALLY_LOG_KIND_BOOL:
-        snprintf(at, left, " %s=%d", pair->key, pair->value.boolean);
-        break;
     }
 }
 

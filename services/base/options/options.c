@@ -68,11 +68,6 @@ enum tally_options_request tally_options_request(const struct tally_options *opt
     return options->request;
 }
 
-int tally_options_n_positionals(const struct tally_options *options)
-{
-    return options->n_positionals;
-}
-
 const char *tally_options_positional(const struct tally_options *options, int index)
 {
     return index >= 0 && index < options->n_positionals ? options->positionals[index] : NULL;

@@ -64,7 +64,6 @@ enum tally_status tally_options_new(const struct tally_options_spec *spec, int a
 void tally_options_free(struct tally_options *options);
 
 enum tally_options_request tally_options_request(const struct tally_options *options);
-int tally_options_n_positionals(const struct tally_options *options);
 const char *tally_options_positional(const struct tally_options *options, int index);
 
 /* Accessors. `name` must stand in the table. Errors: INVALID_ARGUMENT (not such a value, or the

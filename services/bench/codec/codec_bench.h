@@ -11,9 +11,11 @@
 #ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 #define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/base/buffer.h"
 #include "codec/base/error.h"
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"
@@ -73,5 +75,11 @@ struct tally_bench_bits {
 /* ret_bits->dim and ->std say of what. Means over enough messages for small ones not to be chance.
  * Errors: NO_MEMORY. */
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err);
+
+/* `tally bench codec` (codec_bench_report.c): measures vectors of dim >= 64 coordinates for about
+ * `seconds` of CPU time, and appends two tables, or JSON with a newline. Errors: those of
+ * tally_bench_run(). */
+enum tally_status tally_codec_bench_report(size_t dim, double seconds, bool as_json,
+                                           struct tally_buffer *out, struct tally_error *err);
 
 #endif

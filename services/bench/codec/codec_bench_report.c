@@ -1,4 +1,4 @@
-#include "services/bench/codec/codec_bench_report.h"
+#include "services/bench/codec/codec_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "api/json/json.h"
 #include "services/base/text/text_table.h"
-#include "services/bench/codec/codec_bench.h"
 #include "services/bench/codec/zstd_yardstick.h"
 
 static const size_t BITS_DIMS[] = {30, 7840, 1000000};

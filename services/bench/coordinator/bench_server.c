@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "api/echo/echo_server.h"
-#include "services/base/child_environment.h"
+#include "services/base/process_guard.h"
 #include "services/base/signals.h"
 #include "services/base/text/whole_file.h"
 #include "services/base/time.h"

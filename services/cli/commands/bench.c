@@ -1,7 +1,7 @@
 /* tally bench codec|coordinator: measures one of the two; services/bench does the work. */
 #include <string.h>
 
-#include "services/bench/codec/codec_bench_report.h"
+#include "services/bench/codec/codec_bench.h"
 #include "services/bench/coordinator/coordinator_bench_report.h"
 #include "services/cli/commands/commands.h"
 

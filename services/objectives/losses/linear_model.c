@@ -18,7 +18,6 @@
 #include "codec/numeric/vector.h"
 #include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/row.h"
-#include "services/objectives/data/synthetic_linear.h"
 #include "services/objectives/losses/linear_model.h"
 #include "services/objectives/solve/cholesky.h"
 #include "services/objectives/solve/convex.h"
@@ -519,10 +518,7 @@ enum tally_status tally_linear_model_make(const struct tally_objective_kind *kin
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     enum tally_status status =
-        spec->data.type == TALLY_DATA_SYNTHETIC_LINEAR
-            ? tally_synthetic_linear_make(&spec->data.synthetic_linear, clients, key, &self->data,
-                                          err)
-            : tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
+        tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
     self->base = (struct tally_objective){
         &LINEAR_MODEL_OPS, (size_t)tally_data_spec_features(&spec->data) + spec->bias, clients};
     self->loss = kind->loss;

@@ -1,4 +1,9 @@
-#include "services/objectives/data/loaders/csv.h"
+/* csv: points from comma-separated values (RFC 4180) with a header line.
+ *
+ * One column, named by the document, is the label; the others are the features, in their order.
+ * Fields may be quoted; lines end with LF or CRLF, the last one also without; a UTF-8 byte order
+ * mark is skipped, and so are empty lines. There are no comments and no missing values. */
+#include "services/objectives/data/loaders/formats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,10 @@
-#include "services/objectives/data/loaders/libsvm.h"
+/* libsvm: points in the text format of LIBSVM and SVMlight.
+ *
+ *     LABEL INDEX:VALUE INDEX:VALUE ...  # comment
+ *
+ * Indices count from 1 and ascend within a line; what is not named is 0. Lines that are empty or
+ * only a comment are skipped. `qid:` (ranking) is refused. */
+#include "services/objectives/data/loaders/formats.h"
 
 #include <string.h>
 

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "services/objectives/data/dataset_builder.h"
-#include "services/objectives/data/loaders/csv.h"
+#include "services/objectives/data/loaders/formats.h"
 #include "services/objectives/data/loaders/idx.h"
-#include "services/objectives/data/loaders/libsvm.h"
-#include "services/objectives/data/loaders/npy_data.h"
-#include "services/objectives/data/loaders/npz.h"
+#include "services/objectives/data/synthetic_linear.h"
 
 /* Splitting over clients. */
 
@@ -412,6 +410,9 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                      const struct tally_data_source *source,
                                      struct tally_dataset **ret, struct tally_error *err)
 {
+    if (data->type == TALLY_DATA_SYNTHETIC_LINEAR) {
+        return tally_synthetic_linear_make(&data->synthetic_linear, clients, key, ret, err);
+    }
     struct tally_dataset *dataset = calloc(1, sizeof *dataset);
     struct tally_shard *shards = calloc(clients, sizeof *shards);
     if (dataset == NULL || shards == NULL) {

@@ -1,4 +1,8 @@
-#include "services/objectives/data/loaders/npy_data.h"
+/* npy_data: points, labels and matrices from .npy files, as a stream.
+ *
+ * Values are integers or floats of any width; those that are not finite, or integers that no double
+ * is, are refused with their row. Rows count from 0, as NumPy's do. */
+#include "services/objectives/data/loaders/formats.h"
 
 #include <math.h>
 #include <stdio.h>

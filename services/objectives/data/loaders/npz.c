@@ -1,4 +1,5 @@
-#include "services/objectives/data/loaders/npz.h"
+/* npz: arrays in a .npz file, NumPy's zip of .npy files, plain or compressed. */
+#include "services/objectives/data/loaders/formats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/base/child_environment.h"
+#include "services/base/process_guard.h"
 #include "tests/harness.h"
 
 static void test_base_child_environment__all_but_our_options(void)
