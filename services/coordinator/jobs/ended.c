@@ -8,7 +8,7 @@ enum { MAX_BYTES = 16 * 1024 * 1024 };
 struct ended_job {
     int64_t key;
     size_t n_bytes;
-    struct ended_job *newer, *older;
+    struct tally_list_node node;
     struct ended_job *next; /* in the same bucket */
     uint32_t clients;
     struct tally_receipt receipts[];
@@ -19,49 +19,28 @@ static struct ended_job **bucket_of(struct ended_jobs *ended, int64_t key)
     return &ended->buckets[(uint64_t)key & (ENDED_BUCKETS - 1)];
 }
 
-static void unlink_job(struct ended_jobs *ended, struct ended_job *job)
-{
-    if (job->newer != NULL) {
-        job->newer->older = job->older;
-    } else {
-        ended->newest = job->older;
-    }
-    if (job->older != NULL) {
-        job->older->newer = job->newer;
-    } else {
-        ended->oldest = job->newer;
-    }
-}
-
-static void link_newest(struct ended_jobs *ended, struct ended_job *job)
-{
-    job->newer = NULL;
-    job->older = ended->newest;
-    *(job->older != NULL ? &job->older->newer : &ended->oldest) = job;
-    ended->newest = job;
-}
-
 static void forget_oldest(struct ended_jobs *ended)
 {
-    struct ended_job *job = ended->oldest;
+    struct ended_job *job = TALLY_LIST_MEMBER(struct ended_job, node, ended->jobs.head.previous);
     struct ended_job **at = bucket_of(ended, job->key);
     while (*at != job) {
         at = &(*at)->next;
     }
     *at = job->next;
-    ended->oldest = job->newer;
-    if (job->newer != NULL) {
-        job->newer->older = NULL;
-    } else {
-        ended->newest = NULL;
-    }
+    tally_list_remove(&job->node);
     ended->n_bytes -= job->n_bytes;
     free(job);
 }
 
+void ended_init(struct ended_jobs *ended)
+{
+    *ended = (struct ended_jobs){.n_bytes = 0};
+    tally_list_init(&ended->jobs);
+}
+
 void ended_fini(struct ended_jobs *ended)
 {
-    while (ended->oldest != NULL) {
+    while (!tally_list_is_empty(&ended->jobs)) {
         forget_oldest(ended);
     }
 }
@@ -73,8 +52,8 @@ static struct ended_job *find(struct ended_jobs *ended, int64_t key)
         job = job->next;
     }
     if (job != NULL) {
-        unlink_job(ended, job);
-        link_newest(ended, job);
+        tally_list_remove(&job->node);
+        tally_list_prepend(&ended->jobs, &job->node);
     }
     return job;
 }
@@ -94,13 +73,13 @@ static struct ended_job *remember(struct ended_jobs *ended, const struct hosted_
     for (uint32_t m = 0; m < job->clients; m++) {
         job->receipts[m] = tally_job_receipt(hosted->engine, m);
     }
-    while (ended->oldest != NULL && ended->n_bytes + n_bytes > MAX_BYTES) {
+    while (!tally_list_is_empty(&ended->jobs) && ended->n_bytes + n_bytes > MAX_BYTES) {
         forget_oldest(ended);
     }
     struct ended_job **bucket = bucket_of(ended, job->key);
     job->next = *bucket;
     *bucket = job;
-    link_newest(ended, job);
+    tally_list_prepend(&ended->jobs, &job->node);
     ended->n_bytes += n_bytes;
     return job;
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/base/list.h"
 #include "services/coordinator/jobs/hosted_job.h"
 #include "services/job/job.h"
 #include "storage/store.h"
@@ -19,13 +20,13 @@ enum { ENDED_BUCKETS = 256 }; /* of keys, which ascend; a power of two */
 
 struct ended_job;
 
-/* Zeroed, it is empty. */
 struct ended_jobs {
     struct ended_job *buckets[ENDED_BUCKETS];
-    struct ended_job *newest, *oldest; /* by their last use; the oldest is forgotten first */
+    struct tally_list jobs; /* by their last use, newest first; the last is forgotten first */
     size_t n_bytes;
 };
 
+void ended_init(struct ended_jobs *ended);
 void ended_fini(struct ended_jobs *ended);
 
 /* Remembers a job that has just ended, unless the engine has receipts that the store lacks: those

@@ -40,6 +40,18 @@ void hosted_job_drop_slots(struct hosted_job *job)
     job->slots = NULL;
 }
 
+struct tally_job_update event_of(const struct tally_update *update)
+{
+    return (struct tally_job_update){.round = update->round,
+                                     .client = update->client,
+                                     .payload = update->payload.data,
+                                     .n_payload = update->payload.size,
+                                     .payload_bits = update->payload_bits,
+                                     .clipped = update->clipped,
+                                     .has_loss = update->has_loss,
+                                     .loss = update->loss};
+}
+
 /* An update as the store kept it, received again. */
 static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
                                        struct tally_error *err)
@@ -47,14 +59,7 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     struct tally_update update;
     enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
     if (status == TALLY_OK) {
-        struct tally_job_update event = {.round = update.round,
-                                         .client = update.client,
-                                         .payload = update.payload.data,
-                                         .n_payload = update.payload.size,
-                                         .payload_bits = update.payload_bits,
-                                         .clipped = update.clipped,
-                                         .has_loss = update.has_loss,
-                                         .loss = update.loss};
+        const struct tally_job_update event = event_of(&update);
         struct tally_job_outcome outcome;
         status = tally_job_receive(context, &event, &outcome, err);
         if (status == TALLY_OK && outcome.n_records > 0) {

@@ -113,6 +113,8 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
+/* An update, as the engine receives it; borrows the payload. */
+struct tally_job_update event_of(const struct tally_update *update);
 
 /* Whether a started job will give back its slots and its memory without help from outside. */
 bool hosted_job_is_progressing(const struct hosted_job *job);

@@ -27,6 +27,7 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the jobs");
     }
     jobs->ops = ops;
+    ended_init(&jobs->ended);
     jobs->last = &jobs->first;
     jobs->marks.transaction = &coordinator->transaction->number;
     jobs->memory.limit = coordinator->config.max_job_bytes;

@@ -1,6 +1,7 @@
 #include "services/coordinator/rest/event_feeds.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,22 +22,34 @@ enum {
 
 static bool set_totals(struct tally_json *object, const struct series_totals *totals)
 {
+    const struct tally_ledger *bits = &totals->bits;
     struct tally_json *value = tally_json_object();
-    bool ok = value != NULL;
-    ok = ok && tally_json_set_real(value, "cumulative_regret", totals->cumulative_regret);
-    ok = ok && tally_json_set_unsigned(value, "uplink_formula", totals->uplink_formula);
-    ok = ok && tally_json_set_unsigned(value, "uplink_payload", totals->uplink_payload);
-    ok = ok && tally_json_set_unsigned(value, "downlink_formula", totals->downlink_formula);
-    ok = ok && tally_json_set_unsigned(value, "downlink_payload", totals->downlink_payload);
-    ok = ok && tally_json_set_unsigned(value, "uplink_messages", totals->uplink_messages);
-    ok = ok && tally_json_set_unsigned(value, "downlink_messages", totals->downlink_messages);
-    ok = ok && tally_json_set_unsigned(value, "control", totals->control);
-    ok = ok && tally_json_set_unsigned(value, "telemetry", totals->telemetry);
-    if (!ok) {
-        tally_json_free(value);
-        return false;
+    const bool ok =
+        tally_json_set_real(value, "cumulative_regret", totals->cumulative_regret) &&
+        tally_json_set_unsigned(value, "uplink_formula", bits->uplink.formula_bits) &&
+        tally_json_set_unsigned(value, "uplink_payload", bits->uplink.payload_bits) &&
+        tally_json_set_unsigned(value, "downlink_formula", bits->downlink.formula_bits) &&
+        tally_json_set_unsigned(value, "downlink_payload", bits->downlink.payload_bits) &&
+        tally_json_set_unsigned(value, "uplink_messages", bits->uplink.messages) &&
+        tally_json_set_unsigned(value, "downlink_messages", bits->downlink.messages) &&
+        tally_json_set_unsigned(value, "control", bits->control_bits) &&
+        tally_json_set_unsigned(value, "telemetry", bits->telemetry_bits);
+    return tally_json_set(object, "totals", tally_json_if_complete(value, ok));
+}
+
+/* Appends an event; takes its data, which are NULL if memory ran out. */
+static enum tally_status append_event(struct tally_buffer *out, const char *head,
+                                      struct tally_json *data, struct tally_error *err)
+{
+    enum tally_status status = data != NULL ? tally_buffer_append_text(out, head) : TALLY_NO_MEMORY;
+    if (status == TALLY_OK) {
+        status = tally_json_dump(data, 0, out);
     }
-    return tally_json_set(object, "totals", value);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(out, "\n\n");
+    }
+    tally_json_free(data);
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for events");
 }
 
 static enum tally_status add_round_event(void *context, const struct tally_round_record *record,
@@ -46,20 +59,10 @@ static enum tally_status add_round_event(void *context, const struct tally_round
     series_totals_add(&chunk->totals, record);
     chunk->through = record->round;
     struct tally_json *object = tally_detail_round(record);
-    enum tally_status status =
-        object != NULL && set_totals(object, &chunk->totals) ? TALLY_OK : TALLY_NO_MEMORY;
-    if (status == TALLY_OK) {
-        status = tally_buffer_printf(&chunk->text,
-                                     "event: round\nid: %" PRId64 "\ndata: ", record->round);
-    }
-    if (status == TALLY_OK) {
-        status = tally_json_dump(object, 0, &chunk->text);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_append_text(&chunk->text, "\n\n");
-    }
-    tally_json_free(object);
-    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for events");
+    char head[64];
+    snprintf(head, sizeof head, "event: round\nid: %" PRId64 "\ndata: ", record->round);
+    object = tally_json_if_complete(object, set_totals(object, &chunk->totals));
+    return append_event(&chunk->text, head, object, err);
 }
 
 enum tally_status find_chunk(struct event_stream *stream, int *n_left,
@@ -117,28 +120,19 @@ enum tally_status make_detail(struct tally_coordinator *coordinator, struct even
     }
     struct tally_store *store = coordinator->store;
     struct tally_buffer document = {0};
-    struct tally_json *detail = NULL;
     feed->detailed.key = 0;
     feed->detail.size = 0;
     enum tally_status status = store->ops->document_get(store, feed->row.key, &document, err);
     if (status == TALLY_OK) {
-        detail = job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
-        status = detail != NULL ? tally_buffer_append_text(&feed->detail, "event: job\ndata: ")
-                                : TALLY_NO_MEMORY;
+        struct tally_json *detail =
+            job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
+        status = append_event(&feed->detail, "event: job\ndata: ", detail, err);
     }
-    if (status == TALLY_OK) {
-        status = tally_json_dump(detail, 0, &feed->detail);
-    }
-    if (status == TALLY_OK) {
-        status = tally_buffer_append_text(&feed->detail, "\n\n");
-    }
-    tally_json_free(detail);
     tally_buffer_fini(&document);
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for events");
+    if (status == TALLY_OK) {
+        feed->detailed = feed->row;
     }
-    feed->detailed = feed->row;
-    return TALLY_OK;
+    return status;
 }
 
 /* ---- Feeds ---- */

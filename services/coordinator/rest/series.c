@@ -14,7 +14,7 @@
 #include "services/coordinator/rest/series.h"
 #include "services/coordinator/rest/thinning.h"
 
-enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 25 MB */ };
+enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 30 MB */ };
 
 struct series_cache {
     struct {
@@ -88,7 +88,7 @@ static enum tally_status append_real(struct tally_buffer *out, double value)
 static enum tally_status append_row(struct tally_buffer *out, const struct series_row *row,
                                     bool is_first)
 {
-    const struct series_totals *totals = &row->totals;
+    const struct tally_ledger *bits = &row->totals.bits;
     enum tally_status status = tally_buffer_printf(
         out, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, is_first ? "" : ",\n",
         row->round, row->time_step, row->iterate, row->stage, row->samples);
@@ -103,16 +103,16 @@ static enum tally_status append_row(struct tally_buffer *out, const struct serie
         status = append_real(out, row->loss);
     }
     if (status == TALLY_OK) {
-        status = append_real(out, totals->cumulative_regret);
+        status = append_real(out, row->totals.cumulative_regret);
     }
     if (status == TALLY_OK) {
         status = tally_buffer_printf(out,
                                      ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
                                      ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
-                                     totals->uplink_formula, totals->uplink_payload,
-                                     totals->downlink_formula, totals->downlink_payload,
-                                     totals->uplink_messages, totals->downlink_messages,
-                                     totals->control, totals->telemetry);
+                                     bits->uplink.formula_bits, bits->uplink.payload_bits,
+                                     bits->downlink.formula_bits, bits->downlink.payload_bits,
+                                     bits->uplink.messages, bits->downlink.messages,
+                                     bits->control_bits, bits->telemetry_bits);
     }
     return status;
 }

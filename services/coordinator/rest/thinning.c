@@ -14,30 +14,13 @@ void series_fini(struct series *series)
 
 void series_totals_add(struct series_totals *totals, const struct tally_round_record *record)
 {
-    const struct tally_ledger *bits = &record->bits;
     totals->cumulative_regret = record->cumulative_regret;
-    totals->uplink_formula += bits->uplink.formula_bits;
-    totals->uplink_payload += bits->uplink.payload_bits;
-    totals->downlink_formula += bits->downlink.formula_bits;
-    totals->downlink_payload += bits->downlink.payload_bits;
-    totals->uplink_messages += bits->uplink.messages;
-    totals->downlink_messages += bits->downlink.messages;
-    totals->control += bits->control_bits;
-    totals->telemetry += bits->telemetry_bits;
+    tally_ledger_add(&totals->bits, &record->bits);
 }
 
 struct series_totals series_totals_of(const struct tally_progress *progress)
 {
-    const struct tally_ledger *bits = &progress->bits;
-    return (struct series_totals){.cumulative_regret = progress->cumulative_regret,
-                                  .uplink_formula = bits->uplink.formula_bits,
-                                  .uplink_payload = bits->uplink.payload_bits,
-                                  .downlink_formula = bits->downlink.formula_bits,
-                                  .downlink_payload = bits->downlink.payload_bits,
-                                  .uplink_messages = bits->uplink.messages,
-                                  .downlink_messages = bits->downlink.messages,
-                                  .control = bits->control_bits,
-                                  .telemetry = bits->telemetry_bits};
+    return (struct series_totals){progress->cumulative_regret, progress->bits};
 }
 
 int64_t series_last_round(const struct series *series)

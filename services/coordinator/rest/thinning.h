@@ -25,12 +25,10 @@ enum {
     SERIES_MAX_ROWS = 12000
 };
 
-/* Totals of a job after a round: regret, and bits and messages as in tally_ledger. */
+/* Totals of a job after a round. */
 struct series_totals {
     double cumulative_regret;
-    uint64_t uplink_formula, uplink_payload, downlink_formula, downlink_payload;
-    uint64_t uplink_messages, downlink_messages;
-    uint64_t control, telemetry;
+    struct tally_ledger bits;
 };
 
 struct series_row {

@@ -279,18 +279,6 @@ static bool takes_part(const struct session *session, const struct hosted_job *j
                              same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
-static struct tally_job_update event_of(const struct tally_update *update)
-{
-    return (struct tally_job_update){.round = update->round,
-                                     .client = update->client,
-                                     .payload = update->payload.data,
-                                     .n_payload = update->payload.size,
-                                     .payload_bits = update->payload_bits,
-                                     .clipped = update->clipped,
-                                     .has_loss = update->has_loss,
-                                     .loss = update->loss};
-}
-
 /* An update for a live job. */
 static enum tally_status receive(struct tally_coordinator *coordinator, struct call *call,
                                  struct hosted_job *job, const struct tally_update *update,

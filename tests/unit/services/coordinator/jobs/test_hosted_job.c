@@ -73,6 +73,7 @@ static void end_init(struct end *end, bool in_open_round)
     struct tally_job_spec spec = job_in_store_spec();
     struct job_in_store *host = &end->host;
     memset(end, 0, sizeof *end);
+    ended_init(&end->ended);
     spec.clients = spec.quorum = 2;
     job_in_store_init(host, NULL, &spec);
     for (int i = 0; i < 3; i++) {

@@ -57,16 +57,17 @@ static void assert_rows_true(const struct series_row *rows, size_t n)
         const struct tally_round_record record = record_of(row->round);
         const uint64_t r = (uint64_t)row->round;
         const struct series_totals *totals = &row->totals;
+        const struct tally_ledger *bits = &totals->bits;
         const bool same = row->time_step == record.time_step && row->iterate == record.iterate &&
                           row->stage == record.stage && row->samples == record.samples &&
                           row->norm == record.norm && row->loss == record.loss &&
                           row->passed == record.passed && row->cut == record.cut;
-        const bool exact = totals->cumulative_regret == record.cumulative_regret &&
-                           totals->uplink_formula == r * (r + 1) / 2 &&
-                           totals->uplink_payload == 7 * r && totals->downlink_formula == 5 * r &&
-                           totals->downlink_payload == 6 * r && totals->uplink_messages == 10 * r &&
-                           totals->downlink_messages == r && totals->control == r &&
-                           totals->telemetry == 64 * r;
+        const bool exact =
+            totals->cumulative_regret == record.cumulative_regret &&
+            bits->uplink.formula_bits == r * (r + 1) / 2 && bits->uplink.payload_bits == 7 * r &&
+            bits->downlink.formula_bits == 5 * r && bits->downlink.payload_bits == 6 * r &&
+            bits->uplink.messages == 10 * r && bits->downlink.messages == r &&
+            bits->control_bits == r && bits->telemetry_bits == 64 * r;
         n_wrong += !same || !exact || (i > 0 && row->round <= rows[i - 1].round);
     }
     CU_ASSERT_EQUAL(n_wrong, 0);
