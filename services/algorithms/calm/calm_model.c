@@ -39,6 +39,11 @@ static double step_length(const struct tally_calm_walk *walk, double noise)
     return e < walk->local_step_limit ? e : walk->local_step_limit;
 }
 
+double tally_calm_walk_step(const struct tally_calm_walk *walk)
+{
+    return step_length(walk, walk->noise + walk->noise_growth * walk->variance);
+}
+
 /* a, nv and v after a step of length e > 0. */
 static void move(struct tally_calm_walk *walk, double e, double noise)
 {
@@ -232,4 +237,21 @@ double tally_calm_rate(double step_ratio)
     const int k = position < N_RATES - 2 ? (int)position : N_RATES - 2;
     const double share = position - k;
     return RATES[k] + share * (RATES[k + 1] - RATES[k]);
+}
+
+double tally_calm_step_ratio(double rate)
+{
+    if (rate >= RATES[0]) {
+        return LEAST_RATIO * exp2(RATES[0] - rate);
+    }
+    if (rate <= RATES[N_RATES - 1]) {
+        return RATES[N_RATES - 1] * MOST_RATIO / rate;
+    }
+    int below = 0, above = N_RATES - 1; /* RATES[below] > rate >= RATES[above] */
+    while (above - below > 1) {
+        const int middle = (below + above) / 2;
+        *(RATES[middle] > rate ? &below : &above) = middle;
+    }
+    const double share = (RATES[below] - rate) / (RATES[below] - RATES[above]);
+    return LEAST_RATIO * exp(log(MOST_RATIO / LEAST_RATIO) * (below + share) / (N_RATES - 1));
 }

@@ -85,6 +85,9 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
  * w <- w - e_i (g + pull (w - x)). In [0, local_step_limit]. */
 double tally_calm_walk_next(struct tally_calm_walk *walk);
 
+/* e_i alone: the next step, without counting its query. */
+double tally_calm_walk_step(const struct tally_calm_walk *walk);
+
 /* Variance of the noise in the message of the queries so far: sum s(v_i) / (n h)^2. n >= 1. */
 double tally_calm_walk_message_noise(const struct tally_calm_walk *walk);
 
@@ -167,5 +170,7 @@ void tally_calm_forecast(const struct tally_calm_constants *constants,
 /* Rate of the entropy-coded dithered quantizer for a Gaussian coordinate, in bits; step_ratio =
  * step / scale > 0. Interpolated, exact to 0.001 bit up to a ratio of 12, to 1 % above. */
 double tally_calm_rate(double step_ratio);
+/* Its inverse: step / scale of the quantizer that costs `rate` > 0 bits. */
+double tally_calm_step_ratio(double rate);
 
 #endif

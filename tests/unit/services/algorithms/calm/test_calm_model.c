@@ -5,29 +5,7 @@
 #include <math.h>
 
 #include "tests/harness.h"
-
-/* The synthetic job of [1] in its two readings. */
-static const struct tally_calm_constants LOUD = {
-    .curvature = 1.0 / 3,
-    .noise = 2.0 / 3,
-    .noise_growth = 10.0 / 3,
-    .client_spread = 0.03,
-    .curvature_spread = 0.0144,
-    .initial_variance = 5.0 / 30,
-    .local_step_limit = 0.1,
-    .clients = 10,
-    .dim = 30,
-    .horizon = 2000,
-};
-
-static struct tally_calm_constants quiet(void)
-{
-    struct tally_calm_constants constants = LOUD;
-    constants.noise *= 0.0005;
-    constants.client_spread *= 0.0005;
-    constants.initial_variance = 2.0 / 30;
-    return constants;
-}
+#include "tests/unit/services/algorithms/calm/synthetic_job.h"
 
 static void assert_near(double actual, double expected)
 {
@@ -40,7 +18,9 @@ static struct tally_calm_walk walked(const struct tally_calm_constants *constant
     struct tally_calm_walk walk;
     tally_calm_walk_begin(&walk, constants, variance);
     for (int64_t i = 0; i < n; i++) {
+        const double foreseen = tally_calm_walk_step(&walk);
         const double e = tally_calm_walk_next(&walk);
+        CU_ASSERT_EQUAL(e, foreseen);
         if (ret_steps != NULL) {
             ret_steps[i] = e;
         }
@@ -350,6 +330,15 @@ static void test_algorithms_calm_model__rate(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_calm_rate(3.3), 0.7876831324173844, 1e-11);
 }
 
+static void test_algorithms_calm_model__step_ratio_is_the_inverse_of_the_rate(void)
+{
+    for (int i = 0; i < 400; i++) {
+        const double ratio = 0.001 * pow(1.037, i);
+        const double rate = tally_calm_rate(ratio);
+        CU_ASSERT_DOUBLE_EQUAL(tally_calm_step_ratio(rate), ratio, 1e-12 * ratio);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_model__steps),
     TALLY_TEST(test_algorithms_calm_model__step_minimises_the_next_variance),
@@ -361,5 +350,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_model__merge),
     TALLY_TEST(test_algorithms_calm_model__grids),
     TALLY_TEST(test_algorithms_calm_model__rate),
+    TALLY_TEST(test_algorithms_calm_model__step_ratio_is_the_inverse_of_the_rate),
 };
 TALLY_SUITE(algorithms_calm_model, TESTS);

@@ -1,0 +1,53 @@
+/* calm_plan: the schedule of a CALM job that makes its regret least for a budget of bits.
+ *
+ * Idea: calm_model.h predicts regret and bits of any schedule, calm_course.h writes the schedules
+ * that use a budget exactly as points of R^(3K), and descent.h walks downhill there. A plan tries K
+ * = 1, 2, ... 16 epochs from a few starting points each, until more epochs no longer help; then it
+ * rounds the epochs to whole queries. It uses no random numbers and no clock: equal arguments give
+ * equal schedules, within some tens of milliseconds (measured: tests/unit). A coordinator still
+ * stores a plan and never computes it twice: exp and log may differ between machines.
+ *
+ * Example: the job of calm_model.h, T = 2000, at 263 bits up and 289 down: epochs of 15, 37, 111
+ * and 341 queries, expected regret 533. At 130 / 145 bits, two epochs, 41 and 145: 982.
+ *
+ * A direction without a budget has a price: bits are spent as long as one per cent more of them
+ * still buys half a per cent of regret.
+ *
+ * Left out: the scatter of a single job around its plan. A code length has a standard deviation of
+ * one bit a coordinate, so a stream of n messages scatters by tally_calm_scatter_bits(); the
+ * caller's margins decide how much of that a plan leaves free. */
+#ifndef TALLY_SERVICES_ALGORITHMS_CALM_CALM_PLAN_H
+#define TALLY_SERVICES_ALGORITHMS_CALM_CALM_PLAN_H
+
+#include "services/algorithms/calm/calm_model.h"
+
+/* Bits that a client (up) and the broadcast stream (down) may still spend; INFINITY = no budget. */
+struct tally_calm_budget {
+    double uplink_bits, downlink_bits;
+    double uplink_margin, downlink_margin; /* bits of a budget that the plan leaves free; >= 0 */
+};
+
+/* The schedule from `state` on. Its forecast never exceeds budget - margin; where no message fits,
+ * it has no epochs. `previous`: what is left of an earlier plan, from which the search starts and
+ * needs a few milliseconds only; NULL = none. */
+void tally_calm_plan(const struct tally_calm_constants *constants,
+                     const struct tally_calm_state *state, const struct tally_calm_budget *budget,
+                     const struct tally_calm_schedule *previous,
+                     struct tally_calm_schedule *ret_schedule);
+
+/* Standard deviation of the length of n messages of `dim` coordinates, in bits: each coordinate
+ * contributes y^2 / (2 scale^2) log2(e), whose variance is log2(e)^2 / 2. Coarse grids scatter
+ * less. */
+double tally_calm_scatter_bits(size_t dim, int messages);
+
+/* Limit lines. The regret from the start if all clients shared every query at no cost: */
+double tally_calm_shared_regret(const struct tally_calm_constants *constants);
+
+/* and for finite budgets, from the start, if all messages were coded at the rates of information
+ * theory, in as many epochs as are best: up, the Gaussian CEO rate d/2 log2(1 + noise / D) for a
+ * quantization error of D (Viswanathan and Berger 1997: what all messages have in common costs
+ * nothing), down d/2 log2(1 + scale^2 / D), and no overhead. Not a bound on regret. */
+double tally_calm_ideal_regret(const struct tally_calm_constants *constants,
+                               const struct tally_calm_budget *budget);
+
+#endif

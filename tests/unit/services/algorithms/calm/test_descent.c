@@ -1,0 +1,89 @@
+/* BFGS on functions whose least value is known. */
+#include "services/algorithms/calm/descent.h"
+
+#include <math.h>
+
+#include "tests/harness.h"
+
+/* (1 - x)^2 + 100 (y - x^2)^2: a curved valley, least at (1, 1). */
+static double rosenbrock(const void *context, const double *x, double *ret_gradient)
+{
+    (*(int *)context)++;
+    const double bend = x[1] - x[0] * x[0];
+    if (ret_gradient != NULL) {
+        ret_gradient[0] = -2 * (1 - x[0]) - 400 * x[0] * bend;
+        ret_gradient[1] = 200 * bend;
+    }
+    return (1 - x[0]) * (1 - x[0]) + 100 * bend * bend;
+}
+
+static void test_algorithms_descent__finds_the_end_of_a_curved_valley(void)
+{
+    int n_calls = 0;
+    double x[2] = {-1.2, 1};
+    const struct tally_descent descent = {rosenbrock, &n_calls, 2, 200, 1e-12};
+    CU_ASSERT_TRUE(tally_descent_run(&descent, x) < 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(x[0], 1, 1e-4);
+    CU_ASSERT_DOUBLE_EQUAL(x[1], 1, 1e-4);
+    CU_ASSERT_TRUE(n_calls < 150); /* steepest descent takes thousands */
+}
+
+static void test_algorithms_descent__stops_after_the_most_steps(void)
+{
+    int n_calls = 0;
+    double x[2] = {-1.2, 1};
+    const struct tally_descent descent = {rosenbrock, &n_calls, 2, 3, 0};
+    const double value = tally_descent_run(&descent, x);
+    CU_ASSERT_TRUE(value > 1 && value < 24.2);
+    CU_ASSERT_EQUAL(value, rosenbrock(&n_calls, x, NULL));
+}
+
+/* sum_i i (x_i - i)^2 / 2, outside of its domain above 20. */
+static double bowl(const void *context, const double *x, double *ret_gradient)
+{
+    double sum = 0;
+    for (int i = 0; i < *(const int *)context; i++) {
+        sum += (i + 1) * (x[i] - i) * (x[i] - i) / 2;
+        if (ret_gradient != NULL) {
+            ret_gradient[i] = (i + 1) * (x[i] - i);
+        }
+    }
+    return x[0] > 20 ? INFINITY : sum;
+}
+
+static void test_algorithms_descent__many_variables(void)
+{
+    const int n = TALLY_DESCENT_MAX_VARIABLES;
+    double x[TALLY_DESCENT_MAX_VARIABLES] = {19.5};
+    const struct tally_descent descent = {bowl, &n, n, 500, 1e-13};
+    CU_ASSERT_TRUE(tally_descent_run(&descent, x) < 1e-9);
+    for (int i = 0; i < n; i++) {
+        CU_ASSERT_DOUBLE_EQUAL(x[i], i, 1e-4);
+    }
+}
+
+/* -x, which INFINITY bounds at 20: a step never ends outside. */
+static double cliff(const void *context, const double *x, double *ret_gradient)
+{
+    (void)context;
+    if (ret_gradient != NULL) {
+        ret_gradient[0] = -1;
+    }
+    return x[0] > 20 ? INFINITY : -x[0];
+}
+
+static void test_algorithms_descent__stays_inside_of_the_domain(void)
+{
+    double x[1] = {0.3};
+    const struct tally_descent descent = {cliff, NULL, 1, 500, 1e-9};
+    CU_ASSERT_DOUBLE_EQUAL(tally_descent_run(&descent, x), -20, 1e-3);
+    CU_ASSERT_TRUE(x[0] <= 20);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_algorithms_descent__finds_the_end_of_a_curved_valley),
+    TALLY_TEST(test_algorithms_descent__stops_after_the_most_steps),
+    TALLY_TEST(test_algorithms_descent__many_variables),
+    TALLY_TEST(test_algorithms_descent__stays_inside_of_the_domain),
+};
+TALLY_SUITE(algorithms_descent, TESTS);
