@@ -151,12 +151,12 @@ static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
         return status;
     }
     struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_NEXT_KEY);
-    if (tally_sql_walk(&call, &status, err)) {
-        status = tally_sql_read_int64(&call, 0, ret_key, err);
-    }
-    sqlite->is_broken = sqlite->is_broken || status != TALLY_OK;
+    struct tally_sql_row row = tally_sql_row(&call, err);
+    const int64_t key = tally_sql_walk(&call, &row.status, err) ? tally_sql_take_int64(&row) : 0;
+    *ret_key = row.status == TALLY_OK ? key : *ret_key;
+    sqlite->is_broken = sqlite->is_broken || row.status != TALLY_OK;
     tally_sql_end(&call);
-    return status;
+    return row.status;
 }
 
 static enum tally_status sqlite_job_insert(struct tally_store *store,

@@ -201,17 +201,22 @@ bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status,
 /* Makes the statement ready for its next use. */
 void tally_sql_end(struct tally_sql_call *call);
 
-/* Columns of the present row, counted from 0. Errors: DATA_LOSS if it is of another type. */
-enum tally_status tally_sql_read_int64(const struct tally_sql_call *call, int column,
-                                       int64_t *ret_value, struct tally_error *err);
-/* *ret_bytes is borrowed until the next step; never NULL. */
-enum tally_status tally_sql_read_bytes(const struct tally_sql_call *call, int column,
-                                       const void **ret_bytes, size_t *ret_n,
-                                       struct tally_error *err);
-/* Fills the members of `row` from the columns `first`, `first` + 1, ... */
-enum tally_status tally_sql_read_row(const struct tally_sql_call *call, int first,
-                                     const struct tally_columns *columns, void *row,
-                                     struct tally_error *err);
+/* The present row of a walk, read column after column. Errors: DATA_LOSS if a value is of another
+ * type; the first one stays in `status`, and what is read after it is 0 or unset. */
+struct tally_sql_row {
+    const struct tally_sql_call *call;
+    int column; /* the next one */
+    enum tally_status status;
+    struct tally_error *err;
+};
+
+struct tally_sql_row tally_sql_row(const struct tally_sql_call *call, struct tally_error *err);
+int64_t tally_sql_take_int64(struct tally_sql_row *row);
+/* Borrowed until the next step; never NULL. */
+const void *tally_sql_take_bytes(struct tally_sql_row *row, size_t *ret_n);
+/* A member for each of the columns. */
+void tally_sql_take_columns(struct tally_sql_row *row, const struct tally_columns *columns,
+                            void *ret_struct);
 
 /* Slots of store.h (sqlite_read.c). */
 

@@ -1,22 +1,12 @@
 /* sqlite_read: the slots that read. Each takes the prepared statement, binds, and walks its rows.
  */
-#include <string.h>
-
 #include "storage/sqlite/sqlite_internal.h"
 
-/* Reads job_key and the job's columns from the start of the present row. */
-static enum tally_status read_job(const struct tally_sql_call *call,
-                                  struct tally_store_job *ret_job, struct tally_error *err)
+/* job_key and the job's columns. */
+static void take_job(struct tally_sql_row *row, struct tally_store_job *ret_job)
 {
-    struct tally_store_job job = {0};
-    enum tally_status status = tally_sql_read_int64(call, 0, &job.key, err);
-    if (status == TALLY_OK) {
-        status = tally_sql_read_row(call, 1, &TALLY_JOB_COLUMNS, &job, err);
-    }
-    if (status == TALLY_OK) {
-        *ret_job = job;
-    }
-    return status;
+    *ret_job = (struct tally_store_job){.key = tally_sql_take_int64(row)};
+    tally_sql_take_columns(row, &TALLY_JOB_COLUMNS, ret_job);
 }
 
 enum tally_status tally_sqlite_job_get(struct tally_store *store, const char *id,
@@ -24,14 +14,18 @@ enum tally_status tally_sqlite_job_get(struct tally_store *store, const char *id
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_GET);
     tally_sql_bind_text(&call, 1, id);
-    enum tally_status status = TALLY_OK;
-    if (tally_sql_walk(&call, &status, err)) {
-        status = read_job(&call, ret_job, err);
-    } else if (status == TALLY_OK) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
+    struct tally_sql_row row = tally_sql_row(&call, err);
+    struct tally_store_job job;
+    if (tally_sql_walk(&call, &row.status, err)) {
+        take_job(&row, &job);
+    } else if (row.status == TALLY_OK) {
+        row.status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job \"%s\"", id);
+    }
+    if (row.status == TALLY_OK) {
+        *ret_job = job;
     }
     tally_sql_end(&call);
-    return status;
+    return row.status;
 }
 
 enum tally_status tally_sqlite_job_by_idempotency_key(struct tally_store *store,
@@ -42,22 +36,22 @@ enum tally_status tally_sqlite_job_by_idempotency_key(struct tally_store *store,
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY);
     tally_sql_bind_text(&call, 1, idempotency_key);
-    int64_t digest = 0;
-    enum tally_status status = TALLY_OK;
-    if (tally_sql_walk(&call, &status, err)) {
-        status = tally_sql_read_int64(&call, 1 + TALLY_JOB_COLUMNS.n_columns, &digest, err);
-    } else if (status == TALLY_OK) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
-                            idempotency_key);
+    struct tally_sql_row row = tally_sql_row(&call, err);
+    struct tally_store_job job;
+    uint64_t digest = 0;
+    if (tally_sql_walk(&call, &row.status, err)) {
+        take_job(&row, &job);
+        digest = (uint64_t)tally_sql_take_int64(&row);
+    } else if (row.status == TALLY_OK) {
+        row.status = tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with idempotency key \"%s\"",
+                                idempotency_key);
     }
-    if (status == TALLY_OK) {
-        status = read_job(&call, ret_job, err);
-    }
-    if (status == TALLY_OK) {
-        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+    if (row.status == TALLY_OK) {
+        *ret_job = job;
+        *ret_request_digest = digest;
     }
     tally_sql_end(&call);
-    return status;
+    return row.status;
 }
 
 enum tally_status tally_sqlite_request_get(struct tally_store *store, int64_t job_key,
@@ -66,29 +60,24 @@ enum tally_status tally_sqlite_request_get(struct tally_store *store, int64_t jo
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_REQUEST_GET);
     tally_sql_bind_int64(&call, 1, job_key);
-    const void *key = NULL;
+    struct tally_sql_row row = tally_sql_row(&call, err);
+    if (!tally_sql_walk(&call, &row.status, err)) {
+        tally_sql_end(&call);
+        return row.status == TALLY_OK ? tally_sqlite_fail_no_job(job_key, err) : row.status;
+    }
+    const bool has_key = sqlite3_column_type(call.statement, 1) != SQLITE_NULL;
+    const uint64_t digest = (uint64_t)tally_sql_take_int64(&row);
     size_t n_key = 0;
-    int64_t digest = 0;
-    enum tally_status status = TALLY_OK;
-    if (tally_sql_walk(&call, &status, err)) {
-        status = tally_sql_read_int64(&call, 1, &digest, err);
-    } else if (status == TALLY_OK) {
-        status = tally_sqlite_fail_no_job(job_key, err);
+    const void *key = has_key ? tally_sql_take_bytes(&row, &n_key) : "";
+    if (row.status == TALLY_OK && tally_buffer_append(out, key, n_key) != TALLY_OK) {
+        row.status = tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot take %zu bytes", n_key);
     }
-    const bool has_key =
-        status == TALLY_OK && sqlite3_column_type(call.statement, 0) != SQLITE_NULL;
-    if (has_key) {
-        status = tally_sql_read_bytes(&call, 0, &key, &n_key, err);
-    }
-    if (status == TALLY_OK && tally_buffer_append(out, key, n_key) != TALLY_OK) {
-        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "cannot take %zu bytes", n_key);
-    }
-    if (status == TALLY_OK) {
+    if (row.status == TALLY_OK) {
         *ret_has_key = has_key;
-        memcpy(ret_request_digest, &digest, sizeof digest); /* the same bits */
+        *ret_request_digest = digest;
     }
     tally_sql_end(&call);
-    return status;
+    return row.status;
 }
 
 static enum tally_status walk_jobs(struct tally_sql_call *call, tally_store_job_fn *each,
@@ -97,10 +86,9 @@ static enum tally_status walk_jobs(struct tally_sql_call *call, tally_store_job_
     enum tally_status status = TALLY_OK;
     while (tally_sql_walk(call, &status, err)) {
         struct tally_store_job job;
-        status = read_job(call, &job, err);
-        if (status == TALLY_OK) {
-            status = each(context, &job, err);
-        }
+        struct tally_sql_row row = tally_sql_row(call, err);
+        take_job(&row, &job);
+        status = row.status == TALLY_OK ? each(context, &job, err) : row.status;
     }
     tally_sql_end(call);
     return status;
@@ -134,10 +122,11 @@ static enum tally_status append_values(struct tally_store *store, enum tally_sql
     enum tally_status status = TALLY_OK;
     *ret_any = false;
     while (tally_sql_walk(&call, &status, err)) {
-        const void *bytes = NULL;
         size_t n = 0;
+        struct tally_sql_row row = tally_sql_row(&call, err);
+        const void *bytes = tally_sql_take_bytes(&row, &n);
         *ret_any = true;
-        status = tally_sql_read_bytes(&call, 0, &bytes, &n, err);
+        status = row.status;
         if (status == TALLY_OK) {
             status = tally_buffer_append(out, bytes, n);
             if (status != TALLY_OK) {
@@ -182,23 +171,16 @@ enum tally_status tally_sqlite_state_get(struct tally_store *store, int64_t job_
 static enum tally_status read_update(const struct tally_sql_call *call,
                                      struct tally_store_update *ret_update, struct tally_error *err)
 {
-    int64_t client = 0;
-    const void *body = NULL;
-    enum tally_status status = tally_sql_read_int64(call, 0, &ret_update->round, err);
-    if (status == TALLY_OK) {
-        status = tally_sql_read_int64(call, 1, &client, err);
-    }
-    if (status == TALLY_OK && (client < 0 || client > UINT32_MAX)) {
-        status =
-            tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": updates.client holds %lld",
-                       call->sqlite->path, (long long)client);
-    }
-    if (status == TALLY_OK) {
-        status = tally_sql_read_bytes(call, 2, &body, &ret_update->n_body, err);
-        ret_update->client = (uint32_t)client;
-        ret_update->body = body;
-    }
-    return status;
+    struct tally_sql_row row = tally_sql_row(call, err);
+    ret_update->round = tally_sql_take_int64(&row);
+    const int64_t client = tally_sql_take_int64(&row);
+    ret_update->body = tally_sql_take_bytes(&row, &ret_update->n_body);
+    ret_update->client = (uint32_t)client;
+    return row.status == TALLY_OK && (client < 0 || client > UINT32_MAX)
+               ? tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "database \"%s\": updates.client holds %lld", call->sqlite->path,
+                            (long long)client)
+               : row.status;
 }
 
 enum tally_status tally_sqlite_update_list(struct tally_store *store, int64_t job_key,
@@ -232,10 +214,9 @@ enum tally_status tally_sqlite_round_list(struct tally_store *store, int64_t job
     enum tally_status status = TALLY_OK;
     while (tally_sql_walk(&call, &status, err)) {
         struct tally_round_record record = {0};
-        status = tally_sql_read_row(&call, 0, &TALLY_ROUND_COLUMNS, &record, err);
-        if (status == TALLY_OK) {
-            status = each(context, &record, err);
-        }
+        struct tally_sql_row row = tally_sql_row(&call, err);
+        tally_sql_take_columns(&row, &TALLY_ROUND_COLUMNS, &record);
+        status = row.status == TALLY_OK ? each(context, &record, err) : row.status;
     }
     tally_sql_end(&call);
     return status;

@@ -83,7 +83,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                           "SELECT job_key, {names}, request_digest" JOB_DAMAGE
                                           " FROM jobs WHERE idempotency_key = ?1"},
     [TALLY_SQL_REQUEST_GET] = {&TALLY_JOB_COLUMNS,
-                               "SELECT idempotency_key, request_digest" JOB_DAMAGE
+                               "SELECT request_digest, idempotency_key" JOB_DAMAGE
                                " FROM jobs WHERE job_key = ?1"},
     [TALLY_SQL_JOB_LIST] = {&TALLY_JOB_COLUMNS,
                             "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs"
@@ -287,124 +287,126 @@ enum tally_status tally_sql_run(struct tally_sql_call *call, struct tally_error 
     return status;
 }
 
-static enum tally_status fail_value(const struct tally_sql_call *call, int column,
-                                    struct tally_error *err)
+struct tally_sql_row tally_sql_row(const struct tally_sql_call *call, struct tally_error *err)
 {
-    const unsigned char *text = sqlite3_column_text(call->statement, column);
-    return tally_fail(err, TALLY_DATA_LOSS, NULL, "database \"%s\": column %s holds \"%.40s\"",
-                      call->sqlite->path, sqlite3_column_name(call->statement, column),
-                      text != NULL ? (const char *)text : "NULL");
+    return (struct tally_sql_row){.call = call, .err = err};
 }
 
-enum tally_status tally_sql_read_int64(const struct tally_sql_call *call, int column,
-                                       int64_t *ret_value, struct tally_error *err)
+/* Of the column that was taken last. */
+static void fail_value(struct tally_sql_row *row)
 {
-    if (sqlite3_column_type(call->statement, column) != SQLITE_INTEGER) {
-        return fail_value(call, column, err);
+    sqlite3_stmt *statement = row->call->statement;
+    if (row->status == TALLY_OK) {
+        const unsigned char *text = sqlite3_column_text(statement, row->column - 1);
+        row->status = tally_fail(
+            row->err, TALLY_DATA_LOSS, NULL, "database \"%s\": column %s holds \"%.40s\"",
+            row->call->sqlite->path, sqlite3_column_name(statement, row->column - 1),
+            text != NULL ? (const char *)text : "NULL");
     }
-    *ret_value = sqlite3_column_int64(call->statement, column);
-    return TALLY_OK;
 }
 
-enum tally_status tally_sql_read_bytes(const struct tally_sql_call *call, int column,
-                                       const void **ret_bytes, size_t *ret_n,
-                                       struct tally_error *err)
+/* Takes the next column, whose type is to be one of `types`, a mask of 1 << SQLITE_INTEGER and so
+ * on. False after a failure, be it an earlier one. */
+static bool take(struct tally_sql_row *row, unsigned types)
 {
-    int type = sqlite3_column_type(call->statement, column);
-    if (type != SQLITE_BLOB && type != SQLITE_TEXT) {
-        return fail_value(call, column, err);
+    const int type = sqlite3_column_type(row->call->statement, row->column++);
+    if ((types >> type & 1U) == 0) {
+        fail_value(row);
     }
-    const void *bytes = sqlite3_column_blob(call->statement, column);
-    size_t n = (size_t)sqlite3_column_bytes(call->statement, column);
+    return row->status == TALLY_OK;
+}
+
+int64_t tally_sql_take_int64(struct tally_sql_row *row)
+{
+    return take(row, 1U << SQLITE_INTEGER)
+               ? sqlite3_column_int64(row->call->statement, row->column - 1)
+               : 0;
+}
+
+const void *tally_sql_take_bytes(struct tally_sql_row *row, size_t *ret_n)
+{
+    const struct tally_sql_call *call = row->call;
+    *ret_n = 0;
+    if (!take(row, 1U << SQLITE_BLOB | 1U << SQLITE_TEXT)) {
+        return "";
+    }
+    const void *bytes = sqlite3_column_blob(call->statement, row->column - 1);
+    const size_t n = (size_t)sqlite3_column_bytes(call->statement, row->column - 1);
     if (bytes == NULL && sqlite3_errcode(call->sqlite->db) == SQLITE_NOMEM) {
-        return tally_sqlite_fail(call->sqlite, SQLITE_NOMEM, err);
+        row->status = tally_sqlite_fail(call->sqlite, SQLITE_NOMEM, row->err);
     }
-    *ret_bytes = bytes != NULL ? bytes : "";
-    *ret_n = n;
-    return TALLY_OK;
+    *ret_n = bytes != NULL ? n : 0;
+    return bytes != NULL ? bytes : ""; /* SQLite's pointer to no bytes may be NULL */
 }
 
-static enum tally_status read_real(const struct tally_sql_call *call, int column, double *ret_value,
-                                   struct tally_error *err)
+static double take_real(struct tally_sql_row *row)
 {
-    int type = sqlite3_column_type(call->statement, column);
-    if (type != SQLITE_FLOAT && type != SQLITE_INTEGER && type != SQLITE_NULL) {
-        return fail_value(call, column, err);
+    sqlite3_stmt *statement = row->call->statement;
+    if (!take(row, 1U << SQLITE_FLOAT | 1U << SQLITE_INTEGER | 1U << SQLITE_NULL)) {
+        return 0;
     }
-    *ret_value = type == SQLITE_NULL ? (double)NAN : sqlite3_column_double(call->statement, column);
-    return TALLY_OK;
+    return sqlite3_column_type(statement, row->column - 1) == SQLITE_NULL
+               ? (double)NAN
+               : sqlite3_column_double(statement, row->column - 1);
 }
 
-static enum tally_status read_bool(const struct tally_sql_call *call, int column, bool *ret_value,
-                                   struct tally_error *err)
+static bool take_bool(struct tally_sql_row *row)
 {
-    int64_t value = 0;
-    enum tally_status status = tally_sql_read_int64(call, column, &value, err);
-    if (status == TALLY_OK && value != 0 && value != 1) {
-        status = fail_value(call, column, err);
+    const int64_t value = tally_sql_take_int64(row);
+    if (value != 0 && value != 1) {
+        fail_value(row);
     }
-    if (status == TALLY_OK) {
-        *ret_value = value == 1;
-    }
-    return status;
+    return value == 1;
 }
 
-static enum tally_status read_text(const struct tally_sql_call *call, int column, char *ret_text,
-                                   size_t capacity, struct tally_error *err)
+static void take_text(struct tally_sql_row *row, char *ret_text, size_t capacity)
 {
-    const void *bytes = NULL;
     size_t n = 0;
-    enum tally_status status = tally_sql_read_bytes(call, column, &bytes, &n, err);
-    bytes = bytes != NULL ? bytes : ""; /* SQLite's pointer to an empty text may be NULL */
-    if (status == TALLY_OK && (n >= capacity || memchr(bytes, '\0', n) != NULL)) {
-        status = fail_value(call, column, err);
+    const void *bytes = tally_sql_take_bytes(row, &n);
+    if (n >= capacity || memchr(bytes, '\0', n) != NULL) {
+        fail_value(row);
     }
-    if (status == TALLY_OK) {
+    if (row->status == TALLY_OK) {
         memset(ret_text, 0, capacity);
         memcpy(ret_text, bytes, n);
     }
-    return status;
 }
 
-static enum tally_status read_status(const struct tally_sql_call *call, int column,
-                                     enum tally_job_status *ret_status, struct tally_error *err)
+static void take_status(struct tally_sql_row *row, enum tally_job_status *ret_status)
 {
-    char name[32];
-    enum tally_status status = read_text(call, column, name, sizeof name, err);
-    if (status == TALLY_OK && !tally_job_status_of_name(name, ret_status)) {
-        status = fail_value(call, column, err);
+    char name[32] = "";
+    take_text(row, name, sizeof name);
+    if (!tally_job_status_of_name(name, ret_status)) {
+        fail_value(row);
     }
-    return status;
 }
 
-static enum tally_status read_member(const struct tally_sql_call *call, int column,
-                                     const struct tally_column *what, void *member,
-                                     struct tally_error *err)
+static void take_member(struct tally_sql_row *row, const struct tally_column *column, void *member)
 {
-    switch (what->kind) {
+    switch (column->kind) {
     case TALLY_COLUMN_INT64:
     case TALLY_COLUMN_UINT64: /* the same bits */
-        return tally_sql_read_int64(call, column, member, err);
+        *(int64_t *)member = tally_sql_take_int64(row);
+        break;
     case TALLY_COLUMN_REAL:
-        return read_real(call, column, member, err);
+        *(double *)member = take_real(row);
+        break;
     case TALLY_COLUMN_BOOL:
-        return read_bool(call, column, member, err);
+        *(bool *)member = take_bool(row);
+        break;
     case TALLY_COLUMN_TEXT:
-        return read_text(call, column, member, what->capacity, err);
+        take_text(row, member, column->capacity);
+        break;
     case TALLY_COLUMN_STATUS:
-        return read_status(call, column, member, err);
+        take_status(row, member);
+        break;
     }
-    return TALLY_INTERNAL;
 }
 
-enum tally_status tally_sql_read_row(const struct tally_sql_call *call, int first,
-                                     const struct tally_columns *columns, void *row,
-                                     struct tally_error *err)
+void tally_sql_take_columns(struct tally_sql_row *row, const struct tally_columns *columns,
+                            void *ret_struct)
 {
-    enum tally_status status = TALLY_OK;
-    for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
-        const struct tally_column *column = &columns->column[i];
-        status = read_member(call, first + i, column, (char *)row + column->offset, err);
+    for (int i = 0; i < columns->n_columns && row->status == TALLY_OK; i++) {
+        take_member(row, &columns->column[i], (char *)ret_struct + columns->column[i].offset);
     }
-    return status;
 }
