@@ -102,36 +102,31 @@ const struct tally_data_kind TALLY_DATA_KINDS[] = {
 #undef TALLY_DATA_KIND
 };
 
-/* The members that are names of files; the others of a type are empty. */
-struct names {
-    const char *fields[2], *values[2];
-    int n;
+/* Where each type has the names of its files and its number of features. */
+static const struct {
+    const char *fields[2]; /* in the document; NULL = no such file */
+    size_t names[2], features;
+} PLACES[TALLY_N_DATA_TYPES] = {
+    [TALLY_DATA_SYNTHETIC_LINEAR] = {.features = SYNTHETIC(dim)},
+    [TALLY_DATA_IDX] = {{"objective.data.images", "objective.data.labels"},
+                        {IDX(images), IDX(labels)},
+                        IDX(features)},
+    [TALLY_DATA_LIBSVM] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
+    [TALLY_DATA_CSV] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
+    [TALLY_DATA_NPY] = {{"objective.data.points", "objective.data.labels"},
+                        {TABLE(points), TABLE(labels)},
+                        TABLE(features)},
+    [TALLY_DATA_NPZ] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
+    [TALLY_DATA_MATRIX] = {{"objective.data.matrix", "objective.data.vector"},
+                           {MATRIX(matrix), MATRIX(vector)},
+                           MATRIX(dim)},
 };
 
-static struct names names_of(const struct tally_data_spec *data)
+/* The name of file `i`, 0 or 1; NULL if the type has no such file. */
+static const char *name_of(const struct tally_data_spec *data, int i)
 {
-    const struct tally_table_data *table = &data->table;
-    switch ((enum tally_data_type)data->type) {
-    case TALLY_DATA_IDX:
-        return (struct names){{"objective.data.images", "objective.data.labels"},
-                              {data->idx.images, data->idx.labels},
-                              2};
-    case TALLY_DATA_NPY:
-        return (struct names){
-            {"objective.data.points", "objective.data.labels"}, {table->points, table->labels}, 2};
-    case TALLY_DATA_MATRIX:
-        return (struct names){{"objective.data.matrix", "objective.data.vector"},
-                              {data->matrix.matrix, data->matrix.vector},
-                              2};
-    case TALLY_DATA_LIBSVM:
-    case TALLY_DATA_CSV:
-    case TALLY_DATA_NPZ:
-        return (struct names){{"objective.data.file"}, {table->file}, 1};
-    case TALLY_DATA_SYNTHETIC_LINEAR:
-    case TALLY_N_DATA_TYPES:
-        break;
-    }
-    return (struct names){.n = 0};
+    return PLACES[data->type].fields[i] != NULL ? (const char *)data + PLACES[data->type].names[i]
+                                                : NULL;
 }
 
 static bool is_per_client(const char *name)
@@ -141,19 +136,19 @@ static bool is_per_client(const char *name)
 
 static enum tally_status check_names(const struct tally_data_spec *data, struct tally_error *err)
 {
-    const struct names names = names_of(data);
-    for (int i = 0; i < names.n; i++) {
-        if (!tally_is_name_below(names.values[i])) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i], TALLY_DATA_NAME_REFUSAL,
-                              names.values[i]);
+    const char *first = name_of(data, 0), *second = name_of(data, 1);
+    for (int i = 0; i < 2 && name_of(data, i) != NULL; i++) {
+        const char *name = name_of(data, i), *field = PLACES[data->type].fields[i];
+        if (!tally_is_name_below(name)) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, field, TALLY_DATA_NAME_REFUSAL, name);
         }
-        if (is_per_client(names.values[i]) && data->sharding != TALLY_SHARDING_LOCAL) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[i],
+        if (is_per_client(name) && data->sharding != TALLY_SHARDING_LOCAL) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, field,
                               TALLY_DATA_CLIENT_MARK " in a name needs sharding local");
         }
     }
-    if (names.n == 2 && is_per_client(names.values[0]) != is_per_client(names.values[1])) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, names.fields[1],
+    if (second != NULL && is_per_client(first) != is_per_client(second)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, PLACES[data->type].fields[1],
                           "either both names have " TALLY_DATA_CLIENT_MARK " or none has");
     }
     return TALLY_OK;
@@ -211,21 +206,9 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
 
 int64_t tally_data_spec_features(const struct tally_data_spec *data)
 {
-    switch ((enum tally_data_type)data->type) {
-    case TALLY_DATA_SYNTHETIC_LINEAR:
-        return data->synthetic_linear.dim;
-    case TALLY_DATA_IDX:
-        return data->idx.features;
-    case TALLY_DATA_MATRIX:
-        return data->matrix.dim;
-    case TALLY_DATA_LIBSVM:
-    case TALLY_DATA_CSV:
-    case TALLY_DATA_NPY:
-    case TALLY_DATA_NPZ:
-    case TALLY_N_DATA_TYPES:
-        break;
-    }
-    return data->table.features;
+    int64_t features;
+    memcpy(&features, (const char *)data + PLACES[data->type].features, sizeof features);
+    return features;
 }
 
 int64_t tally_data_spec_classes(const struct tally_data_spec *data)
@@ -236,11 +219,11 @@ int64_t tally_data_spec_classes(const struct tally_data_spec *data)
 
 bool tally_data_spec_is_shared(const struct tally_data_spec *data)
 {
-    const struct names names = names_of(data);
-    return data->sharding != TALLY_SHARDING_LOCAL || names.n == 0 || is_per_client(names.values[0]);
+    const char *name = name_of(data, 0);
+    return data->sharding != TALLY_SHARDING_LOCAL || name == NULL || is_per_client(name);
 }
 
 const char *tally_data_spec_file(const struct tally_data_spec *data)
 {
-    return names_of(data).values[0];
+    return name_of(data, 0);
 }
