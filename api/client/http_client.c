@@ -291,19 +291,15 @@ static bool add_request_headers(const struct tally_http_client *client,
                                 const struct tally_http_exchange *exchange,
                                 struct curl_slist **lines)
 {
-    bool ok = add_line(lines, "Expect:", NULL);
-    ok = ok &&
-         (exchange->content_type != NULL ? add_line(lines, "Content-Type", exchange->content_type)
-                                         : add_line(lines, "Content-Type:", NULL));
-    ok = ok && (exchange->accept != NULL ? add_line(lines, "Accept", exchange->accept)
-                                         : add_line(lines, "Accept:", NULL));
-    if (exchange->extra_header != NULL) {
-        ok = ok && add_line(lines, exchange->extra_header, NULL);
-    }
-    if (client->authorization != NULL) {
+    const char *type = exchange->content_type, *accept = exchange->accept;
+    bool ok = add_line(lines, "Expect:", NULL) &&
+              add_line(lines, type != NULL ? "Content-Type" : "Content-Type:", type) &&
+              add_line(lines, accept != NULL ? "Accept" : "Accept:", accept) &&
+              (exchange->extra_header == NULL || add_line(lines, exchange->extra_header, NULL));
+    if (ok && client->authorization != NULL) { /* it may be longer than add_line() takes */
         struct curl_slist *longer = curl_slist_append(*lines, client->authorization);
         *lines = longer != NULL ? longer : *lines;
-        ok = ok && longer != NULL;
+        ok = longer != NULL;
     }
     return ok;
 }
@@ -370,14 +366,14 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
 {
     int running = 1;
     while (!is_cancelled(client)) {
+        *ret_code = CURLE_FAILED_INIT;
         if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
-            *ret_code = CURLE_FAILED_INIT;
             return true;
         }
         if (running == 0) {
             int left;
             const CURLMsg *message = curl_multi_info_read(client->multi, &left);
-            *ret_code = message != NULL ? message->data.result : CURLE_FAILED_INIT;
+            *ret_code = message != NULL ? message->data.result : *ret_code;
             return true;
         }
         if (is_silent(client, transfer)) {
@@ -387,7 +383,6 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
             return true;
         }
         if (curl_multi_poll(client->multi, NULL, 0, CANCEL_CHECK_MS, NULL) != CURLM_OK) {
-            *ret_code = CURLE_FAILED_INIT;
             return true;
         }
     }
@@ -435,23 +430,25 @@ static enum tally_status status_of(CURL *easy, CURLcode code, const struct trans
                : tally_curl_status(easy, code);
 }
 
+static void copy_header(CURL *easy, const char *name, char *ret_value, size_t capacity)
+{
+    struct curl_header *header = NULL;
+    if (curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK) {
+        snprintf(ret_value, capacity, "%s", header->value);
+    }
+}
+
 static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
 {
     long status = 0;
     const char *type = NULL;
-    struct curl_header *location = NULL;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
     exchange->status = (int)status;
     snprintf(exchange->response_type, sizeof exchange->response_type, "%s",
              type != NULL ? type : "");
-    if (curl_easy_header(easy, "Location", 0, CURLH_HEADER, -1, &location) == CURLHE_OK) {
-        snprintf(exchange->location, sizeof exchange->location, "%s", location->value);
-    }
-    struct curl_header *date = NULL;
-    if (curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK) {
-        snprintf(exchange->date, sizeof exchange->date, "%s", date->value);
-    }
+    copy_header(easy, "Location", exchange->location, sizeof exchange->location);
+    copy_header(easy, "Date", exchange->date, sizeof exchange->date);
 }
 
 /* Reads the result of a transfer that libcurl has ended. */

@@ -1,6 +1,7 @@
 #include "services/coordinator/check.h"
 
 #include <libgen.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,17 @@ struct check {
     int n_failed;
 };
 
-static void say(struct check *check, bool ok, const char *text)
+__attribute__((format(printf, 3, 4))) static void say(struct check *check, bool ok,
+                                                      const char *format, ...)
 {
+    va_list arguments;
+    va_start(arguments, format);
     check->n_failed += !ok;
-    printf("%-5s %s\n", ok ? "ok" : "FAIL", text);
+    printf("%-5s ", ok ? "ok" : "FAIL");
+    vprintf(format, arguments);
+    printf("\n");
     fflush(stdout);
+    va_end(arguments);
 }
 
 /* The next round that is expected of a job's records, which have no gaps. */
@@ -57,20 +64,16 @@ static enum tally_status check_job(void *context, const struct tally_store_job *
     struct check *check = context;
     struct tally_error why = TALLY_ERROR_INIT;
     struct hosted_job *job = NULL;
-    char text[1024];
     enum tally_status status = hosted_job_load(check->store, row, &job, &why);
     if (status == TALLY_OK) {
         status = check_rounds(check->store, row, &why);
     }
     const char *name = tally_job_status_name(row->status);
     if (status != TALLY_OK) {
-        snprintf(text, sizeof text, "job %s (%s): %s", row->id, name, why.message);
-        say(check, false, text);
+        say(check, false, "job %s (%s): %s", row->id, name, why.message);
     } else if (!tally_job_status_is_terminal(row->status)) {
-        snprintf(text, sizeof text, "job %s (%s): round %lld, %lld updates of the open one",
-                 row->id, name, (long long)row->progress.round,
-                 (long long)tally_job_open_round(job->engine)->received);
-        say(check, true, text);
+        say(check, true, "job %s (%s): round %lld, %lld updates of the open one", row->id, name,
+            (long long)row->progress.round, (long long)tally_job_open_round(job->engine)->received);
     }
     hosted_job_free(job);
     return TALLY_OK;
@@ -87,7 +90,7 @@ static void check_jobs(struct check *check, const char *uri)
         store->ops->close(store);
     }
     if (status != TALLY_OK) {
-        say(check, false, err.message);
+        say(check, false, "%s", err.message);
     }
 }
 
@@ -102,13 +105,11 @@ static bool can_make_file(const char *path)
 
 static void check_missing(struct check *check, const char *uri, const char *label)
 {
-    char text[1024];
     const char *path = NULL;
     const bool can_make = tally_store_path(uri, &path, NULL) != TALLY_OK || can_make_file(path);
-    snprintf(text, sizeof text, "store %s: %s", label,
-             can_make ? "is not there yet; a start makes it"
-                      : "is not there, and its folder cannot be written");
-    say(check, can_make, text);
+    say(check, can_make, "store %s: %s", label,
+        can_make ? "is not there yet; a start makes it"
+                 : "is not there, and its folder cannot be written");
 }
 
 static void check_database(struct check *check, const char *uri, const char *label)
@@ -116,7 +117,6 @@ static void check_database(struct check *check, const char *uri, const char *lab
     struct tally_store_bar progress;
     struct tally_store_report report;
     struct tally_error err = TALLY_ERROR_INIT;
-    char text[1024];
     tally_store_bar_init(&progress);
     enum tally_status status = tally_store_verify(uri, &progress.base, &report, &err);
     tally_store_bar_end(&progress);
@@ -126,20 +126,18 @@ static void check_database(struct check *check, const char *uri, const char *lab
     }
     if (status != TALLY_OK) {
         const char *path = NULL;
-        snprintf(text, sizeof text, "%s%s", err.message,
-                 tally_store_path(uri, &path, NULL) == TALLY_OK
-                     ? "; restore a backup (tally restore), or see deploy/README.md, \"Operations\""
-                     : "");
-        say(check, false, text);
+        say(check, false, "%s%s", err.message,
+            tally_store_path(uri, &path, NULL) == TALLY_OK
+                ? "; restore a backup (tally restore), or see deploy/README.md, \"Operations\""
+                : "");
     } else {
         const bool is_old = report.schema_version < report.newest_schema_version;
-        snprintf(text, sizeof text,
-                 "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
-                 "%lld updates of open rounds",
-                 label, report.schema_version, is_old ? " (a start brings it up to date)" : "",
-                 (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
-                 (long long)report.n_rounds, (long long)report.n_updates);
-        say(check, true, text);
+        say(check, true,
+            "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
+            "%lld updates of open rounds",
+            label, report.schema_version, is_old ? " (a start brings it up to date)" : "",
+            (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
+            (long long)report.n_rounds, (long long)report.n_updates);
     }
     if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0 &&
         report.schema_version == report.newest_schema_version) {

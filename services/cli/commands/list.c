@@ -127,9 +127,7 @@ static int print_json(struct tally_json *jobs)
 {
     struct tally_json *answer = tally_json_object();
     const bool ok = tally_json_set(answer, "jobs", jobs);
-    const int exit_code = tally_cli_print_json(ok ? answer : NULL, 2);
-    tally_json_free(answer);
-    return exit_code;
+    return tally_cli_take_json(tally_json_if_complete(answer, ok));
 }
 
 int tally_cli_list(struct tally_cli *cli)

@@ -83,14 +83,11 @@ static int print_json(const struct tally_migrate_report *report, enum tally_stat
              ok;
         ok = tally_json_append(tables, table) && ok;
     }
-    ok = (status == TALLY_OK ? tally_json_set_text(answer, "outcome", outcome_of(report))
-                             : tally_json_set_null(answer, "outcome")) &&
-         ok;
+    const char *outcome = status == TALLY_OK ? outcome_of(report) : NULL;
+    ok = tally_json_set_text_or_null(answer, "outcome", outcome) && ok;
     ok = tally_json_set_integer(answer, "copied_rows", report->n_copied_rows) && ok;
     ok = tally_json_set(answer, "tables", tables) && ok;
-    int exit_code = tally_cli_print_json(ok ? answer : NULL, 2);
-    tally_json_free(answer);
-    return exit_code;
+    return tally_cli_take_json(tally_json_if_complete(answer, ok));
 }
 
 /* The tables, also of a verification that failed. */

@@ -114,14 +114,6 @@ static enum tally_status read_config(const struct tally_options *options,
     return err->status;
 }
 
-/* Prints and frees `json`, which is NULL when memory ran out. */
-static int print_json(struct tally_json *json)
-{
-    const int exit_code = tally_cli_print_json(json, 2);
-    tally_json_free(json);
-    return exit_code;
-}
-
 /* The grids stand on stdout, above the table; with --json on stderr. */
 static int print_campaign(const struct tally_campaign *campaign, bool as_json)
 {
@@ -132,7 +124,7 @@ static int print_campaign(const struct tally_campaign *campaign, bool as_json)
             fprintf(stderr, "%.*s", (int)text.size, (const char *)text.data);
         }
         tally_buffer_fini(&text);
-        return print_json(tally_report_json(campaign));
+        return tally_cli_take_json(tally_report_json(campaign));
     }
     if (status == TALLY_OK && text.size > 0) {
         status = tally_buffer_append_text(&text, "\n");
@@ -146,7 +138,7 @@ static int print_campaign(const struct tally_campaign *campaign, bool as_json)
 static int print_frontier(const struct tally_frontier *frontier, bool as_json)
 {
     if (as_json) {
-        return print_json(tally_frontier_json(frontier));
+        return tally_cli_take_json(tally_frontier_json(frontier));
     }
     struct tally_buffer text = {0};
     return tally_cli_print(tally_frontier_csv(frontier, &text), &text);

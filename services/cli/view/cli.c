@@ -106,3 +106,10 @@ int tally_cli_print_json(const struct tally_json *value, int indent)
     }
     return tally_cli_print(status, &text);
 }
+
+int tally_cli_take_json(struct tally_json *value)
+{
+    const int exit_code = tally_cli_print_json(value, 2);
+    tally_json_free(value);
+    return exit_code;
+}

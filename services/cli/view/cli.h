@@ -42,5 +42,7 @@ int tally_cli_report_usage(const struct tally_error *err);
 int tally_cli_print(enum tally_status made, struct tally_buffer *text);
 /* Prints JSON and a newline; `indent` as tally_json_dump(). NULL means that memory ran out. */
 int tally_cli_print_json(const struct tally_json *value, int indent);
+/* The same over several lines, and frees the value. */
+int tally_cli_take_json(struct tally_json *value);
 
 #endif
