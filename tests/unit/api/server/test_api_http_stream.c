@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/server/http_server.h"
 #include "tests/harness.h"
+#include "tests/unit/api/manual_clock.h"
 #include "tests/unit/api/raw_socket.h"
 
 enum { MAX_STREAMS = 512, PATIENCE_MS = 120000, PENDING_BYTES = 64 * 1024 };
@@ -103,13 +103,6 @@ static void fixture_open(struct fixture *f, unsigned idle_timeout_s)
     CU_ASSERT_PTR_NOT_NULL_FATAL(f->server);
 }
 
-static long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void step(struct fixture *f, int timeout_ms)
 {
     CU_ASSERT_EQUAL(tally_http_server_step(f->server, timeout_ms, -1, NULL), TALLY_OK);
@@ -117,7 +110,7 @@ static void step(struct fixture *f, int timeout_ms)
 
 static void step_for(struct fixture *f, long ms)
 {
-    for (long end = now_ms() + ms; now_ms() < end;) {
+    for (int64_t end = manual_clock_real_ms() + ms; manual_clock_real_ms() < end;) {
         step(f, 5);
     }
 }
@@ -125,7 +118,8 @@ static void step_for(struct fixture *f, long ms)
 /* Turns the server until the counter has reached `n`. */
 static void await_count(struct fixture *f, const size_t *counter, size_t n)
 {
-    for (long end = now_ms() + PATIENCE_MS; *counter < n && now_ms() < end;) {
+    for (int64_t end = manual_clock_real_ms() + PATIENCE_MS;
+         *counter < n && manual_clock_real_ms() < end;) {
         step(f, 5);
     }
     CU_ASSERT_EQUAL(*counter, n);
@@ -161,7 +155,8 @@ static bool ends_with(const struct tally_buffer *in, const char *text)
 static bool await_text(struct fixture *f, int fd, struct tally_buffer *in, const char *text)
 {
     bool open = true;
-    for (long end = now_ms() + PATIENCE_MS; open && now_ms() < end;) {
+    for (int64_t end = manual_clock_real_ms() + PATIENCE_MS;
+         open && manual_clock_real_ms() < end;) {
         step(f, 2);
         open = tally_raw_receive(fd, in);
         if (ends_with(in, text)) {
@@ -175,7 +170,8 @@ static bool await_text(struct fixture *f, int fd, struct tally_buffer *in, const
 static void await_end(struct fixture *f, int fd, struct tally_buffer *in)
 {
     bool open = true;
-    for (long end = now_ms() + PATIENCE_MS; open && now_ms() < end;) {
+    for (int64_t end = manual_clock_real_ms() + PATIENCE_MS;
+         open && manual_clock_real_ms() < end;) {
         step(f, 5);
         open = tally_raw_receive(fd, in);
     }
@@ -297,7 +293,8 @@ static void test_api_http_stream__a_request_that_waited_becomes_one(void)
     struct tally_buffer in = {.size = 0};
     fixture_open(&f, 0);
     int fd = sent(&f, "GET /later HTTP/1.1\r\nHost: h\r\n\r\n");
-    for (long end = now_ms() + PATIENCE_MS; f.later == NULL && now_ms() < end;) {
+    for (int64_t end = manual_clock_real_ms() + PATIENCE_MS;
+         f.later == NULL && manual_clock_real_ms() < end;) {
         step(&f, 5);
     }
     CU_ASSERT_PTR_NOT_NULL_FATAL(f.later);
@@ -339,9 +336,9 @@ static void test_api_http_stream__sleep_costs_no_turns(void)
     fixture_open(&f, 0);
     int fd = sleeping(&f);
     step_for(&f, 20);
-    const long start = now_ms();
+    const int64_t start = manual_clock_real_ms();
     step(&f, 100);
-    CU_ASSERT_TRUE(now_ms() - start >= 90);
+    CU_ASSERT_TRUE(manual_clock_real_ms() - start >= 90);
     CU_ASSERT_EQUAL(f.n_drained, 1);
     close(fd);
     tally_http_server_free(f.server);
@@ -413,9 +410,9 @@ static void test_api_http_stream__five_hundred_sleep_and_wake(void)
     }
     CU_ASSERT_EQUAL(f.n_streams, N);
     CU_ASSERT_EQUAL(n_threads(), threads);
-    const long start = now_ms();
+    const int64_t start = manual_clock_real_ms();
     step(&f, 100);
-    CU_ASSERT_TRUE(now_ms() - start >= 90);
+    CU_ASSERT_TRUE(manual_clock_real_ms() - start >= 90);
     for (size_t i = 0; i < N; i++) {
         char text[16];
         snprintf(text, sizeof text, "stream %03zu", i);
