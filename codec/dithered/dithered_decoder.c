@@ -68,24 +68,28 @@ static int32_t decode_excess(struct tally_arith_decoder *decoder)
  * levels are near 0, so the search starts there. */
 static int32_t decode_symbol(struct message *message, int32_t dither)
 {
-    const struct tally_dithered_model *model = &message->model;
+    struct tally_dithered_model *model = &message->model;
     const uint32_t share = tally_arith_decode(&message->decoder, TALLY_DITHERED_TOTAL_BITS);
-    int32_t high = 0;
-    uint32_t first = tally_dithered_shares(model, 0, dither), end = first;
-    if (share >= first) {
-        for (high = -1; share >= end; high++) {
+    struct tally_dithered_bound first, end;
+    int32_t symbol = 0;
+    tally_dithered_bound(model, 0, dither, &first);
+    if (share >= first.shares) {
+        tally_dithered_bound(model, 1, dither, &end);
+        while (share >= end.shares) {
             first = end;
-            end = high < model->reach ? tally_dithered_shares(model, high + 2, dither)
-                                      : 1u << TALLY_DITHERED_TOTAL_BITS;
+            symbol++;
+            tally_dithered_bound(model, symbol + 1, dither, &end);
         }
     } else {
-        for (; share < first; high--) {
+        do {
             end = first;
-            first = high > -model->reach ? tally_dithered_shares(model, high - 1, dither) : 0;
-        }
+            symbol--;
+            tally_dithered_bound(model, symbol, dither, &first);
+        } while (share < first.shares);
     }
-    tally_arith_narrow(&message->decoder, first, end - first);
-    return high;
+    tally_arith_narrow(&message->decoder, first.shares, end.shares - first.shares);
+    tally_dithered_learn(model, &first, &end);
+    return symbol;
 }
 
 /* A level of at most 2^37 in size. */

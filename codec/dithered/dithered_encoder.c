@@ -81,25 +81,25 @@ static void encode_excess(struct tally_arith_encoder *encoder, uint32_t excess)
     encode_raw(encoder, excess & ((1u << more) - 1), more);
 }
 
-static void encode_level(struct tally_arith_encoder *encoder,
-                         const struct tally_dithered_model *model, int32_t level, int32_t dither)
+static void encode_level(struct tally_arith_encoder *encoder, struct tally_dithered_model *model,
+                         int32_t level, int32_t dither)
 {
-    const uint32_t total = 1u << TALLY_DITHERED_TOTAL_BITS;
     const int32_t high = tally_dithered_high(model, level);
-    const bool is_low = high<-model->reach, is_high = high> model->reach;
-    const uint32_t first =
-        is_low ? 0 : tally_dithered_shares(model, is_high ? model->reach + 1 : high, dither);
-    const uint32_t end =
-        is_high ? total : tally_dithered_shares(model, is_low ? -model->reach : high + 1, dither);
-    tally_arith_encode(encoder, first, end - first, TALLY_DITHERED_TOTAL_BITS);
-    if (is_low || is_high) {
+    const int32_t last = model->reach + 1; /* the upper tail */
+    const int32_t symbol = high > last ? last : high < -last ? -last : high;
+    struct tally_dithered_bound first, end;
+    tally_dithered_bound(model, symbol, dither, &first);
+    tally_dithered_bound(model, symbol + 1, dither, &end);
+    tally_arith_encode(encoder, first.shares, end.shares - first.shares, TALLY_DITHERED_TOTAL_BITS);
+    tally_dithered_learn(model, &first, &end);
+    if (symbol == last || symbol == -last) {
         encode_excess(encoder, magnitude_of(high) - (uint32_t)model->reach);
     }
     const uint32_t raised = (uint32_t)level + ((1u << model->shift) >> 1);
     encode_raw(encoder, raised & ((1u << model->shift) - 1), model->shift);
 }
 
-static void encode(const struct tally_dithered_model *model, const int32_t *levels, size_t dim,
+static void encode(struct tally_dithered_model *model, const int32_t *levels, size_t dim,
                    const struct tally_rng *rng, struct tally_bit_writer *writer)
 {
     uint32_t words[TALLY_RNG_LANES];
@@ -119,7 +119,7 @@ enum tally_status tally_dithered_encode(const struct tally_vector *vector, int32
                                         struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
                                         struct tally_error *err)
 {
-    const struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
+    struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
     uint64_t clipped = 0;
     struct tally_level_stats stats;
     payload->size = 0;

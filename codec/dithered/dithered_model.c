@@ -12,6 +12,11 @@ enum {
     TABLE_SIZE = 89,
     FRACTION_BITS = 12, /* between two entries */
     SATURATED = 1 << 29,
+    WEIGHT_BITS = 24,
+    FIXED_WEIGHT = 42 << 16, /* 7/8 of the weights at first, */
+    STATE_WEIGHT = 1 << 16,  /* and each of the six others */
+    DRIFT_BITS = 6,          /* of a weight, 2^-6 moves to each neighbour */
+    JUMP_BITS = 8,           /* and 2^-8 is shared by all states */
 };
 
 /* 2^24 times the probability that a standard normal variable is above k / 16, rounded to the
@@ -56,13 +61,27 @@ uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary)
                         : one - probability_above(scale, (uint64_t)boundary);
 }
 
+/* The index of `octaves` above or below. */
+static uint32_t moved(uint32_t scale, int octaves)
+{
+    const int to = (int)scale + octaves * OCTAVE;
+    return to < 0 ? 0 : to < TALLY_DITHERED_SCALES ? (uint32_t)to : TALLY_DITHERED_SCALES - 1;
+}
+
 struct tally_dithered_model tally_dithered_model(uint32_t scale)
 {
     const int octave = (int)(scale / OCTAVE) + LOWEST_OCTAVE;
     const int shift = octave < WIDE_OCTAVE ? 0 : octave - WIDE_OCTAVE + 1;
-    const int half_reach = octave - shift + 3; /* a standard deviation is below 2^(octave + 1) */
-    return (struct tally_dithered_model){
-        .scale = scale, .shift = (unsigned)shift, .reach = half_reach < 0 ? 1 : 1 << half_reach};
+    const int log_reach = octave - shift + 3; /* a deviation is below 2^(octave + 1) */
+    struct tally_dithered_model model = {.shift = (unsigned)shift,
+                                         .reach = log_reach < 0 ? 1 : 1 << log_reach,
+                                         .scales = {scale},
+                                         .weights = {FIXED_WEIGHT}};
+    for (int k = 0; k < TALLY_DITHERED_STATES; k++) {
+        model.scales[1 + k] = moved(scale, 1 - k);
+        model.weights[1 + k] = STATE_WEIGHT;
+    }
+    return model;
 }
 
 int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level)
@@ -71,14 +90,75 @@ int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t le
     return (level + half) >> model->shift; /* arithmetic, as every compiler of ours does it */
 }
 
-uint32_t tally_dithered_shares(const struct tally_dithered_model *model, int32_t high,
-                               int32_t dither)
+/* Of the upper tail's upper end, or the lower tail's lower one. */
+static void set_end(uint32_t shares, uint32_t below, struct tally_dithered_bound *ret_bound)
 {
-    const uint32_t below = (uint32_t)(high + model->reach + 1); /* symbols, one tail among them */
-    const uint32_t free = (1u << TALLY_DITHERED_TOTAL_BITS) - (uint32_t)(2 * model->reach + 3);
+    ret_bound->shares = shares;
+    for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
+        ret_bound->below[h] = below;
+    }
+}
+
+void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high, int32_t dither,
+                          struct tally_dithered_bound *ret_bound)
+{
+    const uint32_t total = 1u << TALLY_DITHERED_TOTAL_BITS;
+    if (high < -model->reach) {
+        set_end(0, 0, ret_bound);
+        return;
+    }
+    if (high > model->reach + 1) {
+        set_end(total, 1u << TALLY_DITHERED_NORMAL_BITS, ret_bound);
+        return;
+    }
     const int64_t half = (int64_t)((1u << model->shift) >> 1);
     const int64_t level = (int64_t)high * (INT64_C(1) << model->shift) - half;
     const int64_t boundary = (2 * level - 1) * (INT64_C(1) << 31) - dither;
-    const uint64_t probability = tally_dithered_normal(model->scale, boundary);
-    return below + (uint32_t)(probability * free >> TALLY_DITHERED_NORMAL_BITS);
+    uint64_t sum = 0, weight = 0;
+    for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
+        ret_bound->below[h] = tally_dithered_normal(model->scales[h], boundary);
+        sum += (uint64_t)model->weights[h] * ret_bound->below[h];
+        weight += model->weights[h];
+    }
+    const uint32_t n_below = (uint32_t)(high + model->reach + 1); /* symbols, with the lower tail */
+    const uint32_t left = total - (uint32_t)(2 * model->reach + 3);
+    ret_bound->shares = n_below + (uint32_t)(sum / weight * left >> TALLY_DITHERED_NORMAL_BITS);
+}
+
+/* Moves a part of each state's weight to its neighbours, and to all. */
+static void drift(uint32_t states[TALLY_DITHERED_STATES])
+{
+    uint32_t before[TALLY_DITHERED_STATES], sum = 0;
+    for (int k = 0; k < TALLY_DITHERED_STATES; k++) {
+        before[k] = states[k];
+        sum += states[k];
+    }
+    const uint32_t jump = (sum >> JUMP_BITS) / TALLY_DITHERED_STATES;
+    for (int k = 0; k < TALLY_DITHERED_STATES; k++) {
+        const uint32_t out = before[k] >> DRIFT_BITS;
+        states[k] += jump + 1 - (before[k] >> JUMP_BITS);
+        if (k > 0) {
+            states[k] += (before[k - 1] >> DRIFT_BITS) - out;
+        }
+        if (k < TALLY_DITHERED_STATES - 1) {
+            states[k] += (before[k + 1] >> DRIFT_BITS) - out;
+        }
+    }
+}
+
+void tally_dithered_learn(struct tally_dithered_model *model,
+                          const struct tally_dithered_bound *first,
+                          const struct tally_dithered_bound *end)
+{
+    uint64_t products[TALLY_DITHERED_HYPOTHESES], sum = 0;
+    for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
+        products[h] = (uint64_t)model->weights[h] * (end->below[h] - first->below[h] + 1);
+        sum += products[h];
+    }
+    const int bits = 64 - __builtin_clzll(sum); /* above 0: each factor is */
+    const unsigned shift = bits > WEIGHT_BITS ? (unsigned)(bits - WEIGHT_BITS) : 0;
+    for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
+        model->weights[h] = (uint32_t)(products[h] >> shift) + 1;
+    }
+    drift(model->weights + 1);
 }

@@ -1,18 +1,35 @@
-/* dithered_model: how probable a level is, given the dither; FORMAT.md section 7.
+/* dithered_model: how probable a level is, given the dither and the levels before it; FORMAT.md
+ * section 7.
  *
- * A level is modelled in units of 2^shift, so that the standard deviation is below 4 units:
+ * Idea: coordinates are not always alike. Seven hypotheses compete for each of them: that its
+ * standard deviation is the one that both sides expect, for all coordinates; or that it changes
+ * from coordinate to coordinate and is at the moment 2, 1, 1/2, ... 1/16 times the expected one. A
+ * level has the mean of its probabilities under the hypotheses, by their weights, and then
+ * multiplies each weight by the probability that it had there (Bayes' rule). The weights of the
+ * last six also drift to their neighbours and, a little, to all six, so that the coder follows
+ * changes. Where coordinates are alike the first hypothesis wins, at a cost of log2(8/7) bits a
+ * message.
+ *
+ *     fixed      7/8 -------------------------------------------------
+ *     changing   2     1/48 --+     a part of 1/64 of each weight
+ *                1     1/48 --+--+  moves to each neighbour,
+ *                1/2   1/48 --+--+  1/256 is shared by all six
+ *                ...
+ *
+ * A level is modelled in units of 2^shift, so that the expected deviation is below 4 units:
  *
  *     q = high 2^shift + low - half       half = 2^shift / 2; shift is 0 up to sigma = 4 steps
- *     |high| <= reach     its own shares of 2^16, from the normal distribution
+ *     |high| <= reach     shares of 2^16 of its own, from the normal distribution
  *     |high| >  reach     one of the two tails, then |high| - reach in an Elias gamma code
  *     low                 shift bits as they are
  *
  *     share  0      1 + ...                                     65536
  *            | tail | -reach | ... | -1 | 0 | 1 | ... | reach | tail |
  *
- * The shares below a boundary are the normal distribution function there, from an integer table,
- * plus one for each symbol below it: no symbol is without a share. No rounding of a machine decides
- * a bit. */
+ * The shares below a boundary are the mean of the normal distribution functions there, from an
+ * integer table, plus one for each symbol below it: no symbol is without a share. All of it is
+ * integer arithmetic; no rounding of a machine decides a bit. Left out: what both sides decoded in
+ * earlier messages, and neighbours other than the coordinates right before. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_MODEL_H
 #define TALLY_CODEC_DITHERED_DITHERED_MODEL_H
 
@@ -21,26 +38,43 @@
 enum {
     TALLY_DITHERED_TOTAL_BITS = 16,  /* shares: 2^16 */
     TALLY_DITHERED_NORMAL_BITS = 24, /* probabilities in 2^-24 */
+    TALLY_DITHERED_STATES = 6,       /* scales that a changing deviation may have */
+    TALLY_DITHERED_HYPOTHESES = 1 + TALLY_DITHERED_STATES,
 };
 
 /* 2^24 times the probability that a normal variable whose ratio to the step is that of `scale` lies
  * below boundary 2^-32 steps. |boundary| <= 2^60. */
 uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary);
 
+/* The first hypothesis is that of a fixed deviation. */
 struct tally_dithered_model {
-    uint32_t scale;
-    unsigned shift; /* 0 .. 15 */
-    int32_t reach;  /* 1 .. 16: at least 4 standard deviations */
+    unsigned shift;                              /* 0 .. 15 */
+    int32_t reach;                               /* 1 .. 16: 4 expected deviations or more */
+    uint32_t scales[TALLY_DITHERED_HYPOTHESES];  /* the deviation, as an index of dithered.h */
+    uint32_t weights[TALLY_DITHERED_HYPOTHESES]; /* 1 .. 2^24; their sum is below 2^25 */
 };
 
+/* Before the first level. */
 struct tally_dithered_model tally_dithered_model(uint32_t scale);
 
 /* The unit that a level lies in: (level + half) / 2^shift, rounded down. */
 int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level);
 
-/* Shares of 2^16 below symbol `high`, -reach .. reach + 1, for this dither: at least 1 and
- * ascending, at most 2^16 - 1. */
-uint32_t tally_dithered_shares(const struct tally_dithered_model *model, int32_t high,
-                               int32_t dither);
+/* The lower end of a symbol: shares below it, and 2^24 times its distribution function under each
+ * hypothesis. */
+struct tally_dithered_bound {
+    uint32_t shares;
+    uint32_t below[TALLY_DITHERED_HYPOTHESES];
+};
+
+/* That of symbol `high`, for this dither. -reach - 1 is the lower tail and has no shares below it,
+ * reach + 1 the upper tail, and reach + 2 stands for its upper end. Shares ascend strictly. */
+void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high, int32_t dither,
+                          struct tally_dithered_bound *ret_bound);
+
+/* Takes in a level whose symbol has these ends. */
+void tally_dithered_learn(struct tally_dithered_model *model,
+                          const struct tally_dithered_bound *first,
+                          const struct tally_dithered_bound *end);
 
 #endif

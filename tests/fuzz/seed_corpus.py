@@ -44,7 +44,7 @@ def head(dim, power, bits, choice=0):
 
 
 def checksum(content):
-    """FORMAT.md, section 8."""
+    """FORMAT.md, section 9."""
     most = 2**64 - 1
     h = 0xcbf29ce484222325
     for first in range(0, len(content), 8):
@@ -129,6 +129,7 @@ def seeds():
         value, bits = int("0" + string[::-1], 2), 32 + dim * (1 + width)
         yield "qsgd", struct.pack("<H", s - 1) + head(dim, 1, bits) + struct.pack("<f", 2.5) + \
             value.to_bytes((bits - 32 + 7) // 8, "little")
+    yield from dithered_seeds()
     yield from message_seeds()
     yield from restore_seeds()
     for job in sorted(JOBS.glob("*.json")):
@@ -137,6 +138,14 @@ def seeds():
         yield "npy", npy(descr, values)
     yield "npy", npy("<f8", [1.0] * 4, "(2, 2)")
     yield from data_seeds()
+
+
+def dithered_seeds():
+    for vector in make_golden.dithered_messages(60, 71):
+        if vector["dim"] <= 256:
+            stream = bytes([2 * vector["run"] + vector["purpose"] - 7, vector["client"], vector["round"]])
+            yield "dithered", head(vector["dim"], 21, vector["payload_bits"]) + vector["payload"] + \
+                struct.pack("<H", vector["scale"]) + stream
 
 
 def data_seeds():

@@ -356,6 +356,122 @@ def decode_entropy(payload, payload_bits, dim, intervals):
     return levels
 
 
+# --- section 7: dithered -----------------------------------------------------------------------
+
+
+def philox(rounds, counter, key):
+    """The block of Philox4x32 (section 10)."""
+    most = 2**32 - 1
+    for _ in range(rounds):
+        p0, p1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [p1 >> 32 ^ counter[1] ^ key[0], p1 & most, p0 >> 32 ^ counter[3] ^ key[1], p0 & most]
+        key = [key[0] + 0x9E3779B9 & most, key[1] + 0xBB67AE85 & most]
+    return counter
+
+
+def dithers(dim, seed, run, client, round, purpose):
+    """U of every coordinate."""
+    most = 2**32 - 1
+    key = philox(10, [run, 0, 0, most], [seed & most, seed >> 32])[:2]
+    words = [philox(7, [16 * (i // 64) + i % 16, client, round, purpose], key)[i // 16 % 4] for i in range(dim)]
+    return [word - 2**32 if word >= 2**31 else word for word in words]
+
+
+def read_normal_table():
+    """A_0 .. A_88 from the table of the text."""
+    rows = re.findall(r"^\| (\d+) \| ([\d ]+) \|$", FORMAT.read_text(), re.MULTILINE)
+    table = [int(number) for _, row in rows for number in row.split()]
+    assert len(table) == 89
+    return table
+
+
+ABOVE = read_normal_table()
+INVERSE = [round(2**32 * 2 ** (-j / 16)) for j in range(16)]
+
+
+def normal(scale, bound):
+    """N(scale, bound)."""
+    m = abs(bound) >> scale // 16
+    z = m * INVERSE[scale % 16] >> 40
+    k = z >> 12
+    above = 0
+    if m < 2**29 and k < 88:
+        above = ABOVE[k] - ((ABOVE[k] - ABOVE[k + 1]) * (z % 2**12) >> 12)
+    return above if bound < 0 else 2**24 - above
+
+
+class Dithered:
+    """The model: hypotheses and their weights."""
+
+    def __init__(self, scale):
+        e = scale // 16
+        self.shift = max(0, e - 9)
+        self.half = 2**self.shift // 2
+        self.reach = 2 ** max(0, e - 5 - self.shift)
+        self.scales = [min(384, max(0, scale + change)) for change in (0, 16, 0, -16, -32, -48, -64)]
+        self.weights = [42 * 2**16] + 6 * [2**16]
+
+    def below(self, x, dither):
+        """N_h(x) of all h."""
+        if x < -self.reach or x > self.reach + 1:
+            return 7 * [0 if x < 0 else 2**24]
+        bound = (2 * (2**self.shift * x - self.half) - 1) * 2**31 - dither
+        return [normal(scale, bound) for scale in self.scales]
+
+    def shares(self, x, below):
+        """F(x)."""
+        if x < -self.reach or x > self.reach + 1:
+            return 0 if x < 0 else 2**16
+        mean = sum(w * n for w, n in zip(self.weights, below)) // sum(self.weights)
+        return x + self.reach + 1 + (mean * (2**16 - 2 * self.reach - 3) >> 24)
+
+    def learn(self, first, end):
+        v = [w * (b - a + 1) for w, a, b in zip(self.weights, first, end)]
+        n = max(0, sum(v).bit_length() - 24)
+        w = [(product >> n) + 1 for product in v]
+        jump = (sum(w[1:]) >> 8) // 6
+        self.weights = [w[0]] + [w[h] + jump + 1 - (w[h] >> 8)
+                                 + ((w[h - 1] >> 6) - (w[h] >> 6) if h > 1 else 0)
+                                 + ((w[h + 1] >> 6) - (w[h] >> 6) if h < 6 else 0) for h in range(1, 7)]
+
+    def decode_symbol(self, interval, dither):
+        share = interval.share(16)
+        x = -self.reach - 1
+        first = self.below(x, dither)
+        while True:
+            end = self.below(x + 1, dither)
+            if share < self.shares(x + 1, end):
+                break
+            x, first = x + 1, end
+        a = self.shares(x, first)
+        interval.narrow(a, self.shares(x + 1, end) - a, 16)
+        self.learn(first, end)
+        return x
+
+    def decode_level(self, interval, dither):
+        high = self.decode_symbol(interval, dither)
+        if abs(high) > self.reach:
+            n = 0
+            while interval.raw(1) == 0:
+                n += 1
+                refuse_unless(n < 32, "above")
+            magnitude = self.reach + (2**n | interval.raw(n))
+            high = magnitude if high > 0 else -magnitude
+        return high * 2**self.shift + interval.raw(self.shift) - self.half
+
+
+def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
+    """Levels q; the values are (q - U 2^-32) step."""
+    interval = Interval(Bits(payload, payload_bits).bits)
+    model = Dithered(scale)
+    levels = []
+    for dither in dithers(dim, **stream):
+        levels.append(model.decode_level(interval, dither))
+        refuse_unless(abs(levels[-1]) <= intervals // 2, "above")
+    interval.check_end()
+    return levels
+
+
 # --- golden files ------------------------------------------------------------------------------
 
 
@@ -375,6 +491,9 @@ def decode(vector):
         return {"levels": decode_unary(*message, vector["intervals"])}
     if vector["encoding"] == "entropy":
         return {"levels": decode_entropy(*message, vector["intervals"])}
+    if vector["encoding"] == "dithered":
+        stream = {key: vector[key] for key in ("seed", "run", "client", "round", "purpose")}
+        return {"levels": decode_dithered(*message, vector["intervals"], vector["scale"], stream)}
     if vector["encoding"] == "float32":
         return {"values": decode_float32(*message)}
     norm, levels = decode_qsgd(*message, vector["s"])
@@ -382,7 +501,7 @@ def decode(vector):
 
 
 def formula_bits(vector, meaning):
-    if vector["encoding"] in ("unary", "entropy"):
+    if vector["encoding"] in ("unary", "entropy", "dithered"):
         return vector["dim"] + sum(map(abs, meaning["levels"]))
     return vector["payload_bits"]
 

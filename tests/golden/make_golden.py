@@ -2,7 +2,7 @@
 
     TALLY_BIN=build/release/bin /usr/bin/python3 tests/golden/make_golden.py
 
-Valid messages of `unary` and `entropy` come from `tally encode`. Malformed ones are valid ones with one
+Valid messages of `unary` and `entropy` come from `tally encode`, those of `dithered` from `tally-dithered-messages`. Malformed ones are valid ones with one
 defect, which takes, for `entropy`, an encoder that errs on request; it is here. A file that exists with
 another content is a change of the format: the script says so and changes nothing, unless --renew.
 """
@@ -411,6 +411,58 @@ def entropy_long_malformed():
     yield "level-above-the-top", refused(good, "above", "is above 39", intervals=78)
 
 
+# --- dithered ----------------------------------------------------------------------------------
+
+
+def dithered_messages(n, seed):
+    """Valid vectors, by the program."""
+    done = subprocess.run([TALLY.parent / "tally-dithered-messages", str(n), str(seed)], capture_output=True, check=True)
+    for line in done.stdout.splitlines():
+        vector = json.loads(line)
+        yield vector | {key: decoder.expand(vector[key]) for key in ("payload", "levels")}
+
+
+def dithered_valid():
+    for k, vector in enumerate(dithered_messages(40, 71)):
+        yield f"{k:02}-scale-{vector['scale']}-dim-{vector['dim']}", vector
+
+
+def dithered_malformed():
+    messages = [vector for vector in dithered_messages(60, 72) if vector["payload_bits"] > 60]
+    good = messages[0]
+    n, value = good["payload_bits"], string_of(good)
+    yield from framing_defects(good)
+    yield "bit-left-over", refused(good, "length", "coordinates take", bytes_of(n + 1, 2 * value), n + 1)
+    yield "no-bits", refused(good, "above", "level of coordinate 0 is above", b"", 0)  # a lower tail without end
+    top = max(map(abs, good["levels"]))
+    yield "level-above-the-top", refused(good, "above", f"is above {top - 1}", intervals=2 * (top - 1))
+    yield "string-not-the-smallest", next(filter(None, map(not_the_smallest, messages)))
+
+
+def string_of(vector):
+    """Its bits as a number, the first one highest."""
+    text = "".join(str(vector["payload"][i // 8] >> i % 8 & 1) for i in range(vector["payload_bits"]))
+    return int(text, 2)
+
+
+def bytes_of(n, value):
+    reverse = int(f"{value:0{n}b}"[::-1], 2)
+    return reverse.to_bytes((n + 7) // 8, "little")
+
+
+def not_the_smallest(vector):
+    """The next string of as many bits, if it lies in the same interval."""
+    n, value = vector["payload_bits"], string_of(vector) + 1
+    if value >> n:
+        return None
+    bad = refused(vector, "string", "not the first string", bytes_of(n, value), n)
+    try:
+        decoder.decode(bad | {"payload": [[1, bad["payload"].hex()]]})
+    except decoder.Malformed as refusal:
+        return bad if str(refusal) == "string" else None
+    return None
+
+
 # --- files -------------------------------------------------------------------------------------
 
 
@@ -423,7 +475,8 @@ def vectors():
             ("qsgd", qsgd_valid(generator)), ("qsgd-malformed", qsgd_malformed()),
             ("entropy", entropy_valid(generator)), ("entropy-malformed", entropy_malformed()),
             ("entropy-long", entropy_long_valid(generator)),
-            ("entropy-long-malformed", entropy_long_malformed())]:
+            ("entropy-long-malformed", entropy_long_malformed()),
+            ("dithered", dithered_valid()), ("dithered-malformed", dithered_malformed())]:
         for name, vector in source:
             yield folder, name, vector
 

@@ -8,6 +8,7 @@
 
 #include "api/json/json.h"
 #include "codec/base/buffer.h"
+#include "codec/dithered/dithered.h"
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"
 #include "codec/numeric/float32.h"
@@ -120,6 +121,7 @@ static struct vector vector_read(const char *path)
     vector.formula_bits = bits_of(vector.json, "formula_bits");
     vector.grid.step = 1;
     vector.grid.intervals = (uint32_t)tally_json_get_integer(vector.json, "intervals", 0);
+    vector.grid.scale = (uint32_t)tally_json_get_integer(vector.json, "scale", 0);
     vector.s = (uint32_t)tally_json_get_integer(vector.json, "s", 0);
     vector.norm = tally_json_get_real(vector.json, "norm", 0);
     vector.refused = tally_json_get_text(vector.json, "refused");
@@ -243,6 +245,68 @@ static bool check_entropy(const struct vector *vector)
     return check_levels(&TALLY_ENCODING_ENTROPY, vector);
 }
 
+/* The stream that a file of `dithered` names. */
+static struct tally_rng stream_of(const struct vector *vector)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng,
+                   tally_rng_key((uint64_t)tally_json_get_integer(vector->json, "seed", 0),
+                                 (uint32_t)tally_json_get_integer(vector->json, "run", 0)),
+                   (uint32_t)tally_json_get_integer(vector->json, "client", 0),
+                   (uint32_t)tally_json_get_integer(vector->json, "round", 0),
+                   (enum tally_rng_purpose)tally_json_get_integer(vector->json, "purpose", 0));
+    return rng;
+}
+
+/* Whether these values are the file's levels without their dither, and such a vector encodes to the
+ * payload. */
+static bool encodes_values(const struct vector *vector, const struct tally_rng *rng,
+                           const int64_t *values)
+{
+    int32_t *levels = allocate(vector->dim, sizeof *levels);
+    float *y = allocate(vector->dim, sizeof *y);
+    uint32_t words[TALLY_RNG_LANES];
+    struct tally_buffer payload = {0};
+    struct tally_level_stats stats;
+    uint64_t clipped;
+    for (size_t i = 0; i < vector->dim; i++) {
+        tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
+        const int64_t raised = values[i] + (int32_t)words[i % TALLY_RNG_LANES];
+        levels[i] = (int32_t)(raised / (INT64_C(1) << 32));
+        y[i] = (float)((double)values[i] * 0x1p-32);
+    }
+    const struct tally_vector source = {
+        .y = y, .dim = vector->dim, .grid = &vector->grid, .rng = rng};
+    bool good = means(vector, levels);
+    good = good &&
+           tally_dithered_encode(&source, levels, &payload, &stats, &clipped, NULL) == TALLY_OK;
+    good = good && means(vector, levels) && has_costs(vector, &stats) &&
+           is_payload(vector, payload.data, payload.size);
+    tally_buffer_fini(&payload);
+    free(levels);
+    free(y);
+    return good;
+}
+
+static bool check_dithered(const struct vector *vector)
+{
+    int64_t *values = allocate(vector->dim, sizeof *values);
+    const struct tally_rng rng = stream_of(vector);
+    struct tally_level_stats stats;
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = tally_dithered_grid_is_valid(&vector->grid) &&
+                as_expected(vector,
+                            tally_dithered_decode(vector->payload.data, vector->payload.size,
+                                                  vector->payload_bits, vector->dim, &vector->grid,
+                                                  &rng, values, &stats, &err),
+                            &err);
+    if (good && vector->refused == NULL) {
+        good = has_costs(vector, &stats) && encodes_values(vector, &rng, values);
+    }
+    free(values);
+    return good;
+}
+
 static bool check_float32(const struct vector *vector)
 {
     float *values = allocate(vector->dim, sizeof *values);
@@ -351,9 +415,15 @@ static void test_golden__entropy_long(void)
     check_folder("entropy-long-malformed", check_entropy, 15);
 }
 
+static void test_golden__dithered(void)
+{
+    check_folder("dithered", check_dithered, 40);
+    check_folder("dithered-malformed", check_dithered, 6);
+}
+
 static const struct tally_test tests[] = {
     TALLY_TEST(test_golden__unary),        TALLY_TEST(test_golden__float32),
     TALLY_TEST(test_golden__qsgd),         TALLY_TEST(test_golden__entropy),
-    TALLY_TEST(test_golden__entropy_long),
+    TALLY_TEST(test_golden__entropy_long), TALLY_TEST(test_golden__dithered),
 };
 TALLY_SUITE(golden, tests);

@@ -95,6 +95,14 @@ class Random(CodecCase):
         self.assertEqual(forms, dict.fromkeys([("unary", None), ("entropy", None), ("entropy", "long"),
                                                ("float32", None), ("qsgd", None)], 400))
 
+    def test_dithered_messages_recount(self):
+        printed = subprocess.run([BIN / "tally-dithered-messages", "400", "62"], capture_output=True, check=True).stdout
+        vectors = [json.loads(line) for line in printed.splitlines()]
+        self.assertEqual(len(vectors), 400)
+        for n, vector in enumerate(vectors):
+            with self.subTest(n=n, dim=vector["dim"], scale=vector["scale"]):
+                decoder.check(vector)
+
     def test_messages_read_alike(self):
         generator = random.Random(11)
         for n in range(120):

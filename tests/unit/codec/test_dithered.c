@@ -186,23 +186,38 @@ static void test_codec_dithered__the_table_is_the_normal_distribution(void)
     CU_ASSERT_EQUAL(tally_dithered_normal(384, -(INT64_C(1) << 60)), 0);
 }
 
+/* At first, and after levels of any kind. */
 static void test_codec_dithered__every_symbol_has_a_share(void)
 {
     struct tally_rng rng = stream(2, TALLY_RNG_SAMPLING);
     bool good = true;
     for (uint32_t k = 0; k < 4 * TALLY_DITHERED_SCALES; k++) {
-        const struct tally_dithered_model model = tally_dithered_model(k / 4);
-        const int32_t dither = k % 4 == 0   ? INT32_MIN
-                               : k % 4 == 1 ? INT32_MAX
-                                            : (int32_t)tally_rng_u32(&rng);
-        uint32_t before = 0;
-        for (int32_t high = -model.reach; high <= model.reach + 1; high++) {
-            const uint32_t shares = tally_dithered_shares(&model, high, dither);
-            good = good && shares > before;
-            before = shares;
-        }
-        good = good && before < 1 << 16 && model.reach <= 16 && model.shift <= 15;
+        struct tally_dithered_model model = tally_dithered_model(k / 4);
+        good = good && model.reach <= 16 && model.shift <= 15;
         good = good && model.reach >= 4 * tally_dithered_ratio(k / 4) / (1 << model.shift) - 0.51;
+        for (int step = 0; step < 30; step++) {
+            const int32_t dither = k % 4 == 0   ? INT32_MIN
+                                   : k % 4 == 1 ? INT32_MAX
+                                                : (int32_t)tally_rng_u32(&rng);
+            const uint32_t chosen = tally_rng_below(&rng, (uint32_t)(2 * model.reach + 3));
+            struct tally_dithered_bound bound, before = {0}, first = {0}, end = {0};
+            tally_dithered_bound(&model, -model.reach - 1, dither, &before);
+            good = good && before.shares == 0;
+            for (uint32_t s = 0; s < (uint32_t)(2 * model.reach + 3); s++, before = bound) {
+                tally_dithered_bound(&model, (int32_t)s - model.reach, dither, &bound);
+                good = good && bound.shares > before.shares;
+                first = s == chosen ? before : first;
+                end = s == chosen ? bound : end;
+            }
+            good = good && before.shares == 1 << 16;
+            tally_dithered_learn(&model, &first, &end);
+            uint64_t weight = 0;
+            for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
+                good = good && model.weights[h] > 0;
+                weight += model.weights[h];
+            }
+            good = good && weight < 1 << 25;
+        }
     }
     CU_ASSERT_TRUE(good);
 }
@@ -378,6 +393,74 @@ static void test_codec_dithered__bits_of_long_vectors_are_near_the_ideal(void)
     }
 }
 
+/* Runs of ten coordinates, as the classes of a pixel are: two in five far below the step, the
+ * others of several widths. The expected deviation is that of all together. */
+static void test_codec_dithered__scales_adapt(void)
+{
+    enum { DIM = 7840, RUN = 10 };
+    static const double coarseness[] = {0.5, 1, 2, 4};
+    for (size_t k = 0; k < sizeof coarseness / sizeof coarseness[0]; k++) {
+        struct tally_rng rng = stream((uint32_t)k + 20, TALLY_RNG_SAMPLING);
+        struct sample sample;
+        double squares = 0;
+        sample_init(&sample, DIM, grid_of(1, 1 / coarseness[k]));
+        for (size_t i = 0; i < DIM; i += RUN) {
+            const bool is_dark = i / RUN % 28 < 11; /* the ends of a row of the image */
+            fill_normal(&rng, is_dark ? 0.01 : exp2((double)(i / RUN % 5) / 2 - 1), sample.y + i,
+                        RUN);
+        }
+        for (size_t i = 0; i < DIM; i++) {
+            squares += (double)sample.y[i] * (double)sample.y[i] / DIM;
+        }
+        for (size_t i = 0; i < DIM; i++) {
+            sample.y[i] = (float)((double)sample.y[i] / sqrt(squares) / coarseness[k]);
+        }
+        CU_ASSERT_EQUAL_FATAL(encode(&sample, 40), TALLY_OK);
+        const double ideal = ideal_bits(&sample, 1 / coarseness[k]);
+        CU_ASSERT_TRUE((double)sample.stats.payload_bits < 0.85 * ideal);
+        sample_fini(&sample);
+    }
+}
+
+/* Against the ideal code of a fixed deviation, averaged: what the other hypotheses cost where there
+ * is nothing to adapt to. The deviation is one that a scale stands for exactly. */
+static void test_codec_dithered__alike_coordinates_lose_nothing(void)
+{
+    double bits, ideal;
+    compare(30, 4000, 0.5, &bits, &ideal);
+    CU_ASSERT_TRUE(bits < ideal + 1.5); /* the string's end takes up to 1 bit of it */
+    compare(30, 4000, 2, &bits, &ideal);
+    CU_ASSERT_TRUE(bits < ideal + 1.5);
+    compare(7840, 30, 0.5, &bits, &ideal);
+    CU_ASSERT_TRUE(bits < ideal * 1.003);
+    compare(7840, 30, 2, &bits, &ideal);
+    CU_ASSERT_TRUE(bits < ideal * 1.003);
+}
+
+/* FORMAT.md, section 7: the worked example. */
+static void test_codec_dithered__example_of_format_md(void)
+{
+    static const float y[7] = {0.7f, -1.2f, 0.1f, 2.6f, 0, -0.4f, 9.9f};
+    static const int32_t levels[7] = {1, -1, 0, 3, 0, -1, 10};
+    static const uint8_t payload[5] = {0xc3, 0xfc, 0x23, 0x18, 0x00};
+    struct sample sample;
+    sample_init(&sample, 7, grid_of(1, 1));
+    memcpy(sample.y, y, sizeof y);
+    tally_rng_init(&sample.rng, tally_rng_key(1, 0), 2, 3, TALLY_RNG_UPLINK);
+    const struct tally_vector vector = {
+        .y = sample.y, .dim = 7, .grid = &sample.grid, .rng = &sample.rng};
+    CU_ASSERT_EQUAL_FATAL(tally_dithered_encode(&vector, sample.levels, &sample.payload,
+                                                &sample.stats, &sample.clipped, NULL),
+                          TALLY_OK);
+    CU_ASSERT_EQUAL(sample.grid.scale, 128);
+    CU_ASSERT_EQUAL(sample.stats.payload_bits, 34);
+    CU_ASSERT_EQUAL(sample.stats.formula_bits, 23);
+    CU_ASSERT_EQUAL(memcmp(sample.levels, levels, sizeof levels), 0);
+    CU_ASSERT_EQUAL_FATAL(sample.payload.size, sizeof payload);
+    CU_ASSERT_EQUAL(memcmp(sample.payload.data, payload, sizeof payload), 0);
+    sample_fini(&sample);
+}
+
 /* --- errors ---------------------------------------------------------------------------------- */
 
 /* The error in steps is uniform on [-1/2, 1/2], whatever the value: a chi-squared test of 20 cells
@@ -433,6 +516,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_dithered__a_message_is_refused_or_canonical),
     TALLY_TEST(test_codec_dithered__bits_of_short_vectors_are_near_the_ideal),
     TALLY_TEST(test_codec_dithered__bits_of_long_vectors_are_near_the_ideal),
+    TALLY_TEST(test_codec_dithered__scales_adapt),
+    TALLY_TEST(test_codec_dithered__alike_coordinates_lose_nothing),
+    TALLY_TEST(test_codec_dithered__example_of_format_md),
     TALLY_TEST(test_codec_dithered__the_error_is_uniform_and_independent_of_the_value),
 };
 TALLY_SUITE(codec_dithered, TESTS);
