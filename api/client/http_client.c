@@ -354,10 +354,10 @@ static bool is_cancelled(const struct tally_http_client *client)
     return client->cancel != NULL && __atomic_load_n(client->cancel, __ATOMIC_RELAXED) != 0;
 }
 
-static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer)
+static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer,
+                      int64_t now_ms)
 {
-    return client->silence_ms > 0 &&
-           tally_monotonic_ms() - transfer->heard_ms >= client->silence_ms;
+    return client->silence_ms > 0 && now_ms - transfer->heard_ms >= client->silence_ms;
 }
 
 /* Turns the loop until the transfer is done, given up or cancelled: then false. */
@@ -367,6 +367,8 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
     int running = 1;
     while (!is_cancelled(client)) {
         *ret_code = CURLE_FAILED_INIT;
+        /* From before the look: what comes while this process gets no processor is no silence. */
+        const int64_t now_ms = tally_monotonic_ms();
         if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
             return true;
         }
@@ -376,7 +378,7 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
             *ret_code = message != NULL ? message->data.result : *ret_code;
             return true;
         }
-        if (is_silent(client, transfer)) {
+        if (is_silent(client, transfer, now_ms)) {
             *ret_code = CURLE_OPERATION_TIMEDOUT;
             snprintf(client->curl_message, sizeof client->curl_message, "nothing came for %ld ms",
                      client->silence_ms);

@@ -319,7 +319,7 @@ static void test_api_http_forward__request_goes_as_it_is(void)
                                                              {"User-Agent", "me"},
                                                              {"X-Empty", ""}},
                                                  .body = &body,
-                                                 .timeout_ms = 5000};
+                                                 .timeout_ms = HANG_MS};
     (void)tally_buffer_append_text(&body, "hello");
     CU_ASSERT_EQUAL_FATAL(tally_http_forward(owner.forwarder, &request, &forward, NULL), TALLY_OK);
     CU_ASSERT_PTR_NULL(body.data); /* moved */
@@ -328,7 +328,7 @@ static void test_api_http_forward__request_goes_as_it_is(void)
                          "Content-Length=5 User-Agent=me X-Empty=\nhello");
     tally_http_forward_result_fini(&result);
     request = (struct tally_http_forward_request){
-        .method = "PUT", .base_url = url, .target = "/q", .timeout_ms = 5000};
+        .method = "PUT", .base_url = url, .target = "/q", .timeout_ms = HANG_MS};
     CU_ASSERT_EQUAL_FATAL(tally_http_forward(owner.forwarder, &request, &forward, NULL), TALLY_OK);
     take(&owner, &result);
     assert_body(&result, "PUT /q Content-Length=0\n");
@@ -630,8 +630,11 @@ static void test_api_http_forward__a_body_is_sent_once(void)
     peer.keeps = false;
     struct tally_buffer body = {.size = 0};
     (void)tally_buffer_append_text(&body, "once");
-    const struct tally_http_forward_request request = {
-        .method = "POST", .base_url = peer.url, .target = "/", .body = &body, .timeout_ms = 5000};
+    const struct tally_http_forward_request request = {.method = "POST",
+                                                       .base_url = peer.url,
+                                                       .target = "/",
+                                                       .body = &body,
+                                                       .timeout_ms = HANG_MS};
     CU_ASSERT_EQUAL_FATAL(tally_http_forward(owner.forwarder, &request, &forward, NULL), TALLY_OK);
     assert_failure(&owner, TALLY_UNAVAILABLE);
     owner_stop(&owner);
