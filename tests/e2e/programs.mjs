@@ -7,7 +7,7 @@ import path from "node:path";
 import {setTimeout as pause} from "node:timers/promises";
 
 const BIN = process.env.TALLY_BIN;
-export const HANG_MS = 600_000; // a guard, far above what anything takes
+export const HANG_MS = 1_200_000; // a guard, far above what anything takes
 
 // Starts one of our programs; what it says is collected in `log`.
 export function start(cwd, program, ...args) {

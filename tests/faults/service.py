@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
-    ENDLESS, TallyTestCase, essence, essence_so_far, job_document, messages, simulate, sum_of_rounds, task_of,
+    ENDLESS, Lateness, TallyTestCase, essence, essence_so_far, job_document, messages, simulate, sum_of_rounds, task_of,
     uplink_of_workers, wait_until,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402

@@ -13,7 +13,7 @@ OPTIONS = ("--insecure", "--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
 WORKER_OPTIONS = ("--wait-ms", "500")
 PLACES = ("w1", "w2", "w3")
 # Room for what is not the network: TCP doubles its pauses while nothing comes through.
-RESUME_S = 30
+RESUME_S = 100
 
 
 class NetworkFaults(FaultTestCase):
@@ -55,6 +55,12 @@ class NetworkFaults(FaultTestCase):
 
     def round(self):
         return self.client.job(self.job_id)["round"]
+
+    def waiting_for(self, places):
+        """What the job says if it waits for the clients of these workers alone. Others may be late for a moment, or
+        even lose their sessions, on a busy machine."""
+        waiting = self.client.job(self.job_id)["waiting"]
+        return waiting if waiting and (waiting["for"], waiting["workers"]) == ("clients", places) else None
 
     def progress(self, rounds, what):
         """Waits for so many rounds and says how fast they were."""
@@ -103,10 +109,8 @@ class NetworkFaults(FaultTestCase):
             clients = sorted(each["client"] for each in self.sessions()[place]["assignments"])
             closed = self.cut_off([place], 2.5 * SESSION_TIMEOUT_S)
             self.assertLessEqual(closed, 1, "rounds closed without their clients")
-            waiting = wait_until(lambda: self.client.job(self.job_id)["waiting"], "a reason to wait")
+            waiting = wait_until(lambda: self.waiting_for([place]), f"the job to wait for {place} and nobody else")
             self.say(waiting["text"])
-            self.assertEqual(waiting["for"], "clients")
-            self.assertEqual(waiting["workers"], [place])
             # Some of them may have answered before.
             self.assertLessEqual(set(clients_of(waiting["clients"])), set(clients))
             self.network.heal()

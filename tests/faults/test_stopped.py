@@ -8,8 +8,8 @@ from service import (
     CLIENTS, ENDLESS, LONG_JOB, FaultTestCase, clients_of, job_document, start_gate, sum_of_rounds, wait_until,
 )
 
-SESSION_TIMEOUT_S = 3
-DEADLINE_S = 1.5  # no worker that runs is that late, on a machine that has other things to do
+SESSION_TIMEOUT_S = 10
+DEADLINE_S = 5  # no worker that runs is that late, on a machine that has other things to do
 HELD_AT = 150  # rounds, before a job goes past which a worker is stopped
 OPTIONS = ("--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
 WORKER_OPTIONS = ("--wait-ms", "300")

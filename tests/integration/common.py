@@ -18,6 +18,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -31,7 +32,7 @@ FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_
 # A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HANG_S = 300  # far above what anything here takes, sanitizers included
+HANG_S = 1200  # far above what anything takes here, with sanitizers and on a machine that is ten times overloaded
 
 
 def _generate_messages():
@@ -171,6 +172,26 @@ def catches(pid, number):
 def cpu_seconds(process):
     fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Lateness:
+    """How long this thread and the given processes together have waited for a processor since this was made, or since
+    they began: what a busy machine adds to a time that a test measures. Of a process, its first thread counts."""
+
+    def __init__(self, *pids):
+        self._pids = (os.getpid() if threading.current_thread() is threading.main_thread()
+                      else threading.get_native_id(), *pids)
+        self._before = [self._of(pid) for pid in self._pids]
+
+    @staticmethod
+    def _of(pid):
+        try:  # proc(5): nanoseconds on a processor, nanoseconds that it waited for one, slices
+            return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+        except OSError:  # it has ended
+            return 0.0
+
+    def seconds(self):
+        return sum(max(0.0, self._of(pid) - before) for pid, before in zip(self._pids, self._before))
 
 
 def memory_bytes(pid, what="VmRSS"):

@@ -9,7 +9,9 @@ import unittest
 from pathlib import Path
 
 import common
-from common import FORMAT, ConnectError, ForeignWorker, TallyTestCase, changed, essence, job_document, messages
+from common import (
+    FORMAT, HANG_S, ConnectError, ForeignWorker, TallyTestCase, changed, essence, job_document, messages,
+)
 
 GOOD = job_document()
 DATA = "objective.data"
@@ -163,7 +165,7 @@ class BadDocuments(TallyTestCase):
     def post_large(self, n_bytes, head):
         """Sends a body of n_bytes as long as the server reads it; returns the status line."""
         chunk = b" " * (1 << 16)
-        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
             connection.sendall(head)
             sent = 0
             try:
@@ -186,7 +188,7 @@ class BadDocuments(TallyTestCase):
         with open(f"/proc/{self.coordinator.pid}/statm", encoding="ascii") as statm:
             before = int(statm.read().split()[1])
         # Only the head: the length alone is enough to refuse it.
-        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
             connection.sendall(head)
             self.assertIn(b"413", connection.makefile("rb").readline())
         self.assertIn(self.post_large(n, head).split(b" ")[1:2], ([b"413"], []))
@@ -202,7 +204,7 @@ class BadDocuments(TallyTestCase):
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
-        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
             connection.sendall(head)
             try:
                 for _ in range(100 * 1000 * 1000 // 0x10000):
@@ -228,7 +230,7 @@ class BadDocuments(TallyTestCase):
             b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
             b"GET /v1/jobs HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
         ):
-            with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=60) as connection:
+            with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
                 try:
                     connection.sendall(garbage)
                     connection.shutdown(socket.SHUT_WR)

@@ -113,17 +113,18 @@ class Takeovers:
     def __init__(self, test, lanes):
         self.test, self.lanes = test, lanes
         self.moved_s, self.round_s = [], []
-        self.late_s = []  # the part of moved_s for which the test itself got no processor
+        self.late_s = []  # the part of moved_s for which the test or a replica got no processor
 
     def measure(self, kind, name):
         """Strikes the leader `name`. When this returns, every job that it led has another leader, or
         the same one made anew, and has closed a round since."""
         before = self.test.led_by(name)
-        began = time.monotonic()
+        began, lateness = time.monotonic(), self.test.lateness()
         self.test.strike(kind, name)
         self.late_s.append(0)
         after = self.lanes.wait(self._timed(lambda: self._moved(before)), f"the jobs of {name} to move")
         self.moved_s.append(time.monotonic() - began)
+        self.late_s[-1] += lateness.seconds()
         self.lanes.wait(lambda: self._went_on(after), f"rounds of the jobs that {name} led")
         self.round_s.append(time.monotonic() - began)
         self.test.say(f"{name}, leader of {len(before)}: {kind}; led again after {self.moved_s[-1]:.2f} s, "

@@ -18,7 +18,7 @@ for folder in ("faults", "integration"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import (  # noqa: E402
-    HANG_S, REPO, Client, Process, wait_until,
+    HANG_S, REPO, Client, Lateness, Process, wait_until,
 )
 from namespaces import Network, skip  # noqa: E402
 from service import FaultTestCase, RecordingProxy  # noqa: E402
@@ -228,6 +228,10 @@ class ReplicasTestCase(FaultTestCase):
 
     def all_are_ready(self):
         return all(self.is_ready(replica) for replica in self.replicas.values())
+
+    def lateness(self):
+        """Of the test and of all replicas, from now on."""
+        return Lateness(*(replica.pid for replica in self.replicas.values() if replica.is_alive()))
 
     def is_ready(self, replica):
         try:
