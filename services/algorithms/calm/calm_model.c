@@ -4,8 +4,10 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* A broadcast brings V down by at most this factor; the next one makes finer bits worthless. */
-#define LARGEST_GAIN 5.0
+/* A broadcast brings V down by at most this factor: a guard against constants that are far off. A
+ * schedule that is planned for its bits stays below it; a limit of 5 cost the job of [1] 2.5 % of
+ * regret at 130 / 145 bits. */
+#define LARGEST_GAIN 25.0
 /* The coder's scale stays above sqrt(V / 1000), for what the recursion does not see. */
 #define LEAST_SHARE 1e-3
 

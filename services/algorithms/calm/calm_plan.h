@@ -8,7 +8,7 @@
  * stores a plan and never computes it twice: exp and log may differ between machines.
  *
  * Example: the job of calm_model.h, T = 2000, at 263 bits up and 289 down: epochs of 15, 37, 111
- * and 341 queries, expected regret 533. At 130 / 145 bits, two epochs, 41 and 145: 982.
+ * and 346 queries, expected regret 522. At 130 / 145 bits, two epochs, 49 and 208: 933.
  *
  * A direction without a budget has a price: bits are spent as long as one per cent more of them
  * still buys half a per cent of regret.

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "codec/dithered/dithered.h"
 #include "tests/harness.h"
 #include "tests/unit/services/algorithms/calm/synthetic_job.h"
 
@@ -113,15 +114,15 @@ struct expected {
 static const struct expected EXPECTED_LOUD = {
     {4, {{14, 1.08, 1.17}, {28, 1.38, 1.32}, {103, 1.06, 1.41}, {321, 1.83, 1.38}}},
     533.3127116367,
-    266.1796146463,
-    292.4458777226,
-    {{14, 106.5302551579, 67.70422905371, 73.46394360919, 0.9382238260696, 0.2773808841088,
+    258.3796146463,
+    284.6458777226,
+    {{14, 106.5302551579, 65.75422905371, 71.51394360919, 0.9382238260696, 0.2773808841088,
       0.06261750532229, 0.05620582574988},
-     {28, 79.80466043227, 59.18037855855, 69.2367731467, 0.7241525634833, 0.1897042708651,
+     {28, 79.80466043227, 57.23037855855, 67.2867731467, 0.7241525634833, 0.1897042708651,
       0.02365307962137, 0.020654103756},
-     {103, 107.3232608951, 76.0989048777, 76.97253913431, 0.2688352581746, 0.1035467091199,
+     {103, 107.3232608951, 74.1489048777, 75.02253913431, 0.2688352581746, 0.1035467091199,
       0.006286542541222, 0.005393049127091},
-     {321, 93.26162677833, 63.19610215635, 72.77262183245, 0.2538009063433, 0.05732621101457,
+     {321, 93.26162677833, 61.24610215635, 70.82262183245, 0.2538009063433, 0.05732621101457,
       0.001999490338985, 0.001725632466545},
      {1534, 146.3929083731, 0, 0, 0, 0, 0.001999490338985, 0.001725632466545}},
 };
@@ -129,26 +130,26 @@ static const struct expected EXPECTED_LOUD = {
 static const struct expected EXPECTED_QUIET = {
     {2, {{5, 0.94, 1.03}, {8, 1.34, 1.38}}},
     42.2237492919,
-    131.6813660049,
-    147.1232084462,
-    {{5, 15.62705927402, 71.94380195868, 74.71245309215, 0.576128310178, 0.1643292712869,
+    127.7813660049,
+    143.2232084462,
+    {{5, 15.62705927402, 69.99380195868, 72.76245309215, 0.576128310178, 0.1643292712869,
       0.02770430550196, 0.02545396305182},
-     {8, 9.912290048572, 59.73756404627, 72.41075535405, 0.4093096170445, 0.1211176125184,
+     {8, 9.912290048572, 57.78756404627, 70.46075535405, 0.4093096170445, 0.1211176125184,
       0.008925394829462, 0.007702938490948},
      {1987, 16.68439996928, 0, 0, 0, 0, 0.008925394829462, 0.007702938490948}},
 };
 
-/* Epochs so precise that V / 5 limits both broadcasts. */
+/* An epoch so precise that V / 25 limits its broadcast, and one that is not. */
 static const struct expected EXPECTED_CAPPED = {
-    {2, {{600, 0.5, 0.01}, {30, 1, 1}}},
-    2036.5627325943,
-    226.1799717115,
-    103.1535033923,
-    {{600, 1593.260253006, 155.1586436078, 50.10022539824, 0.056248186093, 0.617851922525,
-      0.03333333333333, 0.001521583486014},
-     {30, 47.04675472568, 71.02132810369, 53.05327799402, 0.4810036415148, 0.2505385449137,
-      0.006666666666667, 0.00143586979271},
-     {1370, 396.2557248625, 0, 0, 0, 0, 0.006666666666667, 0.00143586979271}},
+    {2, {{600, 0.5, 0.01}, {300, 0.4, 0.5}}},
+    1734.7882120988,
+    277.5486374689,
+    217.2994560369,
+    {{600, 1593.260253006, 153.2086436078, 84.4187407154, 0.056248186093, 0.2484773594673,
+      0.006666666666667, 0.001521583486014},
+     {300, 92.28765412498, 124.3399938611, 132.8807153215, 0.05743204823441, 0.01495455141689,
+      0.0009131909829949, 0.0008945544323215},
+     {1100, 49.24030496773, 0, 0, 0, 0, 0.0009131909829949, 0.0008945544323215}},
 };
 
 static void assert_epoch(const struct tally_calm_epoch_forecast *actual,
@@ -280,7 +281,7 @@ static void test_algorithms_calm_model__grids(void)
     assert_near(none.step, 1.5 * sqrt(0.05));
     assert_near(tally_calm_broadcast_variance(0.05, none.step), 0.05 * (1 + 2.25 / 12));
     const struct tally_calm_grid capped = tally_calm_downlink_grid(0.05, 0.0001, 1.5);
-    assert_near(tally_calm_broadcast_variance(0.0001, capped.step), 0.05 / 5);
+    assert_near(tally_calm_broadcast_variance(0.0001, capped.step), 0.05 / 25);
     const struct tally_calm_walk walk = walked(&LOUD, 0.05, 40, NULL);
     const double noise = tally_calm_walk_message_noise(&walk);
     assert_near(tally_calm_uplink_grid(&walk, 1.5).step, 1.5 * sqrt(noise));
@@ -339,6 +340,40 @@ static void test_algorithms_calm_model__step_ratio_is_the_inverse_of_the_rate(vo
     }
 }
 
+/* What the coder takes above d times the rate, in the mean over messages of standard normal
+ * coordinates: 8 standard errors of the mean are within the bounds. */
+static void test_algorithms_calm_model__message_bits_are_those_of_the_coder(void)
+{
+    enum { DIM = 30, MESSAGES = 8000 };
+    const struct tally_grid grid = {
+        .step = 1, .intervals = 200, .scale = tally_dithered_scale_of(1)};
+    const struct tally_rng_key key = tally_rng_key(20, 0);
+    struct tally_buffer payload = {0};
+    struct tally_rng source;
+    double bits = 0;
+    tally_rng_init(&source, key, 0, 0, TALLY_RNG_NOISE);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        struct tally_rng dither;
+        struct tally_level_stats stats;
+        uint64_t clipped;
+        double values[DIM];
+        float y[DIM];
+        int32_t levels[DIM];
+        tally_rng_normal(&source, values, DIM);
+        for (int k = 0; k < DIM; k++) {
+            y[k] = (float)values[k];
+        }
+        tally_rng_init(&dither, key, 0, i, TALLY_RNG_UPLINK);
+        const struct tally_vector vector = {.y = y, .dim = DIM, .grid = &grid, .rng = &dither};
+        TALLY_ASSERT_STATUS(
+            tally_dithered_encode(&vector, levels, &payload, &stats, &clipped, NULL), TALLY_OK,
+            NULL);
+        bits += (double)stats.payload_bits / MESSAGES;
+    }
+    tally_buffer_fini(&payload);
+    CU_ASSERT_DOUBLE_EQUAL(bits, DIM * tally_calm_rate(1) + TALLY_CALM_MESSAGE_BITS, 0.5);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_model__steps),
     TALLY_TEST(test_algorithms_calm_model__step_minimises_the_next_variance),
@@ -350,6 +385,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_model__merge),
     TALLY_TEST(test_algorithms_calm_model__grids),
     TALLY_TEST(test_algorithms_calm_model__rate),
+    TALLY_TEST(test_algorithms_calm_model__message_bits_are_those_of_the_coder),
     TALLY_TEST(test_algorithms_calm_model__step_ratio_is_the_inverse_of_the_rate),
 };
 TALLY_SUITE(algorithms_calm_model, TESTS);

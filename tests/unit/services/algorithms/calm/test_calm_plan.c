@@ -148,24 +148,34 @@ static struct tally_calm_forecast planned(const struct tally_calm_constants *job
     return forecast;
 }
 
-/* At least as good as what the slow search found for the same budgets. */
+/* The differential evolution counted 3 bits above the rate for each message, and found 534.1 for
+ * 263 / 289 bits and 958.6 for 130 / 145. With its messages as long as ours, those are the budgets
+ * of the first two rows. The other rows are the five of the README's table as this planner makes
+ * them.
+ */
 static void test_algorithms_calm_plan__paper_jobs(void)
 {
     const struct tally_calm_constants quiet_job = quiet();
+    const double longer = 3 - TALLY_CALM_MESSAGE_BITS;
     const struct {
         const struct tally_calm_constants *job;
         double up, down, regret;
         int n;
     } rows[] = {
-        {&LOUD, 263, 289, 533.5, 4},     {&LOUD, 130, 145, 984, 2},       {&LOUD, 540, 550, 366, 7},
-        {&quiet_job, 130, 145, 42.6, 2}, {&quiet_job, 263, 289, 29.1, 4},
+        {&LOUD, 263 - 4 * longer, 289 - 4 * longer, 534.1, 4},
+        {&LOUD, 130 - 2 * longer, 145 - 2 * longer, 958.7, 2},
+        {&LOUD, 130, 145, 933, 2},
+        {&LOUD, 263, 289, 523, 4},
+        {&LOUD, 540, 550, 360.5, 8},
+        {&quiet_job, 130, 145, 42, 2},
+        {&quiet_job, 263, 289, 28.7, 4},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct tally_calm_forecast forecast = planned(rows[i].job, rows[i].up, rows[i].down);
         CU_ASSERT_TRUE(forecast.regret <= rows[i].regret);
         CU_ASSERT_TRUE(forecast.regret >= 0.97 * rows[i].regret);
         CU_ASSERT_EQUAL(forecast.n, rows[i].n + 1);
-        CU_ASSERT_TRUE(forecast.uplink_bits > rows[i].up - 0.5);
+        CU_ASSERT_TRUE(forecast.uplink_bits > rows[i].up - 0.01);
     }
 }
 
@@ -176,11 +186,12 @@ static void test_algorithms_calm_plan__no_neighbour_is_better(void)
     const struct tally_calm_forecast best = planned(&job, 263, 289);
     struct tally_calm_course course = course_of(&job, 263, 289, best.n - 1);
     course.is_settled = true;
+    const double least = TALLY_CALM_MESSAGE_BITS + 0.1 * (double)job.dim;
     double x[12] = {0};
     for (int k = 0; k < course.n; k++) {
         course.samples[k] = best.epochs[k].samples;
-        x[course.n + k] = log(best.epochs[k].uplink_bits - 6);
-        x[2 * course.n + k] = log(best.epochs[k].downlink_bits - 6);
+        x[course.n + k] = log(best.epochs[k].uplink_bits - least);
+        x[2 * course.n + k] = log(best.epochs[k].downlink_bits - least);
     }
     const double value = tally_calm_course_value(&course, x, NULL);
     CU_ASSERT_DOUBLE_EQUAL(exp(value), best.regret, 0.01 * best.regret);
@@ -217,8 +228,8 @@ static void test_algorithms_calm_plan__any_job_keeps_its_budget(void)
 static void test_algorithms_calm_plan__no_message_fits(void)
 {
     struct tally_calm_constants job = LOUD;
-    CU_ASSERT_EQUAL(planned(&job, 5.9, 300).n, 1);
-    CU_ASSERT_EQUAL(planned(&job, 300, 5.9).n, 1);
+    CU_ASSERT_EQUAL(planned(&job, 4, 300).n, 1);
+    CU_ASSERT_EQUAL(planned(&job, 300, 4).n, 1);
     CU_ASSERT_EQUAL(planned(&job, 0, 0).n, 1);
     job.horizon = 1;
     CU_ASSERT_EQUAL(planned(&job, 300, 300).n, 1);
@@ -271,7 +282,7 @@ static void test_algorithms_calm_plan__price(void)
 {
     const struct tally_calm_forecast priced = planned(&LOUD, INFINITY, INFINITY);
     const double up = priced.uplink_bits, down = priced.downlink_bits;
-    CU_ASSERT_TRUE(up + down > 500 && up + down < 1000);
+    CU_ASSERT_TRUE(up + down > 500 && up + down < 1300);
     CU_ASSERT_TRUE(log(priced.regret / planned(&LOUD, 2 * up, 2 * down).regret) < 0.5 * log(2));
     CU_ASSERT_TRUE(log(planned(&LOUD, up / 2, down / 2).regret / priced.regret) > 0.5 * log(2));
 
