@@ -1,6 +1,5 @@
 #include "storage/columns.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "storage/store.h"

@@ -8,8 +8,6 @@
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
 
-#include <stdint.h>
-
 #include "services/plugins/plugin_set.h"
 #include "services/plugins/plugin_wire.h"
 

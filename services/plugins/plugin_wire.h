@@ -11,7 +11,6 @@
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "codec/numeric/rng.h"

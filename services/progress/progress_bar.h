@@ -7,7 +7,6 @@
 #define TALLY_SERVICES_PROGRESS_PROGRESS_BAR_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct tally_progress_bar {

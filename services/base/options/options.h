@@ -17,7 +17,6 @@
 #define TALLY_SERVICES_BASE_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/base/buffer.h"

@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"

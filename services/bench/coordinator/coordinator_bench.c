@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "codec/encoding.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/bench/coordinator/bench_server.h"

@@ -1,6 +1,5 @@
 #include "services/bench/coordinator/players.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

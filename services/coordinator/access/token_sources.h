@@ -2,8 +2,6 @@
 #ifndef TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SOURCES_H
 #define TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SOURCES_H
 
-#include <stdbool.h>
-
 #include "services/base/options/options.h"
 #include "services/coordinator/access/token_set.h"
 

@@ -9,7 +9,6 @@
 #define TALLY_SERVICES_COORDINATOR_JOBS_ENDED_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "codec/base/list.h"
 #include "services/coordinator/jobs/hosted_job.h"

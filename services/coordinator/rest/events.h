@@ -1,17 +1,17 @@
 /* events: a job's progress as server-sent events, GET /v1/jobs/{id}/events.
  *
- *   retry: 1000                  first; with the id after which rounds follow
- *   id: 17
+ *     retry: 1000         first; with the id after which rounds follow
+ *     id: 17
  *
- *   event: job                   the job's detail: on connect, when the status changes, at most
- * once data: {...}                  a second while something else changes (what it waits for is
- * part of it), and as the last event
+ *     event: job          the job's detail: on connect, when the status changes, at most once a
+ *     data: {...}         second while something else changes (what it waits for is part of it),
+ *                         and as the last event
  *
- *   event: round                 every closed round, with the running totals after it
- *   id: 18
- *   data: {...}
+ *     event: round        every closed round, with the running totals after it
+ *     id: 18
+ *     data: {...}
  *
- *   : heartbeat                  after some seconds of silence
+ *     : heartbeat         after some seconds of silence
  *
  * All streams of a job share a feed, which knows what the store holds of the job. Streams are
  * filled from the store, after the step's commit, each from its own cursor: so nothing is shown
@@ -21,8 +21,7 @@
  *
  * What a turn does for streams is bounded, so that readers far behind do not hold up the jobs; a
  * stream that has taken what it was given is filled at the next turn, the others ten times a
- * second.
- */
+ * second. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
 #define TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
 

@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "api/server/http_server.h"
 #include "api/worker/worker_messages.h"

@@ -8,7 +8,6 @@
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "services/coordinator/calls/histogram.h"

@@ -6,7 +6,6 @@
 #define TALLY_SERVICES_OBJECTIVES_PLUGIN_PLUGIN_INSTANCE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/base/error.h"
