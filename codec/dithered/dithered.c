@@ -1,7 +1,11 @@
-/* dithered: the logarithmic scale of the ratio sigma / step, and the limits of a grid. */
+/* dithered: the logarithmic scale of the ratio sigma / step, the limits of a grid, and messages in
+ * the form that suits their length. */
 #include "codec/dithered/dithered.h"
 
 #include <math.h>
+
+#include "codec/dithered/dithered_long.h"
+#include "codec/dithered/dithered_message.h"
 
 enum { OCTAVE = TALLY_DITHERED_OCTAVE, LOWEST_OCTAVE = -8 };
 
@@ -51,4 +55,55 @@ bool tally_dithered_grid_is_valid(const struct tally_grid *grid)
 {
     return tally_grid_is_valid(grid) && grid->intervals <= 2 * TALLY_DITHERED_MAX_TOP &&
            grid->scale < TALLY_DITHERED_SCALES;
+}
+
+static bool has_vbmi2(void)
+{
+#ifdef TALLY_X86_64
+    return __builtin_cpu_supports("avx512vbmi2");
+#else
+    return false;
+#endif
+}
+
+const struct tally_dithered_kernel *tally_dithered_kernel_for(enum tally_cpu cpu)
+{
+    static const struct tally_dithered_kernel *const kernels[TALLY_N_CPUS] = {
+        [TALLY_CPU_PORTABLE] = &TALLY_DITHERED_PORTABLE,
+#ifdef TALLY_X86_64
+        [TALLY_CPU_AVX2] = &TALLY_DITHERED_AVX2,
+        [TALLY_CPU_AVX512] = &TALLY_DITHERED_AVX512,
+#endif
+    };
+    return kernels[cpu == TALLY_CPU_AVX512 && !has_vbmi2() ? TALLY_CPU_AVX2 : cpu];
+}
+
+enum tally_status tally_dithered_encode(const struct tally_vector *vector, int32_t *scratch,
+                                        struct tally_buffer *payload,
+                                        struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
+                                        struct tally_error *err)
+{
+    return tally_dithered_encode_as(vector->dim >= TALLY_DITHERED_LONG_MESSAGE, vector, scratch,
+                                    payload, ret_stats, ret_clipped, err);
+}
+
+enum tally_status tally_dithered_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                        size_t dim, const struct tally_grid *grid,
+                                        const struct tally_rng *rng, int64_t *values,
+                                        struct tally_level_stats *ret_stats,
+                                        struct tally_error *err)
+{
+    const struct tally_dithered_message message = {
+        dim >= TALLY_DITHERED_LONG_MESSAGE, data, n_bytes, payload_bits, dim, grid, rng};
+    return tally_dithered_decode_as(&message, values, ret_stats, err);
+}
+
+enum tally_status
+tally_dithered_accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                          const struct tally_grid *grid, const struct tally_rng *rng, int64_t *sums,
+                          struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    const struct tally_dithered_message message = {
+        dim >= TALLY_DITHERED_LONG_MESSAGE, data, n_bytes, payload_bits, dim, grid, rng};
+    return tally_dithered_accumulate_as(&message, sums, ret_stats, err);
 }

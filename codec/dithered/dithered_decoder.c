@@ -3,11 +3,15 @@
  * Nothing that a sender claims is believed: the string and its length are compared with what an
  * encoder of these levels would have written, and a level above the top is refused. A message that
  * passes encodes to the same bytes again. */
+#include <assert.h>
+#include <string.h>
+
 #include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "codec/entropy/arith.h"
 
-/* A message as it is read. */
+/* A short message as it is read. */
 struct message {
     size_t dim, start; /* coordinates in all, and before the next one */
     uint64_t payload_bits;
@@ -20,26 +24,18 @@ struct message {
     struct tally_level_stats stats;
 };
 
-static enum tally_status message_open(struct message *message, const uint8_t *data, size_t n_bytes,
-                                      uint64_t payload_bits, size_t dim,
-                                      const struct tally_grid *grid, const struct tally_rng *rng,
-                                      struct tally_error *err)
+static void open_short(const struct tally_dithered_message *from, struct message *message)
 {
-    if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
-        return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes do not frame %llu bits with zero padding", n_bytes,
-                          (unsigned long long)payload_bits);
-    }
-    message->dim = dim;
+    message->dim = from->dim;
     message->start = 0;
-    message->payload_bits = payload_bits;
-    message->top = grid->intervals / 2;
-    message->model = tally_dithered_model(grid->scale);
-    message->rng = rng;
-    message->stats = (struct tally_level_stats){.payload_bits = payload_bits, .formula_bits = dim};
-    tally_bit_reader_init(&message->reader, data, payload_bits);
+    message->payload_bits = from->payload_bits;
+    message->top = from->grid->intervals / 2;
+    message->model = tally_dithered_model(from->grid->scale);
+    message->rng = from->rng;
+    message->stats =
+        (struct tally_level_stats){.payload_bits = from->payload_bits, .formula_bits = from->dim};
+    tally_bit_reader_init(&message->reader, from->data, from->payload_bits);
     tally_arith_decoder_init(&message->decoder, &message->reader);
-    return TALLY_OK;
 }
 
 static uint32_t decode_raw(struct tally_arith_decoder *decoder, unsigned n)
@@ -145,61 +141,122 @@ static enum tally_status message_close(const struct message *message, struct tal
                                  (unsigned long long)bits);
 }
 
-enum tally_status tally_dithered_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
-                                        size_t dim, const struct tally_grid *grid,
-                                        const struct tally_rng *rng, int64_t *values,
-                                        struct tally_level_stats *ret_stats,
-                                        struct tally_error *err)
+/* What is done with the coordinates before `end`: written to `values`, if not NULL, or added to
+ * `sums`, times `sign`. */
+struct target {
+    int64_t *values, *sums;
+    int sign;
+    size_t end;
+};
+
+/* Coordinate `start`. */
+static void put(const struct target *target, size_t start, int64_t value)
 {
-    struct message message;
-    enum tally_status status =
-        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, err);
-    while (status == TALLY_OK && message.start < dim) {
-        status = message_read(&message, &values[message.start], err);
+    if (target->values != NULL) {
+        target->values[start] = value;
+    } else {
+        assert(target->sums != NULL);
+        target->sums[start] += target->sign * value;
     }
-    if (status == TALLY_OK) {
-        status = message_close(&message, err);
-    }
-    if (status == TALLY_OK) {
-        *ret_stats = message.stats;
-    }
-    return status;
 }
 
-/* Adds the coordinates of a message, times `sign`, to sums while there are any before `end`. */
-static enum tally_status add_values(struct message *message, size_t end, int sign, int64_t *sums,
-                                    struct tally_error *err)
+static enum tally_status read_short(const struct tally_dithered_message *from,
+                                    const struct target *target, size_t *ret_done,
+                                    struct tally_level_stats *ret_stats, struct tally_error *err)
 {
+    struct message message;
     enum tally_status status = TALLY_OK;
-    while (status == TALLY_OK && message->start < end) {
-        int64_t *at = &sums[message->start], value;
-        status = message_read(message, &value, err);
-        *at += status == TALLY_OK ? sign * value : 0;
+    open_short(from, &message);
+    while (status == TALLY_OK && message.start < target->end) {
+        int64_t value = 0;
+        const size_t start = message.start;
+        status = message_read(&message, &value, err);
+        if (status == TALLY_OK) {
+            put(target, start, value);
+        }
+    }
+    *ret_done = message.start;
+    *ret_stats = message.stats;
+    return status == TALLY_OK && target->end == from->dim ? message_close(&message, err) : status;
+}
+
+static void put_block(const struct target *target, size_t start,
+                      const struct tally_dithered_block *block)
+{
+    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
+    int64_t *at = (target->values != NULL ? target->values : target->sums) + start;
+    if (target->values != NULL) {
+        memset(at, 0, block->n * sizeof *at);
+    }
+    kernel->add(block->levels, block->dithers, block->n, target->sign, at);
+}
+
+static enum tally_status read_long(const struct tally_dithered_message *from,
+                                   const struct target *target, size_t *ret_done,
+                                   struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    const struct tally_dithered_model model = tally_dithered_model(from->grid->scale);
+    struct tally_dithered_long message = {.model = &model,
+                                          .rng = from->rng,
+                                          .dim = from->dim,
+                                          .top = from->grid->intervals / 2,
+                                          .payload_bits = from->payload_bits};
+    enum tally_status status = tally_dithered_long_open(&message, from->data, from->n_bytes, err);
+    while (status == TALLY_OK && message.start < target->end) {
+        struct tally_dithered_block block;
+        const size_t start = message.start;
+        status = tally_dithered_long_read(&message, &block, err);
+        if (status == TALLY_OK) {
+            put_block(target, start, &block);
+        }
+    }
+    *ret_done = message.start;
+    *ret_stats = message.stats;
+    return status == TALLY_OK && target->end == from->dim ? tally_dithered_long_close(&message, err)
+                                                          : status;
+}
+
+static enum tally_status read_all(const struct tally_dithered_message *from,
+                                  const struct target *target, size_t *ret_done,
+                                  struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    *ret_done = 0;
+    if (!tally_bits_are_framed(from->data, from->n_bytes, from->payload_bits)) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "%zu bytes do not frame %llu bits with zero padding", from->n_bytes,
+                          (unsigned long long)from->payload_bits);
+    }
+    return (from->is_long ? read_long : read_short)(from, target, ret_done, ret_stats, err);
+}
+
+enum tally_status tally_dithered_decode_as(const struct tally_dithered_message *message,
+                                           int64_t *values, struct tally_level_stats *ret_stats,
+                                           struct tally_error *err)
+{
+    const struct target target = {.values = values, .sign = 1, .end = message->dim};
+    struct tally_level_stats stats;
+    size_t done;
+    const enum tally_status status = read_all(message, &target, &done, &stats, err);
+    if (status == TALLY_OK) {
+        *ret_stats = stats;
     }
     return status;
 }
 
-enum tally_status
-tally_dithered_accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
-                          const struct tally_grid *grid, const struct tally_rng *rng, int64_t *sums,
-                          struct tally_level_stats *ret_stats, struct tally_error *err)
+enum tally_status tally_dithered_accumulate_as(const struct tally_dithered_message *message,
+                                               int64_t *sums, struct tally_level_stats *ret_stats,
+                                               struct tally_error *err)
 {
-    struct message message;
-    enum tally_status status =
-        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    status = add_values(&message, dim, 1, sums, err);
+    struct target target = {.sums = sums, .sign = 1, .end = message->dim};
+    struct tally_level_stats stats;
+    size_t done;
+    const enum tally_status status = read_all(message, &target, &done, &stats, err);
     if (status == TALLY_OK) {
-        status = message_close(&message, err);
+        *ret_stats = stats;
+    } else if (done > 0) { /* what has been added goes the way it came */
+        target.sign = -1;
+        target.end = done;
+        read_all(message, &target, &done, &stats, NULL);
     }
-    if (status != TALLY_OK) { /* what has been added goes the way it came */
-        const size_t added = message.start;
-        message_open(&message, data, n_bytes, payload_bits, dim, grid, rng, NULL);
-        add_values(&message, added, -1, sums, NULL);
-        return status;
-    }
-    *ret_stats = message.stats;
-    return TALLY_OK;
+    return status;
 }

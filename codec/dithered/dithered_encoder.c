@@ -2,37 +2,9 @@
 #include <math.h>
 
 #include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "codec/entropy/arith.h"
-
-/* Rounds y to levels (int32[dim]) and adds those beyond the top to *clipped. Returns dim, or the
- * first coordinate that is not finite. */
-static size_t quantize(const struct tally_vector *vector, int32_t *levels, uint64_t *clipped)
-{
-    const double step = vector->grid->step;
-    const int32_t top = (int32_t)(vector->grid->intervals / 2);
-    uint32_t words[TALLY_RNG_LANES];
-    for (size_t i = 0; i < vector->dim; i++) {
-        if (i % TALLY_RNG_LANES == 0) {
-            tally_rng_lanes(vector->rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        }
-        const double dither = (int32_t)words[i % TALLY_RNG_LANES] * 0x1p-32;
-        const double level = rint((double)vector->y[i] / step + dither);
-        if (!isfinite(vector->y[i])) {
-            return i;
-        }
-        *clipped += fabs(level) > top;
-        levels[i] = level > top ? top : level < -top ? -top : (int32_t)level;
-    }
-    return vector->dim;
-}
-
-static enum tally_status refuse(const struct tally_vector *vector, size_t i,
-                                struct tally_error *err)
-{
-    return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, vector->dim,
-                      isnan(vector->y[i]) ? "NaN" : "infinite");
-}
 
 static uint32_t magnitude_of(int32_t level)
 {
@@ -44,22 +16,56 @@ static unsigned bit_length(uint32_t value)
     return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
 }
 
-/* Bytes that are enough for these levels, and their numbers of bits but for the payload's. */
-static size_t measure(const struct tally_dithered_model *model, const int32_t *levels, size_t dim,
-                      struct tally_level_stats *ret_stats)
+/* Bits that are enough for n levels of at most this magnitude: a share of 2^16 each, one bit more
+ * for the rounding of the coder's shares, the low bits, and, if any may be a tail, its excess. */
+static uint64_t bits_at_most(const struct tally_dithered_model *model, uint32_t largest, size_t n)
 {
-    /* A share of 2^16, one bit more for the rounding of the coder's shares, and the low bits. */
-    uint64_t bits = dim * (uint64_t)(TALLY_DITHERED_TOTAL_BITS + 1 + model->shift);
-    struct tally_level_stats stats = {.formula_bits = dim};
-    for (size_t i = 0; i < dim; i++) {
-        const uint32_t high = magnitude_of(tally_dithered_high(model, levels[i]));
-        const uint32_t reach = (uint32_t)model->reach;
-        bits += high > reach ? 2 * bit_length(high - reach) : 0;
-        stats.formula_bits += magnitude_of(levels[i]);
-        stats.nonzeros += levels[i] != 0;
+    const uint32_t high = magnitude_of(tally_dithered_high(model, -(int32_t)largest));
+    const uint32_t above = magnitude_of(tally_dithered_high(model, (int32_t)largest));
+    const uint32_t most = high > above ? high : above, reach = (uint32_t)model->reach;
+    const unsigned excess = most > reach ? 2 * bit_length(most - reach) : 0;
+    return n * (uint64_t)(TALLY_DITHERED_TOTAL_BITS + 1 + model->shift + excess);
+}
+
+static enum tally_status refuse(const struct tally_vector *vector, size_t i,
+                                struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, vector->dim,
+                      isnan(vector->y[i]) ? "NaN" : "infinite");
+}
+
+/* What is known once the levels are. */
+struct rounded {
+    uint64_t clipped;
+    uint64_t bits_at_most;
+    struct tally_level_stats stats;
+};
+
+/* Rounds y to levels (int32[dim]). */
+static enum tally_status quantize(const struct tally_dithered_model *model,
+                                  const struct tally_vector *vector, int32_t *levels,
+                                  struct rounded *ret_rounded, struct tally_error *err)
+{
+    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
+    struct rounded rounded = {.stats = {.formula_bits = vector->dim}};
+    for (size_t start = 0, n; start < vector->dim; start += n) {
+        int32_t dithers[TALLY_DITHERED_BLOCK];
+        struct tally_entropy_scan scan;
+        const size_t left = vector->dim - start;
+        n = left < TALLY_DITHERED_BLOCK ? left : TALLY_DITHERED_BLOCK;
+        kernel->dithers(vector->rng, (uint32_t)(start / TALLY_RNG_LANES), n, dithers);
+        const size_t done = kernel->quantize(vector->grid, vector->y + start, dithers, n,
+                                             levels + start, &rounded.clipped);
+        if (done < n) {
+            return refuse(vector, start + done, err);
+        }
+        kernel->scan(levels + start, n, &scan);
+        rounded.stats.formula_bits += scan.sum;
+        rounded.stats.nonzeros += scan.nonzeros;
+        rounded.bits_at_most += bits_at_most(model, scan.largest, n);
     }
-    *ret_stats = stats;
-    return (size_t)(bits / 8 + 16);
+    *ret_rounded = rounded;
+    return TALLY_OK;
 }
 
 static void encode_raw(struct tally_arith_encoder *encoder, uint32_t bits, unsigned n)
@@ -114,31 +120,42 @@ static void encode(struct tally_dithered_model *model, const int32_t *levels, si
     tally_arith_encoder_finish(&encoder);
 }
 
-enum tally_status tally_dithered_encode(const struct tally_vector *vector, int32_t *scratch,
-                                        struct tally_buffer *payload,
-                                        struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
-                                        struct tally_error *err)
+/* Into data[capacity], which is enough; returns the bits. */
+static uint64_t write_short(struct tally_dithered_model *model, const struct tally_vector *vector,
+                            const int32_t *levels, uint8_t *data, size_t capacity)
+{
+    struct tally_bit_writer writer;
+    tally_bit_writer_init(&writer, data, capacity);
+    encode(model, levels, vector->dim, vector->rng, &writer);
+    tally_bit_writer_finish(&writer);
+    return tally_bit_writer_tell(&writer);
+}
+
+enum tally_status tally_dithered_encode_as(bool is_long, const struct tally_vector *vector,
+                                           int32_t *scratch, struct tally_buffer *payload,
+                                           struct tally_level_stats *ret_stats,
+                                           uint64_t *ret_clipped, struct tally_error *err)
 {
     struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
-    uint64_t clipped = 0;
-    struct tally_level_stats stats;
+    struct rounded rounded;
     payload->size = 0;
-    const size_t n = quantize(vector, scratch, &clipped);
-    if (n < vector->dim) {
-        return refuse(vector, n, err);
+    enum tally_status status = quantize(&model, vector, scratch, &rounded, err);
+    if (status != TALLY_OK) {
+        return status;
     }
-    const size_t n_bytes = measure(&model, scratch, vector->dim, &stats);
-    const enum tally_status status = tally_buffer_reserve(payload, n_bytes);
+    const size_t n_bytes = (size_t)(rounded.bits_at_most / 8) +
+                           (is_long ? tally_dithered_long_slack(vector->dim) : 16);
+    status = tally_buffer_reserve(payload, n_bytes);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "a message of %zu bytes: %s", n_bytes,
                           tally_status_info(status)->title);
     }
-    struct tally_bit_writer writer;
-    tally_bit_writer_init(&writer, payload->data, n_bytes);
-    encode(&model, scratch, vector->dim, vector->rng, &writer);
-    stats.payload_bits = tally_bit_writer_tell(&writer);
-    payload->size = tally_bit_writer_finish(&writer);
-    *ret_stats = stats;
-    *ret_clipped = clipped;
+    rounded.stats.payload_bits =
+        is_long ? 8 * (uint64_t)tally_dithered_long_encode(&model, scratch, vector->dim,
+                                                           vector->rng, payload->data, n_bytes)
+                : write_short(&model, vector, scratch, payload->data, n_bytes);
+    payload->size = (size_t)((rounded.stats.payload_bits + 7) / 8);
+    *ret_stats = rounded.stats;
+    *ret_clipped = rounded.clipped;
     return TALLY_OK;
 }

@@ -90,6 +90,14 @@ int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t le
     return (level + half) >> model->shift; /* arithmetic, as every compiler of ours does it */
 }
 
+int64_t tally_dithered_boundary(const struct tally_dithered_model *model, int32_t high,
+                                int32_t dither)
+{
+    const int64_t half = (int64_t)((1u << model->shift) >> 1);
+    const int64_t level = (int64_t)high * (INT64_C(1) << model->shift) - half;
+    return (2 * level - 1) * (INT64_C(1) << 31) - dither;
+}
+
 /* Of the upper tail's upper end, or the lower tail's lower one. */
 static void set_end(uint32_t shares, uint32_t below, struct tally_dithered_bound *ret_bound)
 {
@@ -111,9 +119,7 @@ void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high
         set_end(total, 1u << TALLY_DITHERED_NORMAL_BITS, ret_bound);
         return;
     }
-    const int64_t half = (int64_t)((1u << model->shift) >> 1);
-    const int64_t level = (int64_t)high * (INT64_C(1) << model->shift) - half;
-    const int64_t boundary = (2 * level - 1) * (INT64_C(1) << 31) - dither;
+    const int64_t boundary = tally_dithered_boundary(model, high, dither);
     uint64_t sum = 0, weight = 0;
     for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
         ret_bound->below[h] = tally_dithered_normal(model->scales[h], boundary);

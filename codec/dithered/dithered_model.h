@@ -60,6 +60,10 @@ struct tally_dithered_model tally_dithered_model(uint32_t scale);
 /* The unit that a level lies in: (level + half) / 2^shift, rounded down. */
 int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level);
 
+/* The lower end of the cell of `high`, in 2^-32 steps. */
+int64_t tally_dithered_boundary(const struct tally_dithered_model *model, int32_t high,
+                                int32_t dither);
+
 /* The lower end of a symbol: shares below it, and 2^24 times its distribution function under each
  * hypothesis. */
 struct tally_dithered_bound {

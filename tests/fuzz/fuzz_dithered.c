@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_message.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { TAIL = 5, SEED = 71 };
@@ -29,8 +30,8 @@ static void check_again(const struct fuzz_message *message, const struct tally_r
     }
     const struct tally_vector vector = {
         .y = y, .dim = message->dim, .grid = &message->grid, .rng = rng};
-    FUZZ_CHECK(tally_dithered_encode(&vector, levels, &payload, &again, &clipped, NULL) ==
-               TALLY_OK);
+    FUZZ_CHECK(tally_dithered_encode_as(message->twice, &vector, levels, &payload, &again, &clipped,
+                                        NULL) == TALLY_OK);
     FUZZ_CHECK(clipped == 0 && same_stats(&again, stats));
     FUZZ_CHECK(payload.size == message->n_payload &&
                (payload.size == 0 || memcmp(payload.data, message->payload, payload.size) == 0));
@@ -48,13 +49,16 @@ static void check(const struct fuzz_message *message, const struct tally_rng *rn
     for (size_t i = 0; i < message->dim; i++) {
         sums[i] = (int64_t)i;
     }
-    const enum tally_status status =
-        tally_dithered_decode(message->payload, message->n_payload, message->payload_bits,
-                              message->dim, &message->grid, rng, values, &stats, &err);
+    const struct tally_dithered_message from = {message->twice,
+                                                message->payload,
+                                                message->n_payload,
+                                                message->payload_bits,
+                                                message->dim,
+                                                &message->grid,
+                                                rng};
+    const enum tally_status status = tally_dithered_decode_as(&from, values, &stats, &err);
     FUZZ_CHECK(status == TALLY_OK || (status == TALLY_MALFORMED && err.message[0] != '\0'));
-    FUZZ_CHECK(tally_dithered_accumulate(message->payload, message->n_payload,
-                                         message->payload_bits, message->dim, &message->grid, rng,
-                                         sums, &again, NULL) == status);
+    FUZZ_CHECK(tally_dithered_accumulate_as(&from, sums, &again, NULL) == status);
     for (size_t i = 0; i < message->dim; i++) {
         FUZZ_CHECK(sums[i] == (int64_t)i + (status == TALLY_OK ? values[i] : 0));
     }

@@ -141,11 +141,12 @@ def seeds():
 
 
 def dithered_seeds():
-    for vector in make_golden.dithered_messages(60, 71):
-        if vector["dim"] <= 256:
-            stream = bytes([2 * vector["run"] + vector["purpose"] - 7, vector["client"], vector["round"]])
-            yield "dithered", head(vector["dim"], 21, vector["payload_bits"]) + vector["payload"] + \
-                struct.pack("<H", vector["scale"]) + stream
+    for form, choice in ([], 0), (["long"], 6):
+        for vector in make_golden.dithered_messages(60, 71, *form):
+            if vector["dim"] <= 256:
+                stream = bytes([2 * vector["run"] + vector["purpose"] - 7, vector["client"], vector["round"]])
+                yield "dithered", head(vector["dim"], 21, vector["payload_bits"], choice) + vector["payload"] + \
+                    struct.pack("<H", vector["scale"]) + stream
 
 
 def data_seeds():

@@ -460,15 +460,83 @@ class Dithered:
         return high * 2**self.shift + interval.raw(self.shift) - self.half
 
 
+def bin_of(dither, t):
+    g = min(15, (2**31 + dither if dither < 0 else 2**31 - 1 - dither) >> t)
+    return g if dither < 0 else 31 - g
+
+
+class Binned(Dithered):
+    """The model of a long message: F[bin][symbol], ends included."""
+
+    def __init__(self, scale):
+        super().__init__(scale)
+        self.t = min(27, 23 + scale // 16)
+        self.n = 2 * self.reach + 3
+        self.bounds = [[0, *(self.bound(s, self.middle(b)) for s in range(1, self.n)), 2**14] for b in range(32)]
+
+    def middle(self, b):
+        g = min(b, 31 - b)
+        m = 2**31 - (2 * g + 1) * 2**self.t // 2 if g < 15 else (2**31 - 15 * 2**self.t) // 2
+        return -m if b < 16 else m
+
+    def bound(self, s, dither):
+        return s + (self.below(s - self.reach - 1, dither)[0] * (2**14 - self.n) >> 24)
+
+    def decode_block(self, words, states, dithers_here):
+        highs = []
+        for i, dither in enumerate(dithers_here):
+            bounds = self.bounds[bin_of(dither, self.t)]
+            share = states[i % 64] % 2**14
+            s = max(s for s in range(self.n) if bounds[s] <= share)
+            state = (bounds[s + 1] - bounds[s]) * (states[i % 64] >> 14) + share - bounds[s]
+            states[i % 64] = state if state >= 2**15 else state << 16 | words.next()
+            highs.append(s - self.reach - 1)
+        bits = RawBits(words)
+        highs = [self.tail(high, bits) if abs(high) > self.reach else high for high in highs]
+        levels = [high * 2**self.shift + bits.read(self.shift) - self.half for high in highs] if self.shift else highs
+        refuse_unless(bits.value == 0, "filling")
+        return levels
+
+    def tail(self, high, bits):
+        n = 0
+        while bits.read(1) == 0:
+            n += 1
+            refuse_unless(n < 32, "above")
+        magnitude = self.reach + (2**n | bits.read(n))
+        return magnitude if high > 0 else -magnitude
+
+
+def decode_dithered_long(payload, payload_bits, scale, all_dithers):
+    words = Words(payload)
+    refuse_unless(len(words.words) >= 128, "early-end")
+    states = [words.next() | words.next() << 16 for _ in range(64)]
+    refuse_unless(all(2**15 <= state < 2**31 for state in states), "state")
+    model = Binned(scale)
+    levels = []
+    for first in range(0, len(all_dithers), 4096):
+        levels += model.decode_block(words, states, all_dithers[first:first + 4096])
+
+    def check_end():
+        refuse_unless(16 * words.at == payload_bits, "length")
+        refuse_unless(all(state == 2**15 for state in states), "final-state")
+
+    return levels, check_end
+
+
+def decode_dithered_short(bits, scale, all_dithers):
+    interval = Interval(bits.bits)
+    model = Dithered(scale)
+    return [model.decode_level(interval, dither) for dither in all_dithers], interval.check_end
+
+
 def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
     """Levels q; the values are (q - U 2^-32) step."""
-    interval = Interval(Bits(payload, payload_bits).bits)
-    model = Dithered(scale)
-    levels = []
-    for dither in dithers(dim, **stream):
-        levels.append(model.decode_level(interval, dither))
-        refuse_unless(abs(levels[-1]) <= intervals // 2, "above")
-    interval.check_end()
+    bits = Bits(payload, payload_bits)
+    all_dithers = dithers(dim, **stream)
+    levels, check_end = decode_dithered_short(bits, scale, all_dithers) if dim < LONG else \
+        decode_dithered_long(payload, payload_bits, scale, all_dithers)
+    refuse_unless(all(abs(level) <= intervals // 2 for level in levels), "above")
+    check_end()
     return levels
 
 

@@ -414,9 +414,9 @@ def entropy_long_malformed():
 # --- dithered ----------------------------------------------------------------------------------
 
 
-def dithered_messages(n, seed):
+def dithered_messages(n, seed, *form):
     """Valid vectors, by the program."""
-    done = subprocess.run([TALLY.parent / "tally-dithered-messages", str(n), str(seed)], capture_output=True, check=True)
+    done = subprocess.run([TALLY.parent / "tally-dithered-messages", str(n), str(seed), *form], capture_output=True, check=True)
     for line in done.stdout.splitlines():
         vector = json.loads(line)
         yield vector | {key: decoder.expand(vector[key]) for key in ("payload", "levels")}

@@ -1,11 +1,13 @@
-/* tally-dithered-messages N SEED: prints N random messages of `dithered`, each as a golden file on
- * one line (README.md), for the second decoder; of all scales, with levels that suit the scale or
- * do not, alike or in runs of several widths, and clipped ones. */
+/* tally-dithered-messages N SEED [long]: prints N random messages of `dithered`, each as a golden
+ * file on one line (README.md), for the second decoder; of all scales, with levels that suit the
+ * scale or do not, alike or in runs of several widths, and clipped ones. `long`: in the form of
+ * long messages, at fewer coordinates. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_message.h"
 
 enum { MOST_DIM = 300 };
 
@@ -29,7 +31,7 @@ static void draw_vector(struct tally_rng *rng, double ratio, float *y, size_t di
     }
 }
 
-static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k)
+static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k, bool is_long)
 {
     float y[MOST_DIM];
     int32_t levels[MOST_DIM];
@@ -48,7 +50,8 @@ static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k)
     struct tally_buffer payload = {0};
     struct tally_level_stats stats;
     uint64_t clipped;
-    if (tally_dithered_encode(&vector, levels, &payload, &stats, &clipped, NULL) != TALLY_OK) {
+    if (tally_dithered_encode_as(is_long, &vector, levels, &payload, &stats, &clipped, NULL) !=
+        TALLY_OK) {
         return false;
     }
     printf("{\"encoding\": \"dithered\", \"dim\": %zu, \"intervals\": %lu, \"scale\": %lu, "
@@ -71,8 +74,8 @@ static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "tally-dithered-messages N SEED\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "tally-dithered-messages N SEED [long]\n");
         return 2;
     }
     const uint32_t n = (uint32_t)strtoul(argv[1], NULL, 10);
@@ -80,7 +83,7 @@ int main(int argc, char **argv)
     struct tally_rng rng;
     tally_rng_init(&rng, tally_rng_key(seed, 9), 0, 0, TALLY_RNG_SAMPLING);
     for (uint32_t k = 0; k < n; k++) {
-        if (!print_message(&rng, seed, k)) {
+        if (!print_message(&rng, seed, k, argc == 4)) {
             return 1;
         }
     }

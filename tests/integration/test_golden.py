@@ -96,12 +96,15 @@ class Random(CodecCase):
                                                ("float32", None), ("qsgd", None)], 400))
 
     def test_dithered_messages_recount(self):
-        printed = subprocess.run([BIN / "tally-dithered-messages", "400", "62"], capture_output=True, check=True).stdout
-        vectors = [json.loads(line) for line in printed.splitlines()]
-        self.assertEqual(len(vectors), 400)
-        for n, vector in enumerate(vectors):
-            with self.subTest(n=n, dim=vector["dim"], scale=vector["scale"]):
-                decoder.check(vector)
+        for form, longest in ([], decoder.LONG), (["long"], 0):
+            printed = subprocess.run([BIN / "tally-dithered-messages", "300", "62", *form], capture_output=True,
+                                     check=True).stdout
+            vectors = [json.loads(line) for line in printed.splitlines()]
+            self.assertEqual(len(vectors), 300)
+            for n, vector in enumerate(vectors):
+                with self.subTest(n=n, form=form, dim=vector["dim"], scale=vector["scale"]), \
+                        mock.patch.object(decoder, "LONG", longest):
+                    decoder.check(vector)
 
     def test_messages_read_alike(self):
         generator = random.Random(11)

@@ -1,0 +1,92 @@
+/* dithered_kernels: the loops over a block of a long message, once per instruction set. Internal to
+ * codec/, its tests and its benchmark.
+ *
+ * The coder is rANS with 64 lanes, as in codec/entropy/entropy_kernels.h: the same states and
+ * words, but shares of 2^14, and the frequencies of a symbol depend on the dither. A dither falls
+ * into one of 32 bins, the bins of a boundary fill one vector register, and a vector permutation
+ * looks up the boundary for 32 coordinates at once:
+ *
+ *     U      -2^31                        0                        2^31
+ *     bin    |0|1|2| ... |14|     15      |      16     |17| ... |30|31|
+ *
+ * Bins are narrow near the ends, where boundaries between cells lie near 0: 2^bin_shift wide but
+ * for the two in the middle, which have the rest. */
+#ifndef TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
+#define TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
+
+#include "codec/dithered/dithered_model.h"
+#include "codec/entropy/entropy_kernels.h"
+#include "codec/quantize/level_encoding.h"
+
+enum {
+    TALLY_DITHERED_BLOCK = 4096, /* coordinates of a block, but for the last one */
+    TALLY_DITHERED_LONG_BITS = 14,
+    TALLY_DITHERED_LONG_TOTAL = 1 << TALLY_DITHERED_LONG_BITS,
+    TALLY_DITHERED_BINS = 32,
+    TALLY_DITHERED_START_BITS = 8,
+    TALLY_DITHERED_STARTS = 1 << (TALLY_DITHERED_LONG_BITS - TALLY_DITHERED_START_BITS),
+    TALLY_DITHERED_MOST_SYMBOLS = 35,
+};
+
+/* Symbol s, 0 .. n - 1 for high = s - reach - 1 with the tails at the ends, has in bin b the shares
+ * cumulative[s][b] .. cumulative[s + 1][b] - 1 of 2^14. */
+struct tally_dithered_table {
+    _Alignas(64) uint16_t cumulative[TALLY_DITHERED_MOST_SYMBOLS + 1][TALLY_DITHERED_BINS];
+    uint8_t symbols[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS]; /* that of every 2^8th share */
+    unsigned n;
+    unsigned bin_shift; /* 23 .. 27 */
+};
+
+/* Of a message whose coordinates have the scale of the model's first hypothesis. */
+void tally_dithered_table(const struct tally_dithered_model *model,
+                          struct tally_dithered_table *ret_table);
+
+/* All give the same. n <= TALLY_DITHERED_BLOCK. */
+struct tally_dithered_kernel {
+    /* The dithers of coordinates 64 group .. 64 group + n - 1; there is room for n rounded up to
+     * 64. */
+    void (*dithers)(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers);
+
+    /* Rounds y[n] to levels[n] and adds those beyond the top to *clipped. Returns n, or the first
+     * coordinate that is not finite; levels and *clipped are unspecified then. */
+    size_t (*quantize)(const struct tally_grid *grid, const float *y, const int32_t *dithers,
+                       size_t n, int32_t *levels, uint64_t *clipped);
+
+    /* The bins of dithers[n]. */
+    void (*bins)(const struct tally_dithered_table *table, const int32_t *dithers, size_t n,
+                 uint8_t *bins);
+
+    /* The symbols of levels[n]; returns how many are tails. */
+    size_t (*symbols)(const struct tally_dithered_model *model, const int32_t *levels, size_t n,
+                      uint8_t *symbols);
+
+    /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
+     * least 2 n + 64 bytes before it; those that are not used may be overwritten. */
+    uint8_t *(*encode)(const struct tally_dithered_table *table, const uint8_t *symbols,
+                       const uint8_t *bins, size_t n, struct tally_rans_states *states,
+                       uint8_t *end);
+
+    /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
+     * first. Never reads at or past `end`. */
+    const uint8_t *(*decode)(const struct tally_dithered_table *table, const uint8_t *bins,
+                             const uint8_t *data, const uint8_t *end, size_t n,
+                             struct tally_rans_states *states, uint8_t *symbols);
+
+    /* The levels symbol - reach - 1 of symbols[n]; returns how many are tails. */
+    size_t (*levels)(const struct tally_dithered_model *model, const uint8_t *symbols, size_t n,
+                     int32_t *levels);
+
+    void (*scan)(const int32_t *levels, size_t n, struct tally_entropy_scan *ret_scan);
+
+    /* Adds level 2^32 - dither, times `sign`, to sums[n]. */
+    void (*add)(const int32_t *levels, const int32_t *dithers, size_t n, int sign, int64_t *sums);
+};
+
+extern const struct tally_dithered_kernel TALLY_DITHERED_PORTABLE, TALLY_DITHERED_AVX2,
+    TALLY_DITHERED_AVX512;
+
+/* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
+ * Skylake's, gets the one of AVX2. */
+const struct tally_dithered_kernel *tally_dithered_kernel_for(enum tally_cpu cpu);
+
+#endif

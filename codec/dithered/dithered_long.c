@@ -1,0 +1,275 @@
+/* dithered_long: whole long messages, block after block. As codec/entropy does it: the encoder goes
+ * from the last block to the first and from the end of the buffer to its beginning. */
+#include "codec/dithered/dithered_long.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "codec/dithered/dithered_message.h"
+#include "codec/numeric/bits.h"
+
+static unsigned bit_length(uint32_t value)
+{
+    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
+}
+
+static uint32_t magnitude_of(int32_t level)
+{
+    return (uint32_t)(level < 0 ? -level : level);
+}
+
+/* --- encoder --------------------------------------------------------------------------------- */
+
+static bool is_tail(const struct tally_dithered_model *model, uint8_t symbol)
+{
+    return symbol == 0 || symbol == 2 * model->reach + 2;
+}
+
+static uint32_t excess_of(const struct tally_dithered_model *model, int32_t level)
+{
+    return magnitude_of(tally_dithered_high(model, level)) - (uint32_t)model->reach;
+}
+
+static void write_tails(const struct tally_dithered_model *model, const uint8_t *symbols,
+                        const int32_t *levels, size_t n, struct tally_bit_writer *writer)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_tail(model, symbols[i])) {
+            const uint32_t excess = excess_of(model, levels[i]);
+            assert(excess > 0);
+            const unsigned more = bit_length(excess) - 1;
+            tally_bit_write(writer, UINT64_C(1) << more, more + 1);
+            tally_bit_write(writer, excess & ((1u << more) - 1), more);
+        }
+    }
+}
+
+static void write_lows(const struct tally_dithered_model *model, const int32_t *levels, size_t n,
+                       struct tally_bit_writer *writer)
+{
+    const uint32_t half = (1u << model->shift) >> 1;
+    for (size_t i = 0; model->shift > 0 && i < n; i++) {
+        tally_bit_write(writer, (uint32_t)levels[i] + half, model->shift);
+    }
+}
+
+static uint64_t n_bits_of(const struct tally_dithered_model *model, const uint8_t *symbols,
+                          const int32_t *levels, size_t n, size_t n_tails)
+{
+    uint64_t bits = (uint64_t)n * model->shift;
+    for (size_t i = 0; n_tails > 0 && i < n; i++) {
+        bits += is_tail(model, symbols[i]) ? 2 * bit_length(excess_of(model, levels[i])) - 1 : 0;
+    }
+    return bits;
+}
+
+/* Writes the bits that follow the code words of a block, in words that end at `end`; returns where
+ * they begin. */
+static uint8_t *write_extras(const struct tally_dithered_model *model, const uint8_t *symbols,
+                             const int32_t *levels, size_t n, size_t n_tails, uint8_t *end)
+{
+    const uint64_t n_bits = n_bits_of(model, symbols, levels, n, n_tails);
+    const size_t n_bytes = (size_t)(2 * ((n_bits + 15) / 16));
+    struct tally_bit_writer writer;
+    tally_bit_writer_init(&writer, end - n_bytes, n_bytes);
+    if (n_tails > 0) {
+        write_tails(model, symbols, levels, n, &writer);
+    }
+    write_lows(model, levels, n, &writer);
+    tally_bit_write(&writer, 0, (unsigned)(8 * n_bytes - n_bits));
+    tally_bit_writer_finish(&writer);
+    return end - n_bytes;
+}
+
+static void store32(uint8_t *data, uint32_t word)
+{
+    for (int i = 0; i < 4; i++) {
+        data[i] = (uint8_t)(word >> 8 * i);
+    }
+}
+
+size_t tally_dithered_long_encode(const struct tally_dithered_model *model, const int32_t *levels,
+                                  size_t dim, const struct tally_rng *rng, uint8_t *data,
+                                  size_t capacity)
+{
+    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
+    struct tally_dithered_table table;
+    struct tally_dithered_block block;
+    struct tally_rans_states states;
+    uint8_t *at = data + capacity;
+    tally_dithered_table(model, &table);
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        states.lane[i] = TALLY_RANS_LOWEST;
+    }
+    for (size_t end = dim, start; end > 0; end = start) {
+        start = (end - 1) / TALLY_DITHERED_BLOCK * TALLY_DITHERED_BLOCK;
+        const size_t n = end - start;
+        kernel->dithers(rng, (uint32_t)(start / TALLY_RNG_LANES), n, block.dithers);
+        kernel->bins(&table, block.dithers, n, block.bins);
+        const size_t n_tails = kernel->symbols(model, levels + start, n, block.symbols);
+        at = write_extras(model, block.symbols, levels + start, n, n_tails, at);
+        at = kernel->encode(&table, block.symbols, block.bins, n, &states, at);
+    }
+    at -= TALLY_DITHERED_LONG_HEAD_BYTES;
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        store32(at + 4 * (size_t)i, states.lane[i]);
+    }
+    const size_t n_bytes = (size_t)(data + capacity - at);
+    memmove(data, at, n_bytes);
+    return n_bytes;
+}
+
+/* --- decoder --------------------------------------------------------------------------------- */
+
+static enum tally_status ends_early(const struct tally_dithered_long *message,
+                                    struct tally_error *err)
+{
+    return tally_fail(err, TALLY_MALFORMED, "payload",
+                      "ends in the block of coordinate %zu of %zu, after %llu bits", message->start,
+                      message->dim, (unsigned long long)message->payload_bits);
+}
+
+static uint32_t load32(const uint8_t *data)
+{
+    return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+           (uint32_t)data[3] << 24;
+}
+
+enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, const uint8_t *data,
+                                           size_t n_bytes, struct tally_error *err)
+{
+    message->start = 0;
+    message->stats = (struct tally_level_stats){.payload_bits = message->payload_bits,
+                                                .formula_bits = message->dim};
+    if (n_bytes < TALLY_DITHERED_LONG_HEAD_BYTES) {
+        return ends_early(message, err);
+    }
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        const uint32_t state = load32(data + 4 * (size_t)i);
+        if (state < TALLY_RANS_LOWEST || state >> TALLY_RANS_STATE_BITS != 0) {
+            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d is %lu", i,
+                              (unsigned long)state);
+        }
+        message->states.lane[i] = state;
+    }
+    tally_dithered_table(message->model, &message->table);
+    message->data = data + TALLY_DITHERED_LONG_HEAD_BYTES;
+    message->end = data + n_bytes;
+    return TALLY_OK;
+}
+
+/* The magnitude of a tail's unit. What would be above any level comes out as one that is. */
+static int32_t read_tail(const struct tally_dithered_model *model, struct tally_bit_reader *reader)
+{
+    unsigned more = 0;
+    while (more < TALLY_DITHERED_EXCESS_BITS && !reader->overrun &&
+           tally_bit_read(reader, 1) == 0) {
+        more++;
+    }
+    return model->reach + (int32_t)(1u << more | (uint32_t)tally_bit_read(reader, more));
+}
+
+/* Makes levels of units and their low bits; what would be above any level comes out as one that
+ * is. */
+static void read_lows(const struct tally_dithered_model *model, struct tally_bit_reader *reader,
+                      int32_t *levels, size_t n)
+{
+    const int64_t half = (int64_t)((1u << model->shift) >> 1), most = TALLY_MAX_INTERVALS;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t level = levels[i] * (INT64_C(1) << model->shift) +
+                              (int64_t)tally_bit_read(reader, model->shift) - half;
+        levels[i] = (int32_t)(level > most ? most : level < -most ? -most : level);
+    }
+}
+
+static enum tally_status read_extras(struct tally_dithered_long *message,
+                                     struct tally_dithered_block *block, size_t n_tails,
+                                     struct tally_error *err)
+{
+    const struct tally_dithered_model *model = message->model;
+    struct tally_bit_reader reader;
+    tally_bit_reader_init(&reader, message->data, 8 * (uint64_t)(message->end - message->data));
+    for (size_t i = 0; n_tails > 0 && i < block->n; i++) {
+        if (is_tail(model, block->symbols[i])) {
+            const int32_t magnitude = read_tail(model, &reader);
+            block->levels[i] = block->levels[i] < 0 ? -magnitude : magnitude;
+        }
+    }
+    if (model->shift > 0) {
+        read_lows(model, &reader, block->levels, block->n);
+    }
+    if (tally_bit_read(&reader, (unsigned)(-tally_bit_reader_tell(&reader) % 16)) != 0) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "a one in the padding after the block of coordinate %zu", message->start);
+    }
+    if (reader.overrun) {
+        return ends_early(message, err);
+    }
+    message->data += tally_bit_reader_tell(&reader) / 8;
+    return TALLY_OK;
+}
+
+static enum tally_status above_top(const struct tally_dithered_long *message,
+                                   const struct tally_dithered_block *block,
+                                   struct tally_error *err)
+{
+    size_t i = 0;
+    while (magnitude_of(block->levels[i]) <= message->top) {
+        i++;
+    }
+    return tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
+                      message->start + i, (unsigned long)message->top);
+}
+
+enum tally_status tally_dithered_long_read(struct tally_dithered_long *message,
+                                           struct tally_dithered_block *ret_block,
+                                           struct tally_error *err)
+{
+    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
+    const size_t left = message->dim - message->start;
+    const size_t n = left < TALLY_DITHERED_BLOCK ? left : TALLY_DITHERED_BLOCK;
+    struct tally_entropy_scan scan;
+    ret_block->n = n;
+    kernel->dithers(message->rng, (uint32_t)(message->start / TALLY_RNG_LANES), n,
+                    ret_block->dithers);
+    kernel->bins(&message->table, ret_block->dithers, n, ret_block->bins);
+    message->data = kernel->decode(&message->table, ret_block->bins, message->data, message->end, n,
+                                   &message->states, ret_block->symbols);
+    if (message->data == NULL) {
+        return ends_early(message, err);
+    }
+    const size_t n_tails = kernel->levels(message->model, ret_block->symbols, n, ret_block->levels);
+    const enum tally_status status = n_tails > 0 || message->model->shift > 0
+                                         ? read_extras(message, ret_block, n_tails, err)
+                                         : TALLY_OK;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    kernel->scan(ret_block->levels, n, &scan);
+    if (scan.largest > message->top) {
+        return above_top(message, ret_block, err);
+    }
+    message->stats.formula_bits += scan.sum;
+    message->stats.nonzeros += scan.nonzeros;
+    message->start += n;
+    return TALLY_OK;
+}
+
+enum tally_status tally_dithered_long_close(const struct tally_dithered_long *message,
+                                            struct tally_error *err)
+{
+    const uint64_t left = 8 * (uint64_t)(message->end - message->data);
+    const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
+    if (bits != message->payload_bits) { /* the last byte counts as a whole, zeros or not */
+        return tally_fail(
+            err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
+            (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
+    }
+    for (int i = 0; i < TALLY_RANS_LANES; i++) {
+        if (message->states.lane[i] != TALLY_RANS_LOWEST) {
+            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d ends as %lu, not %d", i,
+                              (unsigned long)message->states.lane[i], TALLY_RANS_LOWEST);
+        }
+    }
+    return TALLY_OK;
+}

@@ -1,0 +1,62 @@
+/* dithered_long: messages of 2^18 coordinates and more; FORMAT.md section 7.2.
+ *
+ *     | 64 states of 32 bits | per block of 4096: code words, bits that follow |
+ *
+ * The deviation is that of the model's first hypothesis, for all coordinates. Bits that follow: of
+ * each tail, in order, |high| - reach in an Elias gamma code; then the low bits of all coordinates;
+ * then zeros to the next word of 16 bits. */
+#ifndef TALLY_CODEC_DITHERED_DITHERED_LONG_H
+#define TALLY_CODEC_DITHERED_DITHERED_LONG_H
+
+#include "codec/dithered/dithered_kernels.h"
+
+enum {
+    /* As of `entropy`: from here on 64 states weigh less than 1 %, and below, the other coder takes
+     * at most some 50 milliseconds. */
+    TALLY_DITHERED_LONG_MESSAGE = 1 << 18,
+    TALLY_DITHERED_LONG_HEAD_BYTES = 4 * TALLY_RANS_LANES,
+};
+
+/* Bytes that are enough beyond those for a share of 2^16 or less, low bits and tails. */
+static inline size_t tally_dithered_long_slack(size_t dim)
+{
+    return TALLY_DITHERED_LONG_HEAD_BYTES + 2 * (dim / TALLY_DITHERED_BLOCK + 1) + 64;
+}
+
+/* Writes the message of levels[dim] into data[capacity], which is enough; returns its bytes. */
+size_t tally_dithered_long_encode(const struct tally_dithered_model *model, const int32_t *levels,
+                                  size_t dim, const struct tally_rng *rng, uint8_t *data,
+                                  size_t capacity);
+
+/* A message as it is read. */
+struct tally_dithered_long {
+    const struct tally_dithered_model *model;
+    const struct tally_rng *rng;
+    struct tally_dithered_table table;
+    size_t dim, start; /* coordinates in all, and before the next block */
+    uint32_t top;
+    uint64_t payload_bits;
+    const uint8_t *data, *end; /* what is left */
+    struct tally_rans_states states;
+    struct tally_level_stats stats;
+};
+
+/* A block of it. */
+struct tally_dithered_block {
+    size_t n;
+    int32_t levels[TALLY_DITHERED_BLOCK], dithers[TALLY_DITHERED_BLOCK];
+    uint8_t symbols[TALLY_DITHERED_BLOCK], bins[TALLY_DITHERED_BLOCK];
+};
+
+/* The members model, rng, dim, top and payload_bits are set. Errors: MALFORMED. */
+enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, const uint8_t *data,
+                                           size_t n_bytes, struct tally_error *err);
+/* The next block. Errors: MALFORMED. */
+enum tally_status tally_dithered_long_read(struct tally_dithered_long *message,
+                                           struct tally_dithered_block *ret_block,
+                                           struct tally_error *err);
+/* After the last block: whether an encoder ends like this. Errors: MALFORMED. */
+enum tally_status tally_dithered_long_close(const struct tally_dithered_long *message,
+                                            struct tally_error *err);
+
+#endif
