@@ -283,10 +283,7 @@ static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *cour
     const struct tally_calm_constants *constants = course->constants;
     struct tally_calm_epoch epoch = {.samples = course->samples[k]};
     struct tally_calm_walk walk;
-    tally_calm_walk_begin(&walk, constants, at->variance);
-    for (int64_t i = 0; i < epoch.samples; i++) {
-        tally_calm_walk_next(&walk);
-    }
+    tally_calm_walk_ahead(&walk, constants, at->variance, epoch.samples);
     const double noise = tally_calm_walk_message_noise(&walk);
     struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, FINEST);
     grid.step = step_of(course, layout->bits[UP][k], grid.scale, noise);

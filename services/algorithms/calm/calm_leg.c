@@ -32,26 +32,47 @@ static void stride(struct tally_calm_walk *walk, double width)
     walk->sum_variance += stretch(width, v, walk->variance);
 }
 
+/* n >= 1 queries from `variance` on. walk->n stays the number of single ones. */
+static void walk_in_strides(struct tally_calm_walk *walk,
+                            const struct tally_calm_constants *constants, double variance, double n)
+{
+    tally_calm_walk_begin(walk, constants, variance);
+    for (int i = 1; i <= SINGLE_STEPS && i <= n; i++) {
+        tally_calm_walk_next(walk);
+    }
+    double done = (double)walk->n;
+    while (done < n) {
+        const double width = fmin(fmax(1, done * STRIDE), n - done);
+        stride(walk, width);
+        done += width;
+    }
+    walk->sum_noise = n * walk->noise + walk->noise_growth * walk->sum_variance;
+}
+
+void tally_calm_walk_ahead(struct tally_calm_walk *walk,
+                           const struct tally_calm_constants *constants, double variance, int64_t n)
+{
+    if (n > TALLY_CALM_EXACT_QUERIES) {
+        walk_in_strides(walk, constants, variance, (double)n);
+        walk->n = n;
+        return;
+    }
+    tally_calm_walk_begin(walk, constants, variance);
+    while (walk->n < n) {
+        tally_calm_walk_next(walk);
+    }
+}
+
 struct tally_calm_leg tally_calm_leg(const struct tally_calm_constants *constants, double variance,
                                      double n)
 {
     struct tally_calm_walk walk;
-    tally_calm_walk_begin(&walk, constants, variance);
-    for (int i = 1; i <= SINGLE_STEPS && i <= n; i++) {
-        tally_calm_walk_next(&walk);
-    }
-    double done = (double)walk.n;
-    while (done < n) {
-        const double width = fmin(fmax(1, done * STRIDE), n - done);
-        stride(&walk, width);
-        done += width;
-    }
+    walk_in_strides(&walk, constants, variance, n);
     const double length = n * constants->curvature, rest = 1 - walk.sum_progress / n;
     return (struct tally_calm_leg){
         .regret = walk.sum_variance * constants->clients * (double)constants->dim *
                   constants->curvature / 2,
-        .noise = (n * constants->noise + constants->noise_growth * walk.sum_variance) /
-                 (length * length),
+        .noise = walk.sum_noise / (length * length),
         .bias = constants->curvature_spread * rest * rest * variance,
     };
 }

@@ -27,4 +27,14 @@ struct tally_calm_leg {
 struct tally_calm_leg tally_calm_leg(const struct tally_calm_constants *constants, double variance,
                                      double n);
 
+/* Epochs of up to this many queries are predicted query by query. */
+enum { TALLY_CALM_EXACT_QUERIES = 1 << 18 };
+
+/* A walk after n >= 1 queries, for forecasts: exact up to TALLY_CALM_EXACT_QUERIES, in strides
+ * beyond, so that a document with a horizon of 2^31 costs no time. Not for what client and server
+ * must agree on. */
+void tally_calm_walk_ahead(struct tally_calm_walk *walk,
+                           const struct tally_calm_constants *constants, double variance,
+                           int64_t n);
+
 #endif

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "services/algorithms/calm/calm_leg.h"
+
 /* A broadcast brings V down by at most this factor: a guard against constants that are far off. A
  * schedule that is planned for its bits stays below it; a limit of 5 cost the job of [1] 2.5 % of
  * regret at 130 / 145 bits. */
@@ -171,10 +173,7 @@ static struct tally_calm_epoch_forecast forecast_epoch(const struct tally_calm_c
         .samples = is_last ? state->samples_left : epoch->samples,
     };
     struct tally_calm_walk walk;
-    tally_calm_walk_begin(&walk, constants, state->variance);
-    for (int64_t i = 0; i < made.samples; i++) {
-        tally_calm_walk_next(&walk);
-    }
+    tally_calm_walk_ahead(&walk, constants, state->variance, made.samples);
     made.regret =
         walk.sum_variance * constants->clients * (double)constants->dim * constants->curvature / 2;
     if (!is_last) {

@@ -162,7 +162,7 @@ struct tally_calm_forecast {
 };
 
 /* What the job still has to expect, if all clients answer. An epoch that would reach the horizon is
- * cut there and sends nothing. Time: O(samples_left). */
+ * cut there and sends nothing. Epochs are walked by tally_calm_walk_ahead() (calm_leg.h). */
 void tally_calm_forecast(const struct tally_calm_constants *constants,
                          const struct tally_calm_state *state,
                          const struct tally_calm_schedule *schedule,

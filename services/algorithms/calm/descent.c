@@ -88,7 +88,7 @@ static bool advance(struct search *search, const double *direction)
             x[i] = search->x[i] + length * direction[i];
         }
         const double value = search->task->value(search->task->context, x, NULL);
-        if (value <= search->value + FAIR_SHARE * length * slope && value < search->value) {
+        if (value <= search->value + FAIR_SHARE * length * slope) {
             search->value = search->task->value(search->task->context, x, gradient);
             double s[MAX], y[MAX];
             for (int i = 0; i < n; i++) {

@@ -63,6 +63,40 @@ static void test_algorithms_calm_plan__legs_are_walks(void)
     }
 }
 
+static struct tally_calm_forecast planned(const struct tally_calm_constants *job, double up,
+                                          double down)
+{
+    struct tally_calm_schedule schedule;
+    struct tally_calm_forecast forecast;
+    const struct tally_calm_state start = tally_calm_start(job);
+    const struct tally_calm_budget budget = {.uplink_bits = up, .downlink_bits = down};
+    tally_calm_plan(job, &start, &budget, NULL, &schedule);
+    tally_calm_forecast(job, &start, &schedule, &forecast);
+    CU_ASSERT_TRUE(forecast.uplink_bits <= up && forecast.downlink_bits <= down);
+    CU_ASSERT_EQUAL(forecast.n, schedule.n + 1);
+    return forecast;
+}
+
+/* The longest horizon that a document can have takes no time, and forecasts go on smoothly where
+ * they change to strides. */
+static void test_algorithms_calm_plan__long_walks(void)
+{
+    const int64_t n = TALLY_CALM_EXACT_QUERIES;
+    struct tally_calm_walk exact, strides;
+    tally_calm_walk_ahead(&exact, &LOUD, 0.05, n);
+    tally_calm_walk_ahead(&strides, &LOUD, 0.05, n + 1);
+    CU_ASSERT_EQUAL(strides.n, n + 1);
+    CU_ASSERT_DOUBLE_EQUAL(strides.sum_variance / exact.sum_variance, 1, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(strides.sum_progress / exact.sum_progress, 1, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(strides.sum_noise / exact.sum_noise, 1, 1e-3);
+
+    struct tally_calm_constants job = LOUD;
+    job.horizon = INT32_MAX;
+    const struct tally_calm_forecast forecast = planned(&job, 263, 289);
+    CU_ASSERT_TRUE(forecast.epochs[forecast.n - 1].samples > TALLY_CALM_EXACT_QUERIES);
+    CU_ASSERT_TRUE(forecast.regret > tally_calm_shared_regret(&job));
+}
+
 /* Between whole numbers of queries, too, without a jump at any. */
 static void test_algorithms_calm_plan__legs_are_smooth(void)
 {
@@ -132,20 +166,6 @@ static void test_algorithms_calm_plan__course_and_forecast_agree(void)
     CU_ASSERT_DOUBLE_EQUAL(log(forecast.regret), tally_calm_course_value(&course, x, NULL), 1e-3);
     CU_ASSERT_TRUE(forecast.epochs[0].uplink_bits > forecast.epochs[1].uplink_bits);
     CU_ASSERT_TRUE(forecast.epochs[2].downlink_bits > forecast.epochs[1].downlink_bits);
-}
-
-static struct tally_calm_forecast planned(const struct tally_calm_constants *job, double up,
-                                          double down)
-{
-    struct tally_calm_schedule schedule;
-    struct tally_calm_forecast forecast;
-    const struct tally_calm_state start = tally_calm_start(job);
-    const struct tally_calm_budget budget = {.uplink_bits = up, .downlink_bits = down};
-    tally_calm_plan(job, &start, &budget, NULL, &schedule);
-    tally_calm_forecast(job, &start, &schedule, &forecast);
-    CU_ASSERT_TRUE(forecast.uplink_bits <= up && forecast.downlink_bits <= down);
-    CU_ASSERT_EQUAL(forecast.n, schedule.n + 1);
-    return forecast;
 }
 
 /* The differential evolution counted 3 bits above the rate for each message, and found 534.1 for
@@ -317,6 +337,7 @@ static void test_algorithms_calm_plan__scatter(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_plan__legs_are_walks),
     TALLY_TEST(test_algorithms_calm_plan__legs_are_smooth),
+    TALLY_TEST(test_algorithms_calm_plan__long_walks),
     TALLY_TEST(test_algorithms_calm_plan__gradients),
     TALLY_TEST(test_algorithms_calm_plan__course_and_forecast_agree),
     TALLY_TEST(test_algorithms_calm_plan__paper_jobs),

@@ -80,10 +80,36 @@ static void test_algorithms_descent__stays_inside_of_the_domain(void)
     CU_ASSERT_TRUE(x[0] <= 20);
 }
 
+/* (x - 50)^2, and how far from its last gradient it was asked for. */
+struct parabola {
+    double last, farthest;
+};
+
+static double parabola(const void *context, const double *x, double *ret_gradient)
+{
+    struct parabola *seen = (struct parabola *)context;
+    seen->farthest = fmax(seen->farthest, fabs(x[0] - seen->last));
+    if (ret_gradient != NULL) {
+        seen->last = x[0];
+        ret_gradient[0] = 2 * (x[0] - 50);
+    }
+    return (x[0] - 50) * (x[0] - 50);
+}
+
+static void test_algorithms_descent__moves_by_one_at_most(void)
+{
+    struct parabola seen = {0, 0};
+    double x[1] = {0};
+    const struct tally_descent descent = {parabola, &seen, 1, 500, 1e-9};
+    CU_ASSERT_DOUBLE_EQUAL(tally_descent_run(&descent, x), 0, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(seen.farthest, 1, 1e-12);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_descent__finds_the_end_of_a_curved_valley),
     TALLY_TEST(test_algorithms_descent__stops_after_the_most_steps),
     TALLY_TEST(test_algorithms_descent__many_variables),
     TALLY_TEST(test_algorithms_descent__stays_inside_of_the_domain),
+    TALLY_TEST(test_algorithms_descent__moves_by_one_at_most),
 };
 TALLY_SUITE(algorithms_descent, TESTS);
