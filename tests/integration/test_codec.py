@@ -196,7 +196,8 @@ class Bench(CodecCase):
     def test_json(self):
         answer = json.loads(self.expect("bench", "codec", "--dim", 20000, "--seconds", 0.05, "--json"))
         self.assertEqual(set(answer), {"quantize_encode_over_memcpy", "decode_accumulate_over_add",
-                                       "entropy_over_zstd1", "bits"})
+                                       "entropy_over_zstd1", "dithered_over_entropy", "bits"})
+        self.assertEqual(set(answer["dithered_over_entropy"]), {"encode", "decode"})
         self.assertEqual(set(answer["entropy_over_zstd1"]), {"encode", "decode"})
         for key in ("quantize_encode_over_memcpy", "decode_accumulate_over_add"):
             self.assertIn("unary", answer[key])
@@ -233,9 +234,12 @@ class Bench(CodecCase):
         speed = {row[0]: float(row[1]) for row in rows if len(row) == 3}
         measured = [row for row in rows if len(row) == 6]
         self.assertGreaterEqual(len(measured), 4)
-        for operation, _, _, best, median, ratio in measured:
+        self.assertEqual({row[1] for row in measured}, {"unary", "entropy", "dithered"})
+        for operation, encoding, instructions, best, *_ in measured:
+            speed[operation, encoding, instructions] = float(best)
+        for operation, encoding, instructions, best, median, ratio in measured:
             self.assertGreaterEqual(float(best), float(median))
-            yardstick = {"quantize + encode": "memcpy", "decode + accumulate": "add int8 levels",
+            yardstick = (operation, "entropy", instructions) if encoding == "dithered" else {"quantize + encode": "memcpy", "decode + accumulate": "add int8 levels",
                          "encode": "zstd -1", "decode": "zstd -d"}[operation]
             if yardstick not in speed:  # a build without zstd
                 self.assertEqual(ratio, "-")

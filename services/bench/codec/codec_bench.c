@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/dithered/dithered.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/bench/codec/zstd_yardstick.h"
@@ -47,6 +48,8 @@ struct workload {
     struct tally_rng rng;
     struct tally_buffer payloads[TALLY_BENCH_MAX_ENCODINGS]; /* of each encoding */
     struct tally_level_stats stats[TALLY_BENCH_MAX_ENCODINGS];
+    struct tally_buffer dithered; /* payload */
+    struct tally_level_stats dithered_stats;
     uint8_t *zstd;
     size_t zstd_capacity, n_zstd;
 };
@@ -60,6 +63,7 @@ static void workload_fini(struct workload *work)
     free(work->bytes);
     free(work->sums);
     free(work->zstd);
+    tally_buffer_fini(&work->dithered);
     for (size_t i = 0; i < TALLY_BENCH_MAX_ENCODINGS; i++) {
         tally_buffer_fini(&work->payloads[i]);
     }
@@ -160,6 +164,23 @@ static enum tally_status run_codec(struct workload *work, const struct tally_ben
                             work->output, stats, err);
 }
 
+/* The scale is that of the vector: one step. */
+static enum tally_status run_dithered(struct workload *work, const struct tally_bench_meter *meter,
+                                      struct tally_error *err)
+{
+    const struct tally_grid grid = {
+        .step = 1, .intervals = 2 * TOP, .scale = tally_dithered_scale_of(1)};
+    const struct tally_vector vector = {
+        .y = work->y, .dim = work->dim, .grid = &grid, .rng = &work->rng};
+    struct tally_buffer *payload = &work->dithered;
+    struct tally_level_stats *stats = &work->dithered_stats;
+    uint64_t clipped;
+    return meter->operation == TALLY_BENCH_DITHERED_ENCODE
+               ? tally_dithered_encode(&vector, work->output, payload, stats, &clipped, err)
+               : tally_dithered_accumulate(payload->data, payload->size, stats->payload_bits,
+                                           work->dim, &grid, &work->rng, work->sums, stats, err);
+}
+
 static enum tally_status run_once(struct workload *work, const struct tally_bench_meter *meter,
                                   struct tally_error *err)
 {
@@ -177,6 +198,9 @@ static enum tally_status run_once(struct workload *work, const struct tally_benc
         return tally_zstd_decompress(work->zstd, work->n_zstd, work->copy, work->dim) == work->dim
                    ? TALLY_OK
                    : tally_fail(err, TALLY_INTERNAL, NULL, "zstd failed");
+    case TALLY_BENCH_DITHERED_ENCODE:
+    case TALLY_BENCH_DITHERED_ACCUMULATE:
+        return run_dithered(work, meter, err);
     case TALLY_BENCH_QUANTIZE_ENCODE:
     case TALLY_BENCH_DECODE_ACCUMULATE:
     case TALLY_BENCH_ENCODE:
@@ -210,6 +234,10 @@ static void plan_meters(struct tally_bench *bench)
         }
         add_meter(bench, TALLY_BENCH_ENCODE, TALLY_ENCODINGS[i], best);
         add_meter(bench, TALLY_BENCH_DECODE, TALLY_ENCODINGS[i], best);
+    }
+    for (int cpu = (int)best; cpu >= 0; cpu--) {
+        add_meter(bench, TALLY_BENCH_DITHERED_ENCODE, NULL, (enum tally_cpu)cpu);
+        add_meter(bench, TALLY_BENCH_DITHERED_ACCUMULATE, NULL, (enum tally_cpu)cpu);
     }
     if (tally_zstd_is_there()) {
         add_meter(bench, TALLY_BENCH_ZSTD_COMPRESS, NULL, best);

@@ -7,7 +7,8 @@
  * once per repetition, one after the other; the first repetition warms up and does not count.
  *
  * Yardsticks: memcpy of the same float32 bytes; a plain loop that adds int8 levels to the same
- * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. */
+ * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. That of `dithered` is
+ * `entropy`. */
 #ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 #define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 
@@ -28,6 +29,8 @@ enum tally_bench_operation {
     TALLY_BENCH_DECODE, /* to int32 levels */
     TALLY_BENCH_ZSTD_COMPRESS,
     TALLY_BENCH_ZSTD_DECOMPRESS,
+    TALLY_BENCH_DITHERED_ENCODE, /* dither included */
+    TALLY_BENCH_DITHERED_ACCUMULATE,
 };
 
 enum { TALLY_BENCH_MAX_ENCODINGS = 8, TALLY_BENCH_MAX_METERS = 80, TALLY_BENCH_MAX_SAMPLES = 200 };
@@ -38,7 +41,7 @@ size_t tally_bench_n_encodings(void);
 /* One operation with one instruction set. */
 struct tally_bench_meter {
     enum tally_bench_operation operation;
-    const struct tally_encoding *encoding; /* NULL for yardsticks */
+    const struct tally_encoding *encoding; /* NULL for yardsticks and `dithered` */
     enum tally_cpu cpu;
     double samples[TALLY_BENCH_MAX_SAMPLES]; /* seconds; ascending when the run is over */
 };

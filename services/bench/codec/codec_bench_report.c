@@ -42,6 +42,24 @@ static double ratio(const struct tally_bench_meter *meter,
     return meter == NULL || yardstick == NULL ? 0 : yardstick->samples[0] / meter->samples[0];
 }
 
+static bool is_dithered(const struct tally_bench_meter *meter)
+{
+    return meter->operation == TALLY_BENCH_DITHERED_ENCODE ||
+           meter->operation == TALLY_BENCH_DITHERED_ACCUMULATE;
+}
+
+/* The same operation of `entropy`. */
+static const struct tally_bench_meter *entropy_beside(const struct tally_bench *bench,
+                                                      enum tally_bench_operation operation,
+                                                      enum tally_cpu cpu)
+{
+    return tally_bench_find(bench,
+                            operation == TALLY_BENCH_DITHERED_ENCODE
+                                ? TALLY_BENCH_QUANTIZE_ENCODE
+                                : TALLY_BENCH_DECODE_ACCUMULATE,
+                            &TALLY_ENCODING_ENTROPY, cpu);
+}
+
 static const struct tally_bench_meter *yardstick_of(const struct tally_bench *bench,
                                                     enum tally_bench_operation operation)
 {
@@ -91,6 +109,15 @@ static bool set_over_zstd(struct tally_json *object, const char *key,
     return value > 0 ? tally_json_set_real(object, key, value) : tally_json_set_null(object, key);
 }
 
+static bool set_over_entropy(struct tally_json *object, const char *key,
+                             const struct tally_bench *bench, enum tally_bench_operation operation)
+{
+    const enum tally_cpu cpu = tally_cpu_best();
+    return tally_json_set_real(object, key,
+                               ratio(tally_bench_find(bench, operation, NULL, cpu),
+                                     entropy_beside(bench, operation, cpu)));
+}
+
 static bool append_bits(struct tally_json *rows, const struct tally_bench_bits *bits)
 {
     bool ok = true;
@@ -109,17 +136,21 @@ static bool append_bits(struct tally_json *rows, const struct tally_bench_bits *
 static enum tally_status render_json(const struct outcome *outcome, struct tally_buffer *out)
 {
     struct tally_json *answer = tally_json_object(), *over_zstd = tally_json_object();
+    struct tally_json *over_entropy = tally_json_object();
     struct tally_json *rows = tally_json_array();
     const struct tally_bench *bench = &outcome->bench;
     bool ok =
         set_ratios(answer, "quantize_encode_over_memcpy", bench, TALLY_BENCH_QUANTIZE_ENCODE) &&
         set_ratios(answer, "decode_accumulate_over_add", bench, TALLY_BENCH_DECODE_ACCUMULATE) &&
         set_over_zstd(over_zstd, "encode", bench, TALLY_BENCH_ENCODE) &&
-        set_over_zstd(over_zstd, "decode", bench, TALLY_BENCH_DECODE);
+        set_over_zstd(over_zstd, "decode", bench, TALLY_BENCH_DECODE) &&
+        set_over_entropy(over_entropy, "encode", bench, TALLY_BENCH_DITHERED_ENCODE) &&
+        set_over_entropy(over_entropy, "decode", bench, TALLY_BENCH_DITHERED_ACCUMULATE);
     for (size_t i = 0; ok && i < outcome->n_bits; i++) {
         ok = append_bits(rows, &outcome->bits[i]);
     }
     ok = tally_json_set(answer, "entropy_over_zstd1", over_zstd) && ok;
+    ok = tally_json_set(answer, "dithered_over_entropy", over_entropy) && ok;
     ok = tally_json_set(answer, "bits", rows) && ok;
     enum tally_status status = ok ? tally_json_dump(answer, 2, out) : TALLY_NO_MEMORY;
     tally_json_free(answer);
@@ -147,19 +178,26 @@ static void add_speed_row(struct tally_text_table *table, const struct tally_ben
         [TALLY_BENCH_DECODE] = "decode",
         [TALLY_BENCH_ZSTD_COMPRESS] = "zstd -1",
         [TALLY_BENCH_ZSTD_DECOMPRESS] = "zstd -d",
+        [TALLY_BENCH_DITHERED_ENCODE] = "quantize + encode",
+        [TALLY_BENCH_DITHERED_ACCUMULATE] = "decode + accumulate",
     };
-    static const char *const YARDSTICKS[] = {[TALLY_BENCH_QUANTIZE_ENCODE] = " memcpy",
-                                             [TALLY_BENCH_DECODE_ACCUMULATE] = " add",
-                                             [TALLY_BENCH_ENCODE] = " zstd -1",
-                                             [TALLY_BENCH_DECODE] = " zstd -d"};
+    static const char *const YARDSTICKS[] = {
+        [TALLY_BENCH_QUANTIZE_ENCODE] = " memcpy",  [TALLY_BENCH_DECODE_ACCUMULATE] = " add",
+        [TALLY_BENCH_ENCODE] = " zstd -1",          [TALLY_BENCH_DECODE] = " zstd -d",
+        [TALLY_BENCH_DITHERED_ENCODE] = " entropy", [TALLY_BENCH_DITHERED_ACCUMULATE] = " entropy"};
+    const bool has_encoding = meter->encoding != NULL || is_dithered(meter);
     const double bytes = 4 * (double)bench->dim;
     tally_text_table_add(table, NAMES[meter->operation]);
-    tally_text_table_add(table, meter->encoding != NULL ? meter->encoding->name : "");
-    tally_text_table_add(table, meter->encoding != NULL ? TALLY_CPU_NAMES[meter->cpu] : "");
+    tally_text_table_add(table, is_dithered(meter)        ? "dithered"
+                                : meter->encoding != NULL ? meter->encoding->name
+                                                          : "");
+    tally_text_table_add(table, has_encoding ? TALLY_CPU_NAMES[meter->cpu] : "");
     add_number(table, 1e-9 * bytes / meter->samples[0], 2);
     add_number(table, 1e-9 * bytes / meter->samples[bench->n_samples / 2], 2);
-    if (meter->encoding != NULL) {
-        const double over = ratio(meter, yardstick_of(bench, meter->operation));
+    if (has_encoding) {
+        const double over =
+            ratio(meter, is_dithered(meter) ? entropy_beside(bench, meter->operation, meter->cpu)
+                                            : yardstick_of(bench, meter->operation));
         char text[48] = "-";
         if (over > 0) {
             snprintf(text, sizeof text, "%.2f%s", over, YARDSTICKS[meter->operation]);
