@@ -1,12 +1,12 @@
 #include "services/algorithms/baseline.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/float32.h"
 #include "codec/quantize/qsgd.h"
+#include "services/objectives/loss_path.h"
 
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
 
@@ -40,87 +40,14 @@ struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_pa
 }
 
 enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
-                                      struct tally_round_plan *ret_plan, struct tally_error *err)
+                                      const void *memory, struct tally_round_plan *ret_plan,
+                                      struct tally_error *err)
 {
+    (void)memory;
     (void)err;
     *ret_plan =
         (struct tally_round_plan){.stage = stage, .samples = setting->params->baseline.local_steps};
     return TALLY_OK;
-}
-
-/* f along a walk: points are collected and evaluated together, linear in between. */
-
-/* As many points at once as make a matrix product worth while, and no more memory than this. */
-enum { MAX_BATCH_VALUES = 1 << 22, MAX_BATCH = 512 };
-
-struct path {
-    const struct tally_objective *objective;
-    size_t dim, capacity, n;
-    double *points; /* double[capacity][dim] */
-    double *losses; /* double[capacity] */
-    int64_t *steps; /* int64[capacity]: the step that each point belongs to */
-    int64_t last_step;
-    double last_loss;
-    double sum; /* of f over the steps up to last_step */
-};
-
-static void path_fini(struct path *path)
-{
-    free(path->points);
-    free(path->losses);
-    free(path->steps);
-}
-
-static bool path_init(struct path *path, const struct tally_objective *objective, int64_t n_points)
-{
-    size_t capacity = MAX_BATCH_VALUES / objective->dim;
-    capacity = capacity < MAX_BATCH ? capacity : MAX_BATCH;
-    capacity = capacity < (size_t)n_points ? capacity : (size_t)n_points;
-    capacity = capacity > 0 ? capacity : 1;
-    *path = (struct path){
-        .objective = objective,
-        .dim = objective->dim,
-        .capacity = capacity,
-        .points = malloc(capacity * objective->dim * sizeof *path->points),
-        .losses = malloc(capacity * sizeof *path->losses),
-        .steps = malloc(capacity * sizeof *path->steps),
-        .last_step = -1,
-    };
-    return path->points != NULL && path->losses != NULL && path->steps != NULL;
-}
-
-/* Adds steps last_step + 1 .. step, of which the last one has this loss. */
-static void path_extend(struct path *path, int64_t step, double loss)
-{
-    const int64_t gap = step - path->last_step;
-    for (int64_t i = 1; i < gap && path->last_step >= 0; i++) {
-        const double share = (double)i / (double)gap;
-        path->sum += path->last_loss + share * (loss - path->last_loss);
-    }
-    path->sum += loss;
-    path->last_step = step;
-    path->last_loss = loss;
-}
-
-static enum tally_status path_flush(struct path *path, struct tally_error *err)
-{
-    enum tally_status status = TALLY_OK;
-    if (path->n > 0) {
-        status = tally_objective_losses(path->objective, path->points, path->n, path->losses, err);
-    }
-    for (size_t i = 0; status == TALLY_OK && i < path->n; i++) {
-        path_extend(path, path->steps[i], path->losses[i]);
-    }
-    path->n = 0;
-    return status;
-}
-
-static enum tally_status path_add(struct path *path, int64_t step, const double *x,
-                                  struct tally_error *err)
-{
-    memcpy(path->points + path->n * path->dim, x, path->dim * sizeof *x);
-    path->steps[path->n++] = step;
-    return path->n == path->capacity ? path_flush(path, err) : TALLY_OK;
 }
 
 static bool is_finite_vector(const double *x, size_t dim)
@@ -149,9 +76,9 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
     const int64_t samples = task->plan->samples;
     const double step_size = setting->params->baseline.step_size;
     const int64_t every = setting->evaluate_every;
-    struct path path = {0};
-    if (task->evaluate && !path_init(&path, task->objective, samples / every + 2)) {
-        path_fini(&path);
+    struct tally_loss_path path = {0};
+    if (task->evaluate && !tally_loss_path_init(&path, task->objective, samples, every)) {
+        tally_loss_path_fini(&path);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu", dim);
     }
     struct tally_rng rng;
@@ -159,8 +86,8 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
     memcpy(scratch->local, task->x, dim * sizeof *task->x);
     enum tally_status status = TALLY_OK;
     for (int64_t step = 0; status == TALLY_OK && step < samples; step++) {
-        if (task->evaluate && (step % every == 0 || step == samples - 1)) {
-            status = path_add(&path, step, scratch->local, err);
+        if (task->evaluate) {
+            status = tally_loss_path_visit(&path, step, scratch->local, err);
         }
         if (status == TALLY_OK) {
             status =
@@ -173,10 +100,9 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
         tally_domain_project(&setting->domain, scratch->local, dim);
     }
     if (status == TALLY_OK && task->evaluate) {
-        status = path_flush(&path, err);
-        *ret_loss = path.sum / (double)samples;
+        status = tally_loss_path_mean(&path, ret_loss, err);
     }
-    path_fini(&path);
+    tally_loss_path_fini(&path);
     if (status != TALLY_OK) {
         return status;
     }
