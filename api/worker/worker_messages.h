@@ -75,6 +75,7 @@ struct tally_broadcast {
     uint64_t payload_bits;
     double quantizer_step;
     uint32_t quantizer_intervals;
+    uint32_t quantizer_scale;
 };
 
 struct tally_task {
@@ -86,6 +87,9 @@ struct tally_task {
     uint64_t samples;
     double quantizer_step;
     uint32_t quantizer_intervals;
+    uint32_t quantizer_scale;
+    double distance, client_spread, noise, noise_growth;
+    uint64_t max_bits;
     char encoding[TALLY_ENCODING_NAME_CAPACITY];
     bool evaluate;
     bool cut;

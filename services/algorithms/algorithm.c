@@ -31,8 +31,20 @@ enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
     return TALLY_OK;
 }
 
+enum tally_status tally_scratch_widen(struct tally_scratch *scratch, size_t dim,
+                                      struct tally_error *err)
+{
+    if (scratch->wide.reals == NULL) {
+        scratch->wide.reals = calloc(dim, sizeof *scratch->wide.reals);
+    }
+    return scratch->wide.reals != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a vector of dim %zu", dim);
+}
+
 void tally_scratch_fini(struct tally_scratch *scratch)
 {
+    free(scratch->wide.reals);
     free(scratch->gradient);
     free(scratch->local);
     free(scratch->vector);

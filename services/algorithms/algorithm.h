@@ -41,14 +41,33 @@ struct tally_baseline_params {
     double server_step_size; /* of the server, times step_size */
 };
 
-/* `own`: of an algorithm that neither struct suits; its file names the places. */
+/* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to
+ * be estimated. */
+struct tally_calm_params {
+    double step_size;        /* 1 / h, h: the curvature of f */
+    double noise;            /* s0: variance of one gradient query at x*; may be NaN */
+    double noise_growth;     /* m: what a query's variance grows by, per squared distance from x* */
+    double client_spread;    /* B: variance of the clients' own optima around x*; may be NaN */
+    double curvature_spread; /* hs: relative variance of the curvature around h */
+    double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
+    double local_step_limit; /* of a client's own steps; NaN: step_size */
+};
+
+/* `own`: of an algorithm that none of these structs suits; its file names the places. */
 union tally_algorithm_params {
     struct tally_ceal_params ceal;
     struct tally_baseline_params baseline;
+    struct tally_calm_params calm;
     struct {
         double reals[6];
         int64_t integers[4];
     } own;
+};
+
+/* The most that a job may send, in coded bits; 0: no limit. */
+struct tally_budget {
+    int64_t uplink_bits;   /* of each client */
+    int64_t downlink_bits; /* of all broadcasts and control bits, each counted once */
 };
 
 /* What stays the same through a job. */
@@ -56,11 +75,22 @@ struct tally_setting {
     const union tally_algorithm_params *params;
     uint32_t clients;           /* M */
     size_t dim;                 /* d */
+    int64_t horizon;            /* T */
     int64_t minibatch;          /* data points per gradient query */
     int64_t evaluate_every;     /* local steps between two evaluations of the loss */
     struct tally_domain domain; /* that the points stay in */
     struct tally_rng_key key;
-    const struct tally_encoding *encoding;
+    const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
+    struct tally_budget budget;
+};
+
+/* What the server knows about the point of a round and its clients need for their own steps; of
+ * `calm`, which calm.c explains. Per coordinate. */
+struct tally_walk_facts {
+    double distance;      /* V: mean square of x - x* */
+    double client_spread; /* B */
+    double noise;         /* s0 */
+    double noise_growth;  /* m */
 };
 
 /* What every client does in a round. */
@@ -69,6 +99,8 @@ struct tally_round_plan {
     int64_t samples;        /* gradient queries per client */
     struct tally_grid grid; /* of the uplink message; zero where it has none */
     bool cut;               /* the horizon ends the round: steps are made, no message is sent */
+    struct tally_walk_facts facts;
+    uint64_t max_bits; /* of one message; 0: no limit. A client whose message is longer declines */
 };
 
 /* A message as it travels: bit string and its costs. */
@@ -93,9 +125,10 @@ struct tally_server_task {
     const struct tally_setting *setting;
     const struct tally_round_plan *plan;
     const int64_t *sums; /* int64[dim]: of the messages */
-    int64_t received;    /* messages, at least 1 */
-    uint32_t round;
+    int64_t received;    /* messages, at least 1 but where clients may decline */
+    uint32_t round, iterate;
     const double *x; /* double[dim]: the common point */
+    void *memory;    /* what the server remembers (server_memory); NULL if it keeps nothing */
 };
 
 /* What a client makes of a round. */
@@ -110,6 +143,8 @@ struct tally_message_view {
     size_t n_payload;
     uint64_t payload_bits;
     struct tally_grid grid;
+    uint32_t client; /* of an update */
+    uint32_t number; /* the round of an update; the iterate that a broadcast leads to */
 };
 
 /* Scratch vectors, made once and used in every round. */
@@ -118,11 +153,18 @@ struct tally_scratch {
     double *local;    /* double[dim]: a client's own iterate */
     float *vector;    /* float[dim] */
     int32_t *levels;  /* int32[dim] */
+    union {
+        double *reals;
+        int64_t *integers;
+    } wide; /* [dim]; NULL until tally_scratch_widen() */
 };
 /* Which functions below it is for: all, or receive, decide and apply alone. */
 enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err);
+/* Makes `wide`, if it is not there. */
+enum tally_status tally_scratch_widen(struct tally_scratch *scratch, size_t dim,
+                                      struct tally_error *err);
 void tally_scratch_fini(struct tally_scratch *scratch);
 
 /* What the server concludes from a round. */
@@ -130,6 +172,7 @@ struct tally_decision {
     double norm; /* of the server's estimate */
     bool passed; /* `broadcast` goes down and the iterate moves */
     int64_t next_stage;
+    uint64_t control_bits;          /* that clients must be told beside the broadcast */
     struct tally_message broadcast; /* meaningful if passed */
 };
 
@@ -157,7 +200,8 @@ struct tally_opening {
                                   struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
                                   struct tally_error *err);
     /* Fills in what is unknown; false if the estimates cannot be of these parameters. */
-    bool (*adopt)(const struct tally_estimates *estimates, union tally_algorithm_params *params);
+    bool (*adopt)(const struct tally_setting *setting, const struct tally_estimates *estimates,
+                  union tally_algorithm_params *params);
 };
 
 /* Up to which step the method's deterministic part can hold: beyond it even exact gradients may
@@ -183,15 +227,34 @@ struct tally_algorithm {
     /* 0 where a job opens. */
     int64_t (*first_stage)(const union tally_algorithm_params *params);
 
-    /* The plan of a round of `stage`. Errors: OUT_OF_RANGE (the grid would be too fine). */
+    /* What the server remembers between rounds beside the point: plain bytes, which are stored with
+     * it. Optional: an algorithm without it remembers nothing. */
+    struct {
+        size_t (*bytes)(const struct tally_setting *setting);
+        /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
+         * round of `opening_samples` > 0 queries has made its parameters known. */
+        void (*begin)(const struct tally_setting *setting, const double *x, int64_t opening_samples,
+                      void *memory);
+        /* A client's message of the round that closes had that many bits. Before `decide`. */
+        void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
+                      uint64_t bits);
+        /* Whether stored bytes can be of this job. */
+        bool (*is_valid)(const struct tally_setting *setting, const void *memory);
+    } memory;
+
+    /* The plan of a round of `stage`. `memory` is NULL where only the grids of the stages are asked
+     * for. Errors: OUT_OF_RANGE (the grid would be too fine). */
     enum tally_status (*plan)(const struct tally_setting *setting, int64_t stage,
-                              struct tally_round_plan *ret_plan, struct tally_error *err);
+                              const void *memory, struct tally_round_plan *ret_plan,
+                              struct tally_error *err);
 
     struct tally_step_limit (*step_limit)(const union tally_algorithm_params *params,
                                           double smoothness);
 
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
+    /* Whether a round of no samples has a message: that of the opening round's queries. */
+    bool repeats_opening;
 
     /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
      * cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f
@@ -226,7 +289,8 @@ struct tally_algorithm {
     X(MINIBATCH_SGD, minibatch_sgd)                                                                \
     X(FEDAVG, fedavg)                                                                              \
     X(FEDPAQ, fedpaq)                                                                              \
-    X(FEDCOM, fedcom)
+    X(FEDCOM, fedcom)                                                                              \
+    X(CALM, calm)
 
 #define TALLY_ALGORITHM_EXTERN(symbol, name) extern const struct tally_algorithm TALLY_##symbol;
 TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_EXTERN)

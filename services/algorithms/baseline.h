@@ -24,7 +24,8 @@ int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
 struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_params *params,
                                                   double smoothness);
 enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
-                                      struct tally_round_plan *ret_plan, struct tally_error *err);
+                                      const void *memory, struct tally_round_plan *ret_plan,
+                                      struct tally_error *err);
 
 /* The slots that all of them share. */
 #define TALLY_BASELINE_SLOTS                                                                       \

@@ -122,8 +122,10 @@ static int64_t ceal_first_stage(const union tally_algorithm_params *params)
 }
 
 static enum tally_status ceal_plan(const struct tally_setting *setting, int64_t stage,
-                                   struct tally_round_plan *ret_plan, struct tally_error *err)
+                                   const void *memory, struct tally_round_plan *ret_plan,
+                                   struct tally_error *err)
 {
+    (void)memory;
     if (stage == 0) {
         *ret_plan =
             (struct tally_round_plan){.samples = tally_ceal_opening_samples(setting->clients)};

@@ -165,8 +165,10 @@ static enum tally_status conclude(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-static bool adopt(const struct tally_estimates *estimates, union tally_algorithm_params *params)
+static bool adopt(const struct tally_setting *setting, const struct tally_estimates *estimates,
+                  union tally_algorithm_params *params)
 {
+    (void)setting;
     struct tally_ceal_params *ceal = &params->ceal;
     ceal->sigma = isnan(ceal->sigma) ? estimates->sigma : ceal->sigma;
     ceal->gradient_bound =

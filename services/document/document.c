@@ -157,11 +157,19 @@ static void complete_quorum(const struct tally_json *document, struct tally_job_
     }
 }
 
+static void complete_encoding(const struct tally_json *document, struct tally_job_spec *spec)
+{
+    if (tally_json_get(document, "encoding") == NULL &&
+        tally_job_spec_algorithm(spec) == &TALLY_CALM) {
+        spec->encoding = TALLY_ENCODING_INDEX_DITHERED;
+    }
+}
+
 static enum tally_status read_document(const struct tally_json *document,
                                        struct tally_job_spec *spec, struct tally_error *err)
 {
-    static const char *const others[] = {"algorithm", "objective", "initial_point",
-                                         "domain",    "reference", NULL};
+    static const char *const others[] = {
+        "algorithm", "objective", "initial_point", "domain", "reference", "budget", NULL};
     enum tally_status status =
         tally_json_read_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, others, spec, err);
     if (status == TALLY_OK) {
@@ -178,6 +186,10 @@ static enum tally_status read_document(const struct tally_json *document,
         status = read_domain(document, &spec->domain, err);
     }
     if (status == TALLY_OK) {
+        status = read_optional(document, "budget", TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS,
+                               &spec->budget, err);
+    }
+    if (status == TALLY_OK) {
         if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot solve for it */
             spec->reference.type = TALLY_REFERENCE_NONE;
         }
@@ -189,6 +201,7 @@ static enum tally_status read_document(const struct tally_json *document,
     }
     if (status == TALLY_OK) {
         complete_quorum(document, spec);
+        complete_encoding(document, spec);
         status = tally_job_spec_validate(spec, err);
     }
     return status;
@@ -264,7 +277,15 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
     };
     static const char *const keys[] = {"algorithm", "objective", "initial_point", "domain",
                                        "reference"};
+    const bool has_budget = spec->budget.uplink_bits > 0 || spec->budget.downlink_bits > 0;
     bool ok = tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
+    if (has_budget) {
+        struct tally_json *budget = tally_json_object();
+        ok = tally_json_set(document, "budget", budget) &&
+             tally_json_write_fields(budget, TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS,
+                                     &spec->budget) &&
+             ok;
+    }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         ok = tally_json_set(document, keys[i], parts[i]) && ok;
     }

@@ -58,7 +58,8 @@ void tally_job_free(struct tally_job *job);
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
 /* Appends what leads from the state bytes of an earlier round, whose iterate was `since`, to those
  * of now: the broadcasts instead of the point, which is far shorter where the point is long.
- * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept), NO_MEMORY. */
+ * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept, or the algorithm has a memory),
+ * NO_MEMORY. */
 enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
                                         struct tally_buffer *out, struct tally_error *err);
 /* How many bytes tally_job_save_change() appends; SIZE_MAX if it fails. */

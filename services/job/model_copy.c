@@ -75,8 +75,10 @@ enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t 
                           (long long)iterate, (long long)copy->iterate);
     }
     memcpy(copy->next, copy->x, copy->setting.dim * sizeof *copy->x);
+    struct tally_message_view view = *broadcast;
+    view.number = (uint32_t)iterate;
     enum tally_status status =
-        copy->algorithm->apply(&copy->setting, broadcast, &copy->scratch, copy->next, err);
+        copy->algorithm->apply(&copy->setting, &view, &copy->scratch, copy->next, err);
     if (status == TALLY_OK) {
         double *old = copy->x;
         copy->x = copy->next;
@@ -108,9 +110,11 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
         return tally_fail(err, TALLY_OUT_OF_RANGE, "clients", "client %u outside [0, %u]", client,
                           copy->setting.clients - 1);
     }
-    if (round->plan.samples < 1 || round->plan.samples > copy->spec.horizon) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [1, %lld]",
-                          (long long)round->plan.samples, (long long)copy->spec.horizon);
+    const int64_t least = copy->algorithm->repeats_opening ? 0 : 1;
+    if (round->plan.samples < least || round->plan.samples > copy->spec.horizon) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [%lld, %lld]",
+                          (long long)round->plan.samples, (long long)least,
+                          (long long)copy->spec.horizon);
     }
     const bool evaluate = round->evaluate && tally_objective_has_loss(copy->objective);
     const struct tally_client_task task = {&copy->setting, &round->plan,           copy->objective,

@@ -51,9 +51,9 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
     {.name = "encoding",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(encoding),
-     .choices = TALLY_ENCODING_NAMES,
-     .doc =
-         "how `ceal` encodes quantizer levels; the other algorithms have encodings of their own"},
+     .choices = TALLY_JOB_ENCODING_NAMES,
+     .doc = "how `ceal` encodes quantizer levels: `entropy` or `unary`; the messages of `calm` are "
+            "always `dithered`, and the other algorithms have encodings of their own"},
     {.name = "quorum",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "clients",
@@ -86,6 +86,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .doc = "time from submission after which the job fails; 0 = no limit"},
 };
 const size_t TALLY_N_JOB_FIELDS = sizeof TALLY_JOB_FIELDS / sizeof TALLY_JOB_FIELDS[0];
+
+const char *const TALLY_JOB_ENCODING_NAMES[] = {"unary", "entropy", "dithered", NULL};
 
 const char *const TALLY_POLICY_NAMES[] = {"wait", "drop", "fail", NULL};
 
@@ -129,6 +131,25 @@ const struct tally_field TALLY_REFERENCE_FIELDS[] = {
 const size_t TALLY_N_REFERENCE_FIELDS =
     sizeof TALLY_REFERENCE_FIELDS / sizeof TALLY_REFERENCE_FIELDS[0];
 
+const struct tally_field TALLY_BUDGET_FIELDS[] = {
+    {.name = "uplink_bits",
+     .kind = TALLY_FIELD_INTEGER,
+     .unit = "bits",
+     .offset = offsetof(struct tally_budget, uplink_bits),
+     .min = 0,
+     .max = 9007199254740991,
+     .doc = "the most that a client may send; 0 = no limit"},
+    {.name = "downlink_bits",
+     .kind = TALLY_FIELD_INTEGER,
+     .unit = "bits",
+     .offset = offsetof(struct tally_budget, downlink_bits),
+     .min = 0,
+     .max = 9007199254740991,
+     .doc = "the most that may be broadcast, control bits included, each bit counted once; 0 = no "
+            "limit"},
+};
+const size_t TALLY_N_BUDGET_FIELDS = sizeof TALLY_BUDGET_FIELDS / sizeof TALLY_BUDGET_FIELDS[0];
+
 struct tally_job_spec tally_job_spec_default(void)
 {
     return (struct tally_job_spec){
@@ -153,11 +174,14 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .params = &spec->params,
         .clients = (uint32_t)spec->clients,
         .dim = tally_objective_spec_dim(&spec->objective),
+        .horizon = spec->horizon,
         .minibatch = spec->minibatch,
         .evaluate_every = spec->evaluate_every,
         .domain = spec->domain,
         .key = tally_rng_key((uint64_t)spec->seed, (uint32_t)spec->run),
-        .encoding = TALLY_ENCODINGS[spec->encoding],
+        .encoding =
+            spec->encoding < TALLY_ENCODING_INDEX_DITHERED ? TALLY_ENCODINGS[spec->encoding] : NULL,
+        .budget = spec->budget,
     };
 }
 
@@ -195,6 +219,25 @@ static enum tally_status check_reference(const struct tally_job_spec *spec, stru
                             "have " TALLY_DATA_CLIENT_MARK);
 }
 
+/* Messages of `calm` are dithered, those of `ceal` are not; the other algorithms do not ask. Only
+ * `calm` can keep to a budget. */
+static enum tally_status check_calm(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const bool is_calm = tally_job_spec_algorithm(spec) == &TALLY_CALM;
+    const bool is_dithered = spec->encoding == TALLY_ENCODING_INDEX_DITHERED;
+    if (is_calm != is_dithered) {
+        return tally_fail(
+            err, TALLY_INVALID_ARGUMENT, "encoding", "the encoding of algorithm %s cannot be %s",
+            tally_job_spec_algorithm(spec)->name, TALLY_JOB_ENCODING_NAMES[spec->encoding]);
+    }
+    if (!is_calm && (spec->budget.uplink_bits > 0 || spec->budget.downlink_bits > 0)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "budget",
+                          "algorithm %s cannot keep to a budget; calm can",
+                          tally_job_spec_algorithm(spec)->name);
+    }
+    return TALLY_OK;
+}
+
 /* Whether every stage that the horizon allows has a quantizer grid. Stages grow one by one, so 64
  * of them see every grid that a job with a sane c can reach. */
 static enum tally_status check_stages(const struct tally_job_spec *spec, struct tally_error *err)
@@ -205,7 +248,7 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
     const bool opens = algorithm->opening != NULL && algorithm->opening->opens(&spec->params);
     for (int64_t stage = first; stage < first + 64; stage++) {
         struct tally_round_plan plan;
-        enum tally_status status = algorithm->plan(&setting, stage, &plan, err);
+        enum tally_status status = algorithm->plan(&setting, stage, NULL, &plan, err);
         if (status != TALLY_OK) {
             tally_error_in_field(err, "algorithm");
             return status;
@@ -232,6 +275,9 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
     }
     if (status == TALLY_OK) {
         status = check_reference(spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_calm(spec, err);
     }
     return status == TALLY_OK ? check_stages(spec, err) : status;
 }

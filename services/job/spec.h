@@ -49,7 +49,8 @@ struct tally_job_spec {
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
     int64_t seed;
     int64_t run;  /* replication; 0 in the service */
-    int encoding; /* index into TALLY_ENCODINGS */
+    int encoding; /* index into TALLY_JOB_ENCODING_NAMES */
+    struct tally_budget budget;
     struct tally_initial_point initial_point;
     struct tally_domain domain;
     struct tally_reference reference;
@@ -63,7 +64,14 @@ struct tally_job_spec {
 extern const struct tally_field TALLY_JOB_FIELDS[];
 extern const size_t TALLY_N_JOB_FIELDS;
 
+/* Those of TALLY_ENCODINGS, and `dithered`. */
+enum { TALLY_ENCODING_INDEX_DITHERED = TALLY_ENCODING_INDEX_ENTROPY + 1 };
+extern const char *const TALLY_JOB_ENCODING_NAMES[];
+
 extern const char *const TALLY_POLICY_NAMES[];
+
+extern const struct tally_field TALLY_BUDGET_FIELDS[];
+extern const size_t TALLY_N_BUDGET_FIELDS;
 
 extern const char *const TALLY_INITIAL_POINT_NAMES[];
 extern const struct tally_field TALLY_INITIAL_POINT_FIELDS[];

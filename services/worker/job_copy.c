@@ -75,11 +75,12 @@ static enum tally_status apply_broadcasts(struct job_copy *copy, const struct ta
         if ((int64_t)broadcast->iterate <= tally_model_copy_iterate(copy->model)) {
             continue;
         }
-        const struct tally_message_view view = {
-            .payload = broadcast->payload.data,
-            .n_payload = broadcast->payload.size,
-            .payload_bits = broadcast->payload_bits,
-            .grid = {broadcast->quantizer_step, broadcast->quantizer_intervals}};
+        const struct tally_message_view view = {.payload = broadcast->payload.data,
+                                                .n_payload = broadcast->payload.size,
+                                                .payload_bits = broadcast->payload_bits,
+                                                .grid = {broadcast->quantizer_step,
+                                                         broadcast->quantizer_intervals,
+                                                         broadcast->quantizer_scale}};
         status = tally_model_copy_apply(copy->model, (int64_t)broadcast->iterate, &view, err);
     }
     return status;

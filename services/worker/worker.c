@@ -341,8 +341,10 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         .iterate = (int64_t)task->iterate,
         .plan = {.stage = task->stage,
                  .samples = (int64_t)task->samples,
-                 .grid = {task->quantizer_step, task->quantizer_intervals},
-                 .cut = task->cut},
+                 .grid = {task->quantizer_step, task->quantizer_intervals, task->quantizer_scale},
+                 .cut = task->cut,
+                 .facts = {task->distance, task->client_spread, task->noise, task->noise_growth},
+                 .max_bits = task->max_bits},
         .evaluate = task->evaluate};
     struct tally_update message = {.round = task->round, .client = client};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);

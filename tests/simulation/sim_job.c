@@ -82,10 +82,32 @@ static void vary(struct tally_job_spec *spec)
     }
 }
 
+/* A fifth of the jobs of ceal become jobs of calm: with everything estimated, with what is known,
+ * and with budgets that are soon used up. */
+static void turn_into_calm(struct tally_job_spec *spec)
+{
+    while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_CALM) {
+        spec->algorithm++;
+    }
+    const int64_t digits = spec->seed / 10;
+    spec->params = TALLY_CALM.defaults();
+    spec->params.calm.step_size = 0.05 * (double)(1 + digits % 8);
+    spec->encoding = TALLY_ENCODING_INDEX_DITHERED;
+    if (digits / 8 % 2 == 0) {
+        spec->params.calm.noise = 1;
+        spec->params.calm.client_spread = 0.1;
+        spec->params.calm.initial_variance = 0.5;
+    }
+    if (digits / 16 % 2 == 0) {
+        spec->budget = (struct tally_budget){.uplink_bits = 20 + digits / 32 % 64 * 4,
+                                             .downlink_bits = 20 + digits / 32 % 32 * 8};
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
-    int n_algorithms = 0;
-    while (TALLY_ALGORITHMS[n_algorithms] != NULL) {
+    int n_algorithms = 0; /* calm, the last, comes in through vary() */
+    while (TALLY_ALGORITHMS[n_algorithms + 1] != NULL) {
         n_algorithms++;
     }
     int n_encodings = 0;
@@ -112,6 +134,9 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     draw_policy(&spec);
     draw_algorithm(&spec);
     vary(&spec);
+    if (tally_job_spec_algorithm(&spec) == &TALLY_CEAL && spec.seed % 5 == 4) {
+        turn_into_calm(&spec);
+    }
     job->spec = spec;
 }
 

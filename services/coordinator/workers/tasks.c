@@ -102,7 +102,8 @@ static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task
                 .payload = {message->payload.data, message->payload.size},
                 .payload_bits = message->bits.payload_bits,
                 .quantizer_step = message->grid.step,
-                .quantizer_intervals = message->grid.intervals};
+                .quantizer_intervals = message->grid.intervals,
+                .quantizer_scale = message->grid.scale};
             task->broadcasts[task->n_broadcasts++] = broadcast;
             bits += message->bits.payload_bits;
             again_bits += k <= delivered ? message->bits.payload_bits : 0;
@@ -152,8 +153,14 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->samples = (uint64_t)round->plan.samples;
     task->quantizer_step = round->plan.grid.step;
     task->quantizer_intervals = round->plan.grid.intervals;
+    task->quantizer_scale = round->plan.grid.scale;
+    task->distance = round->plan.facts.distance;
+    task->client_spread = round->plan.facts.client_spread;
+    task->noise = round->plan.facts.noise;
+    task->noise_growth = round->plan.facts.noise_growth;
+    task->max_bits = round->plan.max_bits;
     snprintf(task->encoding, sizeof task->encoding, "%s",
-             TALLY_ENCODINGS[job->spec.encoding]->name);
+             TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);
     task->evaluate = round->evaluate;
     task->cut = round->plan.cut;
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;

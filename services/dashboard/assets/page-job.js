@@ -189,7 +189,7 @@ function drawNumbers(numbers, job, last) {
 }
 
 const IN_DOCUMENT = ["name", "algorithm", "objective", "clients", "horizon", "minibatch", "evaluate_every", "seed", "encoding",
-  "initial_point", "domain", "reference", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
+  "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
 // What was submitted: the detail without what the coordinator added.
 export function documentOf(job) {

@@ -49,6 +49,7 @@ struct tally_job {
 
     struct tally_job_round open;
     int64_t *sums; /* int64[dim], of the open round */
+    void *memory;  /* the algorithm's; NULL where it has none */
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
     struct job_clients clients;
@@ -64,6 +65,8 @@ enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tall
                                   struct tally_error *err);
 /* Makes what only a started job needs; the point is the initial one. */
 enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
+/* Length of `memory`. */
+size_t job_memory_bytes(const struct tally_job *job);
 /* Whether it has its vectors. False if it was cancelled, or failed, before it could start. */
 bool job_has_started(const struct tally_job *job);
 bool job_is_open(const struct tally_job *job); /* running or paused */

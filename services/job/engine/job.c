@@ -46,10 +46,12 @@ static void drop_vectors(struct tally_job *job)
 {
     free(job->x);
     free(job->sums);
+    free(job->memory);
     free(job->clients.all);
     tally_scratch_fini(&job->scratch);
     job->x = NULL;
     job->sums = NULL;
+    job->memory = NULL;
     job->clients.all = NULL;
 }
 
@@ -86,14 +88,25 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     job->x = vector_new(dim * sizeof *job->x);
     job->sums = vector_new(dim * sizeof *job->sums);
     job->clients.all = calloc(job->clients.n, sizeof *job->clients.all);
+    const size_t memory_bytes = job_memory_bytes(job);
+    job->memory = memory_bytes > 0 ? vector_new(memory_bytes) : NULL;
     if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
-        job->x == NULL || job->sums == NULL || job->clients.all == NULL) {
+        job->x == NULL || job->sums == NULL || job->clients.all == NULL ||
+        (memory_bytes > 0 && job->memory == NULL)) {
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
     }
     tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.x_checksum = job_sum_point(job);
+    if (memory_bytes > 0) {
+        job->algorithm->memory.begin(&job->setting, job->x, 0, job->memory);
+    }
     return TALLY_OK;
+}
+
+size_t job_memory_bytes(const struct tally_job *job)
+{
+    return job->algorithm->memory.bytes == NULL ? 0 : job->algorithm->memory.bytes(&job->setting);
 }
 
 enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,

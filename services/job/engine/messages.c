@@ -117,7 +117,9 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_j
     struct tally_message_view view = {.payload = update->payload,
                                       .n_payload = update->n_payload,
                                       .payload_bits = update->payload_bits,
-                                      .grid = job->open.plan.grid};
+                                      .grid = job->open.plan.grid,
+                                      .client = update->client,
+                                      .number = (uint32_t)job->open.round};
     enum tally_status status =
         job_is_opening(job)
             ? job->algorithm->opening->receive(&job->setting, &view, ret_report, ret_bits, err)

@@ -70,7 +70,8 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
         return;
     }
     struct tally_error why = TALLY_ERROR_INIT;
-    if (job->algorithm->plan(&job->setting, progress->stage, &job->open.plan, &why) != TALLY_OK) {
+    if (job->algorithm->plan(&job->setting, progress->stage, job->memory, &job->open.plan, &why) !=
+        TALLY_OK) {
         fail_algorithm(job, &why);
         return;
     }
@@ -139,8 +140,12 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
     free(reports);
     if (status == TALLY_OK) {
         job->progress.estimates = estimates;
-        opening->adopt(&estimates, &job->params);
+        opening->adopt(&job->setting, &estimates, &job->params);
         job->progress.stage = job->algorithm->first_stage(&job->params);
+        if (job->memory != NULL) {
+            job->algorithm->memory.begin(&job->setting, job->x, job->open.plan.samples,
+                                         job->memory);
+        }
     }
     return status;
 }
@@ -151,6 +156,7 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
 {
     struct tally_progress *progress = &job->progress;
     struct tally_message_view view = tally_message_view(&job->decision.broadcast);
+    view.number = (uint32_t)progress->iterate + 1;
     enum tally_status status =
         job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, err);
     if (status != TALLY_OK) {
@@ -166,6 +172,19 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
     return TALLY_OK;
 }
 
+/* Tells an algorithm that keeps accounts what each client has sent. A client that declined said so
+ * in one bit. */
+static uint64_t spend(struct tally_job *job)
+{
+    for (uint32_t m = 0; job->memory != NULL && m < job->clients.n; m++) {
+        if (tally_job_has_received(job, m)) {
+            job->algorithm->memory.spend(&job->setting, job->memory, m,
+                                         job->clients.all[m].receipt.payload_bits);
+        }
+    }
+    return (uint64_t)job->open.received - (uint64_t)job->received_bits.messages;
+}
+
 /* Has the algorithm decide from the sums whether the point moves. */
 static enum tally_status decide(struct tally_job *job, struct tally_round_record *record,
                                 struct tally_error *err)
@@ -173,12 +192,20 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
     struct tally_decision *decision = &job->decision;
     decision->passed = false;
     decision->norm = 0;
-    const struct tally_server_task task = {&job->setting,      &job->open.plan,           job->sums,
-                                           job->open.received, (uint32_t)job->open.round, job->x};
+    decision->control_bits = 0;
+    const uint64_t declined = spend(job);
+    const struct tally_server_task task = {.setting = &job->setting,
+                                           .plan = &job->open.plan,
+                                           .sums = job->sums,
+                                           .received = (int64_t)job->received_bits.messages,
+                                           .round = (uint32_t)job->open.round,
+                                           .iterate = (uint32_t)job->open.iterate,
+                                           .x = job->x,
+                                           .memory = job->memory};
     enum tally_status status = job->algorithm->decide(&task, &job->scratch, decision, err);
     record->norm = decision->norm;
     record->passed = decision->passed;
-    record->bits.control_bits = !decision->passed;
+    record->bits.control_bits = declined + !decision->passed + decision->control_bits;
     if (status == TALLY_OK && decision->passed) {
         status = take_broadcast(job, record, err);
     }

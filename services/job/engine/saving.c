@@ -8,6 +8,7 @@
  *     snapshot   u32 version, dim, clients, 0
  *                f64 x[dim]
  *                per client: i64 round, u64 digest, formula_bits, payload_bits
+ *                the memory of an algorithm that has one (algorithm.h)
  *                u64 tally_checksum64 of all that
  *
  *     change     u32 version, n_broadcasts; i64 round, iterate         those that it leads to
@@ -15,8 +16,10 @@
  *                per client: as above
  *                u64 tally_checksum64 of the change so far
  *
+ * A job whose algorithm has a memory is saved as snapshots alone.
+ *
  * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
- * the point changes (with the point's own checksum, in one pass), continued over the clients. */
+ * the point changes (with the point's own checksum, in one pass), continued over the rest. */
 #include <string.h>
 
 #include "services/job/engine/engine.h"
@@ -52,6 +55,12 @@ static size_t clients_bytes(const struct tally_job *job)
     return (size_t)job->clients.n * JOB_CLIENT_SAVED_BYTES;
 }
 
+/* Of a snapshot behind the point, without the checksum. */
+static size_t rest_bytes(const struct tally_job *job)
+{
+    return clients_bytes(job) + job_memory_bytes(job);
+}
+
 uint64_t job_sum_point(struct tally_job *job)
 {
     const struct snapshot_header header = snapshot_header(job);
@@ -74,22 +83,23 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     }
     struct tally_checksum sum = job->saved;
     enum tally_status status =
-        tally_buffer_reserve(out, sizeof header + x_bytes + clients_bytes(job) + CHECKSUM_BYTES);
+        tally_buffer_reserve(out, sizeof header + x_bytes + rest_bytes(job) + CHECKSUM_BYTES);
     if (status != TALLY_OK) {
         return status;
     }
     tally_buffer_append(out, &header, sizeof header);
     tally_buffer_append(out, job->x, x_bytes);
     job_clients_save(&job->clients, out);
-    const uint8_t *clients = out->data + start + sizeof header + x_bytes;
-    tally_checksum_add(&sum, clients, clients_bytes(job));
+    tally_buffer_append(out, job->memory, job_memory_bytes(job));
+    tally_checksum_add(&sum, out->data + start + sizeof header + x_bytes, rest_bytes(job));
     const uint64_t checksum = tally_checksum_end(&sum);
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
 size_t tally_job_change_bytes(const struct tally_job *job, int64_t since)
 {
-    if (since > job->progress.iterate || since + 1 < job->broadcasts.oldest) {
+    if (job->memory != NULL || since > job->progress.iterate ||
+        since + 1 < job->broadcasts.oldest) {
         return SIZE_MAX;
     }
     size_t n = sizeof(struct change_header) + clients_bytes(job) + CHECKSUM_BYTES;
@@ -149,10 +159,11 @@ static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **a
     if (head.n_payload > (size_t)(end - *at) || head.intervals > UINT32_MAX) {
         return fail_change(err, "is cut short");
     }
-    const struct tally_message_view view = {.payload = *at,
-                                            .n_payload = head.n_payload,
-                                            .payload_bits = head.payload_bits,
-                                            .grid = {head.step, (uint32_t)head.intervals}};
+    const struct tally_message_view view = {
+        .payload = *at,
+        .n_payload = head.n_payload,
+        .payload_bits = head.payload_bits,
+        .grid = {.step = head.step, .intervals = (uint32_t)head.intervals}};
     *at += head.n_payload;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status =
@@ -223,7 +234,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
                                     struct tally_error *err)
 {
     const size_t x_bytes = job->setting.dim * sizeof *job->x;
-    const size_t body = sizeof(struct snapshot_header) + x_bytes + clients_bytes(job);
+    const size_t body = sizeof(struct snapshot_header) + x_bytes + rest_bytes(job);
     struct snapshot_header header = {0};
     if (n >= body + CHECKSUM_BYTES) {
         memcpy(&header, state, sizeof header);
@@ -240,6 +251,14 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     }
     memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
     job_clients_load(&job->clients, state + sizeof(struct snapshot_header) + x_bytes);
+    if (job->memory != NULL) {
+        memcpy(job->memory, state + body - job_memory_bytes(job), job_memory_bytes(job));
+        if (!job->algorithm->memory.is_valid(&job->setting, job->memory)) {
+            return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                              "the stored memory of algorithm %s does not fit the job",
+                              job->algorithm->name);
+        }
+    }
     const size_t whole = body + CHECKSUM_BYTES;
     return load_changes(job, state + whole, n - whole, err);
 }
@@ -249,7 +268,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
 static bool adopt_estimates(struct tally_job *job, const struct tally_progress *progress)
 {
     return !job_is_opening(job) || progress->stage == 0 ||
-           job->algorithm->opening->adopt(&progress->estimates, &job->params);
+           job->algorithm->opening->adopt(&job->setting, &progress->estimates, &job->params);
 }
 
 /* Whether a stored progress can be one of this job. */

@@ -178,7 +178,7 @@ static void test_algorithms_baseline__every_plan_is_local_steps_without_a_grid(v
         struct tally_round_plan plan = {.cut = true};
         const int64_t stage = BASELINES[a]->first_stage(&world.params);
         CU_ASSERT_EQUAL(stage, 0);
-        CU_ASSERT_EQUAL(BASELINES[a]->plan(&world.setting, stage, &plan, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(BASELINES[a]->plan(&world.setting, stage, NULL, &plan, NULL), TALLY_OK);
         CU_ASSERT_EQUAL(plan.samples, 6);
         CU_ASSERT_EQUAL(plan.stage, 0);
         CU_ASSERT_EQUAL(plan.grid.step, 0);
@@ -590,8 +590,12 @@ static void test_algorithms_baseline__server_moves_as_the_papers_say(void)
                 }
             }
             world.plan.stage = 4;
-            const struct tally_server_task task = {&world.setting, &world.plan, sums,
-                                                   received,       8,           world.x};
+            const struct tally_server_task task = {.setting = &world.setting,
+                                                   .plan = &world.plan,
+                                                   .sums = sums,
+                                                   .received = received,
+                                                   .round = 8,
+                                                   .x = world.x};
             CU_ASSERT_EQUAL(BASELINES[a]->decide(&task, &world.scratch, &world.decision, NULL),
                             TALLY_OK);
             CU_ASSERT_TRUE(world.decision.passed);
@@ -699,8 +703,12 @@ static void test_algorithms_baseline__new_point_above_float32_is_not_finite(void
     const int64_t sums[DIM] = {0};
     for (size_t a = 0; a < N_BASELINES; a++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        const struct tally_server_task task = {&world.setting, &world.plan, sums,
-                                               CLIENTS,        8,           world.x};
+        const struct tally_server_task task = {.setting = &world.setting,
+                                               .plan = &world.plan,
+                                               .sums = sums,
+                                               .received = CLIENTS,
+                                               .round = 8,
+                                               .x = world.x};
         TALLY_ASSERT_STATUS(BASELINES[a]->decide(&task, &world.scratch, &world.decision, &err),
                             TALLY_NOT_FINITE, &err);
         TALLY_ASSERT_TEXT(err.message, "the new point: coordinate 6 is not finite");

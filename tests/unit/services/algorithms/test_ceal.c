@@ -167,7 +167,7 @@ static void init(struct world *world)
                                             .encoding = &TALLY_ENCODING_UNARY};
     CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&world->scratch, 3, TALLY_SCRATCH_CLIENT, NULL),
                           TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(TALLY_CEAL.plan(&world->setting, 3, &world->plan, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(TALLY_CEAL.plan(&world->setting, 3, NULL, &world->plan, NULL), TALLY_OK);
 }
 
 static void fini(struct world *world)
@@ -200,12 +200,14 @@ static void test_algorithms_ceal__plan_refuses_grids_of_either_direction(void)
     struct tally_round_plan plan;
     struct tally_error err = TALLY_ERROR_INIT;
     world.params.ceal.gamma0 = 1e-7;
-    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world.setting, 3, &plan, &err), TALLY_OUT_OF_RANGE, &err);
+    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world.setting, 3, NULL, &plan, &err), TALLY_OUT_OF_RANGE,
+                        &err);
     CU_ASSERT_EQUAL(strncmp(err.message, "stage 3: quantizer needs ", 25), 0);
     tally_error_clear(&err);
     world.params.ceal.gamma0 = 1;
     world.params.ceal.phi0 = 1e-7;
-    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world.setting, 3, &plan, &err), TALLY_OUT_OF_RANGE, &err);
+    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world.setting, 3, NULL, &plan, &err), TALLY_OUT_OF_RANGE,
+                        &err);
     fini(&world);
 }
 
@@ -330,8 +332,12 @@ static void decide_round(struct world *world, const int64_t *sums, int64_t recei
 {
     const double nowhere[3] = {(double)NAN, (double)NAN, (double)NAN}; /* no use for x */
     struct tally_error err = TALLY_ERROR_INIT;
-    const struct tally_server_task task = {&world->setting, &world->plan, sums,
-                                           received,        round,        nowhere};
+    const struct tally_server_task task = {.setting = &world->setting,
+                                           .plan = &world->plan,
+                                           .sums = sums,
+                                           .received = received,
+                                           .round = round,
+                                           .x = nowhere};
     TALLY_ASSERT_STATUS(TALLY_CEAL.decide(&task, &world->scratch, &world->decision, &err), TALLY_OK,
                         &err);
 }

@@ -47,7 +47,8 @@ static void init(struct world *world)
     TALLY_ASSERT_STATUS(tally_scratch_init(&world->scratch, DIM, TALLY_SCRATCH_CLIENT, &err),
                         TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(TALLY_CEAL.first_stage(&world->params), 0);
-    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world->setting, 0, &world->plan, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(TALLY_CEAL.plan(&world->setting, 0, NULL, &world->plan, &err), TALLY_OK,
+                        &err);
 }
 
 static void fini(struct world *world)
@@ -196,7 +197,7 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
     CU_ASSERT_EQUAL(estimates.sigma, (double)(float)sqrt(3)); /* as 32 bits tell it */
     CU_ASSERT_EQUAL(control, 64);
     union tally_algorithm_params params = world.params;
-    CU_ASSERT_TRUE(TALLY_CEAL.opening->adopt(&estimates, &params));
+    CU_ASSERT_TRUE(TALLY_CEAL.opening->adopt(&world.setting, &estimates, &params));
     CU_ASSERT_EQUAL(params.ceal.sigma, estimates.sigma);
     CU_ASSERT_EQUAL(params.ceal.gradient_bound, estimates.gradient_bound);
     CU_ASSERT_FALSE(tally_ceal_opens(&params));
@@ -241,10 +242,10 @@ static void test_algorithms_ceal_opening__no_noise_and_no_gradient(void)
                         TALLY_OK);
         CU_ASSERT_EQUAL(estimates.sigma, rows[i].sigma);
         CU_ASSERT_EQUAL(estimates.gradient_bound, rows[i].bound);
-        CU_ASSERT_TRUE(TALLY_CEAL.opening->adopt(&estimates, &world.params));
+        CU_ASSERT_TRUE(TALLY_CEAL.opening->adopt(&world.setting, &estimates, &world.params));
         for (int64_t stage = 1; stage <= 20; stage++) {
             struct tally_round_plan plan;
-            CU_ASSERT_EQUAL(TALLY_CEAL.plan(&world.setting, stage, &plan, NULL), TALLY_OK);
+            CU_ASSERT_EQUAL(TALLY_CEAL.plan(&world.setting, stage, NULL, &plan, NULL), TALLY_OK);
         }
         fini(&world);
     }
@@ -269,9 +270,9 @@ static void test_algorithms_ceal_opening__estimates_that_are_none_are_not_adopte
         params.ceal.gradient_bound = NAN;
         union tally_algorithm_params other = params;
         CU_ASSERT_FALSE(TALLY_CEAL.opening->adopt(
-            &(struct tally_estimates){.sigma = values[i], .gradient_bound = 1}, &params));
+            NULL, &(struct tally_estimates){.sigma = values[i], .gradient_bound = 1}, &params));
         CU_ASSERT_FALSE(TALLY_CEAL.opening->adopt(
-            &(struct tally_estimates){.sigma = 1, .gradient_bound = values[i]}, &other));
+            NULL, &(struct tally_estimates){.sigma = 1, .gradient_bound = values[i]}, &other));
     }
 }
 

@@ -187,6 +187,7 @@ static void write_top(struct tally_buffer *out)
     write_object_row(out, "domain", "type `whole`", "the set that the iterates stay in");
     write_object_row(out, "reference", "type `solve`; `none` for a plug-in",
                      "where the optimum comes from that the regret is measured against");
+    write_object_row(out, "budget", "no limits", "the most bits that a job of `calm` may send");
     write_rows(out, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, &spec, NULL);
 }
 
@@ -257,6 +258,10 @@ static void write_others(struct tally_buffer *out)
     tally_buffer_append_text(out, "## reference\n\n");
     write_head(out);
     write_rows(out, TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS, NULL, NULL);
+    tally_buffer_append_text(out, "## budget\n\nOnly of `calm`. Coded bits, payload and control; "
+                                  "no message that would exceed it is sent.\n\n");
+    write_head(out);
+    write_rows(out, TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS, &spec.budget, NULL);
 }
 
 void reference_write_document(struct tally_buffer *out)

@@ -86,6 +86,7 @@ static void test_document_reference__every_member_has_a_meaning(void)
     expect_documented(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS);
     expect_documented(TALLY_INITIAL_POINT_FIELDS, TALLY_N_INITIAL_POINT_FIELDS);
     expect_documented(TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);
+    expect_documented(TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         expect_documented(TALLY_ALGORITHMS[i]->fields, TALLY_ALGORITHMS[i]->n_fields);
     }
@@ -141,8 +142,8 @@ static void test_document_reference__the_readme_of_the_api_has_every_reason_code
 
 static void test_document_reference__the_dashboard_shows_every_member(void)
 {
-    static const char *const objects[] = {"algorithm", "objective", "initial_point", "domain",
-                                          "reference"};
+    static const char *const objects[] = {"algorithm", "objective", "initial_point",
+                                          "domain",    "reference", "budget"};
     char *text = text_of("services/dashboard/assets/page-job.js");
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     const char *list = strstr(text, "IN_DOCUMENT = [");

@@ -85,8 +85,10 @@ static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
     struct tally_level_stats stats;
     TALLY_ASSERT_STATUS(TALLY_ENCODING_UNARY.encode(levels, 30, &grid, bytes, sizeof bytes, &stats),
                         TALLY_OK, NULL);
-    const struct tally_message_view view = {bytes, (stats.payload_bits + 7) / 8, stats.payload_bits,
-                                            grid};
+    const struct tally_message_view view = {.payload = bytes,
+                                            .n_payload = (stats.payload_bits + 7) / 8,
+                                            .payload_bits = stats.payload_bits,
+                                            .grid = grid};
     const double expected = 28 * log2(30.0 / 28) + 2 * log2(30.0);
     CU_ASSERT_DOUBLE_EQUAL(bits_of(&ceal, true, &view), expected, 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(bits_of(&ceal, false, &view), expected, 1e-12);

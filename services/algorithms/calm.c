@@ -1,0 +1,496 @@
+/* CALM, the project's own communication-adaptive local method; CALM.md derives it.
+ *
+ * Idea: the server and its clients talk at a few times that lie geometrically apart. In between, a
+ * client moves on its own, as far as its own data can be trusted, because regret is paid where it
+ * queries. What it sends does not depend on that path: the mean of the minima that its queries
+ * predict. Messages are quantized as coarsely as their noise allows, with a dither that both sides
+ * draw from the seed. The server keeps an exact estimate z and broadcasts only what brings the
+ * point x near it.
+ *
+ *     epoch of n queries at x, V the mean square of x - x*, h = 1 / step_size:
+ *
+ *     client   i = 1..n, w_1 = x    g_i at w_i;  D += w_i - x - g_i / h
+ *                                   w_{i+1} = w_i - e_i (g_i + lambda (w_i - x))
+ *              sends Q(D / n)
+ *     server   z <- z + gain (x + mean Q - z);  broadcasts Q(z - x)
+ *     both     x <- x + Q(z - x)
+ *
+ * e_i, lambda, gain and all grids follow from a recursion over V and a few constants of the problem
+ * (calm/calm_model.h). The server follows it and tells clients V and the constants with each task.
+ *
+ *     round    1           2           3           4                      horizon
+ *              | n = 14    | n = 28    | n = 103   | n = 321              |
+ *              |-> 1 bit a coordinate  |->         |->    the rest: no message
+ *
+ * The schedule n_k and the resolutions are planned before the first message (calm/calm_plan.h), for
+ * the budget of the job or else for a price of bits, and are stored with the job.
+ *
+ * Unknown constants are estimated: an opening round in which clients report the spread of their
+ * gradients and the size of their mean (calm_opening.c), and later the spread across the clients'
+ * messages, which costs no bits. The queries of the opening round are not lost: the round after it
+ * makes none and sends the message of the same ones, which a client draws again.
+ *
+ * A budget is never exceeded. A client whose message would be too long sends an empty one. The
+ * server coarsens a broadcast until it fits, or ends the talking.
+ *
+ * Left out: shifts for unlike shards (CALM.md, "Unlike shards"). */
+#include "services/algorithms/calm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/dithered/dithered.h"
+#include "services/objectives/loss_path.h"
+
+#define PARAM(member) offsetof(struct tally_calm_params, member)
+
+static const struct tally_field CALM_FIELDS[] = {
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient",
+                   .doc = "1 / h, where h is the curvature of f"),
+    TALLY_POSITIVE("noise", PARAM(noise), 1e18, .auto_allowed = true, .unit = "gradient squared",
+                   .doc = "variance s0 of a coordinate of one gradient query at the optimum; "
+                          "`auto`: estimated"),
+    TALLY_REAL("noise_growth", PARAM(noise_growth), 0, 1e18,
+               .doc = "what that variance grows by for each unit of the mean square of a "
+                      "coordinate's distance from the optimum"),
+    TALLY_REAL("client_spread", PARAM(client_spread), 0, 1e18, .auto_allowed = true,
+               .unit = "x squared",
+               .doc = "variance B of a coordinate of the clients' own optima; `auto`: estimated"),
+    TALLY_REAL("curvature_spread", PARAM(curvature_spread), 0, 1e6,
+               .doc = "relative variance of the curvature around h"),
+    TALLY_POSITIVE("initial_variance", PARAM(initial_variance), 1e18, .auto_allowed = true,
+                   .unit = "x squared",
+                   .doc = "mean square of a coordinate of the initial point's distance from the "
+                          "optimum; `auto`: estimated"),
+    TALLY_REAL("local_step_limit", PARAM(local_step_limit), 0, 1e9, .auto_allowed = true,
+               .unit = "x per gradient",
+               .doc = "longest own step of a client between two rounds; `auto`: `step_size`"),
+};
+
+static union tally_algorithm_params calm_defaults(void)
+{
+    return (union tally_algorithm_params){.calm = {.noise = NAN,
+                                                   .client_spread = NAN,
+                                                   .curvature_spread = 0.02,
+                                                   .initial_variance = NAN,
+                                                   .local_step_limit = NAN}};
+}
+
+/* Rounds. */
+
+static int64_t first_stage(const union tally_algorithm_params *params)
+{
+    return calm_opens(params) ? 0 : 1;
+}
+
+static bool repeats_opening(const struct calm_memory *memory)
+{
+    return memory->epoch == 0 && memory->opening_samples > 0;
+}
+
+/* The queries that a client's message of this round is made of. A round that makes none repeats
+ * those of the opening round. */
+static int64_t message_samples(const struct tally_round_plan *plan)
+{
+    return plan->samples > 0 ? plan->samples : CALM_OPENING_SAMPLES;
+}
+
+/* What the recursion says of a walk of n queries; clients that repeat the opening round's do not
+ * move. */
+static void follow_walk(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                        struct tally_calm_walk *walk)
+{
+    struct tally_calm_constants constants = calm_constants(setting, &plan->facts);
+    if (plan->samples == 0) {
+        constants.local_step_limit = 0;
+    }
+    tally_calm_walk_begin(walk, &constants, plan->facts.distance);
+    for (int64_t i = 0, n = message_samples(plan); i < n; i++) {
+        tally_calm_walk_next(walk);
+    }
+}
+
+static enum tally_status grid_of(const struct tally_setting *setting, struct tally_calm_grid grid,
+                                 struct tally_grid *ret_grid, struct tally_error *err)
+{
+    *ret_grid = (struct tally_grid){.step = grid.step,
+                                    .intervals = 2 * tally_dithered_top(setting->clients),
+                                    .scale = tally_dithered_scale_of(grid.scale / grid.step)};
+    if (!tally_dithered_grid_is_valid(ret_grid)) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, NULL,
+                          "a grid of step %g for coordinates of size %g cannot be encoded",
+                          grid.step, grid.scale);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status plan_epoch(const struct tally_setting *setting, const void *bytes,
+                                    struct tally_round_plan *plan, struct tally_error *err)
+{
+    const struct calm_memory *memory = bytes;
+    const struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
+    const bool is_last = memory->epoch >= memory->schedule.n;
+    plan->facts = calm_facts(setting, memory);
+    plan->samples = setting->horizon + 1; /* the engine cuts it */
+    if (!is_last) {
+        plan->samples = repeats_opening(memory) ? 0 : epoch->samples;
+    }
+    if (setting->budget.uplink_bits > 0 && !is_last) {
+        plan->max_bits = calm_bits_left(setting, memory);
+        plan->samples = plan->max_bits > 0 ? plan->samples : setting->horizon + 1;
+    }
+    if (plan->samples > memory->state.samples_left) {
+        return TALLY_OK; /* no message */
+    }
+    struct tally_calm_walk walk;
+    follow_walk(setting, plan, &walk);
+    return grid_of(setting, tally_calm_uplink_grid(&walk, epoch->uplink_resolution), &plan->grid,
+                   err);
+}
+
+static enum tally_status calm_plan(const struct tally_setting *setting, int64_t stage,
+                                   const void *memory, struct tally_round_plan *ret_plan,
+                                   struct tally_error *err)
+{
+    struct tally_round_plan plan = {.stage = stage, .samples = setting->horizon + 1};
+    enum tally_status status = TALLY_OK;
+    if (stage == 0) {
+        plan.samples = CALM_OPENING_SAMPLES;
+    } else if (memory != NULL) {
+        status = plan_epoch(setting, memory, &plan, err);
+    }
+    *ret_plan = plan;
+    return status;
+}
+
+/* Client. */
+
+static enum tally_status diverged(const struct tally_client_task *task, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                      "the steps of client %u diverged; step_size %g is too large", task->client,
+                      task->setting->params->calm.step_size);
+}
+
+/* One query: adds its prediction to scratch->wide.reals and moves scratch->local. */
+static enum tally_status query(const struct tally_client_task *task, struct tally_rng *rng,
+                               double step, double pull, struct tally_scratch *scratch,
+                               struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const double length = setting->params->calm.step_size;
+    double *w = scratch->local, *sum = scratch->wide.reals;
+    const double *g = scratch->gradient, *x = task->x;
+    enum tally_status status = tally_objective_local_gradient(
+        task->objective, task->client, w, setting->minibatch, rng, scratch->gradient, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        const double away = w[i] - x[i];
+        sum[i] += away - length * g[i];
+        w[i] -= step * (g[i] + pull * away);
+    }
+    tally_domain_project(&setting->domain, w, setting->dim);
+    return TALLY_OK;
+}
+
+/* The queries of the round, from x on, with a client's own steps in between. */
+static enum tally_status walk_queries(const struct tally_client_task *task,
+                                      struct tally_scratch *scratch, struct tally_loss_path *path,
+                                      struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const int64_t samples = message_samples(task->plan);
+    const bool repeats = task->plan->samples == 0;
+    struct tally_calm_constants constants = calm_constants(setting, &task->plan->facts);
+    constants.local_step_limit = repeats ? 0 : constants.local_step_limit;
+    struct tally_calm_walk walk;
+    tally_calm_walk_begin(&walk, &constants, task->plan->facts.distance);
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, task->client, task->round - repeats, TALLY_RNG_SAMPLING);
+    memcpy(scratch->local, task->x, setting->dim * sizeof *task->x);
+    memset(scratch->wide.reals, 0, setting->dim * sizeof *scratch->wide.reals);
+    enum tally_status status = TALLY_OK;
+    for (int64_t i = 0; status == TALLY_OK && i < samples; i++) {
+        if (task->evaluate) {
+            status = tally_loss_path_visit(path, i, scratch->local, err);
+        }
+        if (status == TALLY_OK) {
+            const double step = tally_calm_walk_next(&walk);
+            status = query(task, &rng, step, walk.pull, scratch, err);
+        }
+    }
+    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+        scratch->vector[i] = (float)(scratch->wide.reals[i] / (double)samples);
+    }
+    return status;
+}
+
+static enum tally_status make_path(const struct tally_client_task *task,
+                                   struct tally_scratch *scratch, double *ret_loss,
+                                   struct tally_error *err)
+{
+    struct tally_loss_path path = {0};
+    if (task->evaluate && !tally_loss_path_init(&path, task->objective, task->plan->samples,
+                                                task->setting->evaluate_every)) {
+        tally_loss_path_fini(&path);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu",
+                          task->setting->dim);
+    }
+    enum tally_status status = walk_queries(task, scratch, &path, err);
+    if (status == TALLY_OK && task->evaluate) {
+        status = tally_loss_path_mean(&path, ret_loss, err);
+        if (status == TALLY_OK && !isfinite(*ret_loss)) {
+            status = diverged(task, err);
+        }
+    }
+    tally_loss_path_fini(&path);
+    return status;
+}
+
+/* Encodes scratch->vector on the grid. */
+static enum tally_status encode(const struct tally_setting *setting, const struct tally_grid *grid,
+                                const struct tally_rng *rng, struct tally_scratch *scratch,
+                                struct tally_message *message, struct tally_error *err)
+{
+    const struct tally_vector vector = {
+        .y = scratch->vector, .dim = setting->dim, .grid = grid, .rng = rng};
+    struct tally_level_stats stats;
+    uint64_t clipped;
+    enum tally_status status =
+        tally_dithered_encode(&vector, scratch->levels, &message->payload, &stats, &clipped, err);
+    if (status == TALLY_OK) {
+        message->grid = *grid;
+        message->bits = (struct tally_bits){.formula_bits = stats.formula_bits,
+                                            .payload_bits = stats.payload_bits,
+                                            .messages = 1,
+                                            .clipped = clipped};
+    }
+    return status;
+}
+
+static enum tally_status send(const struct tally_client_task *task, struct tally_scratch *scratch,
+                              struct tally_message *message, struct tally_error *err)
+{
+    const struct tally_round_plan *plan = task->plan;
+    if (!tally_dithered_grid_is_valid(&plan->grid)) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
+                          "step %g with %u intervals and scale %u is not a valid quantizer",
+                          plan->grid.step, plan->grid.intervals, plan->grid.scale);
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, task->setting->key, task->client, task->round, TALLY_RNG_UPLINK);
+    enum tally_status status = encode(task->setting, &plan->grid, &rng, scratch, message, err);
+    if (status == TALLY_NOT_FINITE) {
+        return diverged(task, err);
+    }
+    if (status == TALLY_OK && plan->max_bits > 0 && message->bits.payload_bits > plan->max_bits) {
+        message->payload.size = 0;
+        message->bits = (struct tally_bits){0};
+    }
+    return status;
+}
+
+static enum tally_status client_step(const struct tally_client_task *task,
+                                     struct tally_scratch *scratch,
+                                     struct tally_client_answer *answer, struct tally_error *err)
+{
+    if (tally_scratch_widen(scratch, task->setting->dim, err) != TALLY_OK) {
+        return TALLY_NO_MEMORY;
+    }
+    if (task->plan->stage == 0) {
+        return calm_report(task, scratch, answer, err);
+    }
+    enum tally_status status = make_path(task, scratch, &answer->loss, err);
+    return status != TALLY_OK || task->plan->cut ? status
+                                                 : send(task, scratch, &answer->message, err);
+}
+
+/* Server. */
+
+static enum tally_status calm_receive(const struct tally_setting *setting,
+                                      const struct tally_round_plan *plan,
+                                      const struct tally_message_view *message,
+                                      struct tally_scratch *scratch, int64_t *sums,
+                                      struct tally_bits *ret_bits, struct tally_error *err)
+{
+    (void)scratch;
+    *ret_bits = (struct tally_bits){0};
+    if (plan->max_bits > 0) {
+        if (message->payload_bits == 0 && message->n_payload == 0) {
+            return TALLY_OK; /* it declines */
+        }
+        if (message->payload_bits > plan->max_bits) {
+            return tally_fail(err, TALLY_MALFORMED, "payload_bits",
+                              "a message of %llu bits exceeds the %llu that are left",
+                              (unsigned long long)message->payload_bits,
+                              (unsigned long long)plan->max_bits);
+        }
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, message->client, message->number, TALLY_RNG_UPLINK);
+    struct tally_level_stats stats;
+    enum tally_status status =
+        tally_dithered_accumulate(message->payload, message->n_payload, message->payload_bits,
+                                  setting->dim, &plan->grid, &rng, sums, &stats, err);
+    if (status == TALLY_OK) {
+        *ret_bits = (struct tally_bits){
+            .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
+    }
+    return status;
+}
+
+/* z <- z + gain (x + mean - z), and scratch->vector <- z - x. Returns the norm of the mean. */
+static double take_mean(const struct tally_server_task *task, double gain,
+                        struct tally_scratch *scratch)
+{
+    double *z = calm_estimate(task->memory);
+    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
+    double square = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        const double mean = scale * (double)task->sums[i];
+        square += mean * mean;
+        z[i] += gain * (task->x[i] + mean - z[i]);
+        scratch->vector[i] = (float)(z[i] - task->x[i]);
+    }
+    return sqrt(square);
+}
+
+/* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
+ * whether one does. */
+static enum tally_status make_broadcast(const struct tally_server_task *task,
+                                        struct tally_calm_grid grid, struct tally_scratch *scratch,
+                                        struct tally_decision *decision, bool *ret_fits,
+                                        struct tally_error *err)
+{
+    enum { COARSER_GRIDS = 1 << CALM_COARSER_BITS };
+    static const double COARSER = 1.125;
+    const struct tally_setting *setting = task->setting;
+    const struct calm_memory *memory = task->memory;
+    const int64_t budget = setting->budget.downlink_bits;
+    const int64_t left = budget - memory->downlink_bits - CALM_COARSER_BITS;
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, task->iterate + 1, TALLY_RNG_DOWNLINK);
+    decision->control_bits += budget > 0 ? CALM_COARSER_BITS : 0;
+    enum tally_status status = TALLY_OK;
+    *ret_fits = false;
+    for (int i = 0; status == TALLY_OK && i < COARSER_GRIDS && !*ret_fits; i++) {
+        struct tally_grid coded;
+        status = grid_of(setting, grid, &coded, err);
+        if (status == TALLY_OK) {
+            status = encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
+        }
+        *ret_fits = budget == 0 ||
+                    (int64_t)decision->broadcast.bits.payload_bits + CALM_COARSER_BITS <= left;
+        grid.step *= COARSER;
+    }
+    return status;
+}
+
+/* The talking ends: what is left of the horizon is one epoch. */
+static void stop_talking(struct calm_memory *memory, struct tally_decision *decision)
+{
+    memory->epoch = memory->schedule.n;
+    decision->passed = false;
+    decision->control_bits = 0; /* the engine counts the one that says so */
+    memory->downlink_bits++;
+}
+
+static enum tally_status calm_decide(const struct tally_server_task *task,
+                                     struct tally_scratch *scratch, struct tally_decision *decision,
+                                     struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    struct calm_memory *memory = task->memory;
+    const struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
+    decision->next_stage = task->plan->stage + 1;
+    memory->state.samples_left -= task->plan->samples;
+    if (task->received == 0) {
+        stop_talking(memory, decision);
+        return TALLY_OK;
+    }
+    struct tally_calm_walk walk;
+    follow_walk(setting, task->plan, &walk);
+    const struct tally_calm_constants constants = calm_constants(setting, &task->plan->facts);
+    const struct tally_calm_merge merge =
+        tally_calm_merge(&constants, &walk, task->plan->grid.step, (uint32_t)task->received,
+                         memory->state.estimate_variance);
+    decision->norm = take_mean(task, merge.gain, scratch);
+    const struct tally_calm_grid grid = tally_calm_downlink_grid(
+        memory->state.variance, merge.variance, epoch->downlink_resolution);
+    enum tally_status status =
+        make_broadcast(task, grid, scratch, decision, &decision->passed, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    memory->state.estimate_variance = merge.variance;
+    if (!decision->passed) {
+        stop_talking(memory, decision);
+        return TALLY_OK;
+    }
+    memory->epoch++;
+    memory->state.variance =
+        tally_calm_broadcast_variance(merge.variance, decision->broadcast.grid.step);
+    memory->downlink_bits += (int64_t)decision->broadcast.bits.payload_bits;
+    decision->control_bits += calm_fit_grids(setting, memory);
+    memory->downlink_bits += (int64_t)decision->control_bits;
+    return TALLY_OK;
+}
+
+static enum tally_status calm_apply(const struct tally_setting *setting,
+                                    const struct tally_message_view *broadcast,
+                                    struct tally_scratch *scratch, double *x,
+                                    struct tally_error *err)
+{
+    if (!tally_dithered_grid_is_valid(&broadcast->grid)) {
+        return tally_fail(err, TALLY_MALFORMED, "quantizer_step",
+                          "step %g with %u intervals and scale %u is not a valid quantizer",
+                          broadcast->grid.step, broadcast->grid.intervals, broadcast->grid.scale);
+    }
+    if (tally_scratch_widen(scratch, setting->dim, err) != TALLY_OK) {
+        return TALLY_NO_MEMORY;
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, broadcast->number, TALLY_RNG_DOWNLINK);
+    struct tally_level_stats stats;
+    enum tally_status status = tally_dithered_decode(
+        broadcast->payload, broadcast->n_payload, broadcast->payload_bits, setting->dim,
+        &broadcast->grid, &rng, scratch->wide.integers, &stats, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double scale = broadcast->grid.step * 0x1p-32;
+    for (size_t i = 0; i < setting->dim; i++) {
+        x[i] += scale * (double)scratch->wide.integers[i];
+    }
+    tally_domain_project(&setting->domain, x, setting->dim);
+    return TALLY_OK;
+}
+
+/* The prediction of a query takes a step of this length, and is a minibatch gradient step where
+ * clients do not move. */
+static struct tally_step_limit calm_step_limit(const union tally_algorithm_params *params,
+                                               double smoothness)
+{
+    return (struct tally_step_limit){params->calm.step_size, 2 / smoothness, "2 / smoothness"};
+}
+
+const struct tally_algorithm TALLY_CALM = {
+    .name = "calm",
+    .fields = CALM_FIELDS,
+    .n_fields = sizeof CALM_FIELDS / sizeof CALM_FIELDS[0],
+    .defaults = calm_defaults,
+    .opening = &CALM_OPENING,
+    .first_stage = first_stage,
+    .memory = {calm_memory_bytes, calm_memory_begin, calm_memory_spend, calm_memory_is_valid},
+    .plan = calm_plan,
+    .step_limit = calm_step_limit,
+    .moves_locally = true,
+    .repeats_opening = true,
+    .client_step = client_step,
+    .receive = calm_receive,
+    .decide = calm_decide,
+    .apply = calm_apply,
+};

@@ -1,0 +1,62 @@
+/* calm: what the files of CALM share; calm.c explains the method. */
+#ifndef TALLY_SERVICES_ALGORITHMS_CALM_H
+#define TALLY_SERVICES_ALGORITHMS_CALM_H
+
+#include "services/algorithms/algorithm.h"
+#include "services/algorithms/calm/calm_model.h"
+
+/* What the server remembers from round to round: plain data, stored as it is. Behind it in the same
+ * bytes stand z, double[dim], and the bits that each client has sent, uint64[clients]. */
+struct calm_memory {
+    double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
+    struct tally_calm_state state;
+    int64_t epoch;           /* those closed; it is the place of the open one in the schedule */
+    int64_t opening_samples; /* queries of the opening round; 0: there was none */
+    int64_t downlink_bits;   /* broadcast and control bits so far */
+    struct tally_calm_schedule schedule;
+};
+
+/* Control bits under a budget: that tell clients how the uplink grids change, and how much coarser
+ * a broadcast's grid is than it was meant to be. */
+enum { CALM_INDEX_BITS = 4, CALM_COARSER_BITS = 4 };
+
+/* The slots of tally_algorithm.memory. */
+size_t calm_memory_bytes(const struct tally_setting *setting);
+void calm_memory_begin(const struct tally_setting *setting, const double *x,
+                       int64_t opening_samples, void *memory);
+void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32_t client,
+                       uint64_t bits);
+bool calm_memory_is_valid(const struct tally_setting *setting, const void *memory);
+
+/* The vectors behind it. */
+double *calm_estimate(struct calm_memory *memory);
+uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
+
+/* The constants of the job for the recursion; noise and spread are those of `facts`. */
+struct tally_calm_constants calm_constants(const struct tally_setting *setting,
+                                           const struct tally_walk_facts *facts);
+
+/* What clients of the open round are told. */
+struct tally_walk_facts calm_facts(const struct tally_setting *setting,
+                                   const struct calm_memory *memory);
+
+/* The most that a client may still send, if the one that has sent most is to stay in its budget. */
+uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory);
+
+/* Makes the grids of the epochs to come use what is left of the budget, and no more. Returns the
+ * control bits that say so. */
+uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
+
+extern const struct tally_opening CALM_OPENING;
+
+/* Whether there is something to be estimated. */
+bool calm_opens(const union tally_algorithm_params *params);
+
+/* Gradient queries of the opening round. */
+enum { CALM_OPENING_SAMPLES = 6 };
+
+/* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
+                              struct tally_client_answer *answer, struct tally_error *err);
+
+#endif

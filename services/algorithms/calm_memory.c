@@ -1,0 +1,192 @@
+/* What the server of a CALM job remembers: its estimate z, the state of the recursion, the
+ * schedule, and the bits spent; and how the schedule follows a budget.
+ *
+ * Under a budget the lengths of messages scatter around the plan. After each round the grids of the
+ * epochs to come get coarser or finer by one factor up and one down, so that what is left of the
+ * budget is used and no more. Clients are told the factor up. */
+#include <math.h>
+#include <string.h>
+
+#include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_plan.h"
+
+double *calm_estimate(struct calm_memory *memory)
+{
+    return (double *)(memory + 1);
+}
+
+uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    return (uint64_t *)(calm_estimate(memory) + setting->dim);
+}
+
+size_t calm_memory_bytes(const struct tally_setting *setting)
+{
+    return sizeof(struct calm_memory) + setting->dim * sizeof(double) +
+           setting->clients * sizeof(uint64_t);
+}
+
+struct tally_calm_constants calm_constants(const struct tally_setting *setting,
+                                           const struct tally_walk_facts *facts)
+{
+    const struct tally_calm_params *params = &setting->params->calm;
+    return (struct tally_calm_constants){.curvature = 1 / params->step_size,
+                                         .noise = facts->noise,
+                                         .noise_growth = facts->noise_growth,
+                                         .client_spread = facts->client_spread,
+                                         .curvature_spread = params->curvature_spread,
+                                         .initial_variance = facts->distance,
+                                         .local_step_limit = isnan(params->local_step_limit)
+                                                                 ? params->step_size
+                                                                 : params->local_step_limit,
+                                         .clients = setting->clients,
+                                         .dim = setting->dim,
+                                         .horizon = setting->horizon};
+}
+
+struct tally_walk_facts calm_facts(const struct tally_setting *setting,
+                                   const struct calm_memory *memory)
+{
+    return (struct tally_walk_facts){.distance = memory->state.variance,
+                                     .client_spread = memory->client_spread,
+                                     .noise = memory->noise,
+                                     .noise_growth = setting->params->calm.noise_growth};
+}
+
+/* Epochs that grow by three; coarser grids where more coordinates average out their errors. */
+static void default_schedule(const struct tally_setting *setting,
+                             struct tally_calm_schedule *schedule)
+{
+    enum { EPOCHS = 5, GROWTH = 3 };
+    const double excess = fmax(1, (double)setting->dim / 30);
+    int64_t samples = CALM_OPENING_SAMPLES;
+    *schedule = (struct tally_calm_schedule){.n = EPOCHS};
+    for (int i = 0; i < EPOCHS; i++, samples *= GROWTH) {
+        schedule->epochs[i] =
+            (struct tally_calm_epoch){.samples = samples,
+                                      .uplink_resolution = 1.3 * pow(excess, 0.27),
+                                      .downlink_resolution = 1.6 * pow(excess, 0.136)};
+    }
+}
+
+/* The most that a client may still send, if the one that has sent most is to stay in its budget. */
+uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory)
+{
+    const uint64_t *spent = calm_spent(setting, (struct calm_memory *)memory);
+    uint64_t most = 0;
+    for (uint32_t m = 0; m < setting->clients; m++) {
+        most = most > spent[m] ? most : spent[m];
+    }
+    return most < (uint64_t)setting->budget.uplink_bits
+               ? (uint64_t)setting->budget.uplink_bits - most
+               : 0;
+}
+
+/* What a plan leaves free for the scatter of message lengths, and for the control bits of the usual
+ * number of epochs. */
+static double reserve_up(const struct tally_setting *setting)
+{
+    return 1.5 * sqrt((double)setting->dim);
+}
+
+static double reserve_down(const struct tally_setting *setting, int64_t epochs)
+{
+    return 0.5 * sqrt((double)setting->dim) +
+           (double)(CALM_INDEX_BITS + CALM_COARSER_BITS) * (double)epochs;
+}
+
+/* A job whose constants are known is planned for its budget, or else for a price of bits. */
+static void plan_schedule(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    enum { USUAL_EPOCHS = 4 };
+    const struct tally_walk_facts facts = calm_facts(setting, memory);
+    const struct tally_calm_constants constants = calm_constants(setting, &facts);
+    const double up = (double)setting->budget.uplink_bits,
+                 down = (double)setting->budget.downlink_bits;
+    const struct tally_calm_budget budget = {
+        .uplink_bits = up > 0 ? up : INFINITY,
+        .downlink_bits = down > 0 ? down : INFINITY,
+        .uplink_margin = up > 0 ? fmin(reserve_up(setting), up / 4) : 0,
+        .downlink_margin = down > 0 ? fmin(reserve_down(setting, USUAL_EPOCHS), down / 4) : 0};
+    if (memory->opening_samples > 0) {
+        default_schedule(setting, &memory->schedule);
+    } else {
+        tally_calm_plan(&constants, &memory->state, &budget, NULL, &memory->schedule);
+    }
+}
+
+/* The factor by which n grids of dim coordinates each get coarser to save `excess` bits: a power of
+ * 2^(1/4), of which CALM_INDEX_BITS name one. */
+static double coarsening(double excess, size_t dim, int n)
+{
+    const double quarters = rint(4 * excess / ((double)dim * n));
+    return exp2(fmax(-7, fmin(8, quarters)) / 4);
+}
+
+/* Makes the grids of the epochs to come use what is left of the budget, and no more. Returns the
+ * control bits that say so. */
+uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    const struct tally_budget *budget = &setting->budget;
+    const int n = memory->schedule.n - (int)memory->epoch;
+    if (n <= 0 || (budget->uplink_bits == 0 && budget->downlink_bits == 0)) {
+        return 0;
+    }
+    const struct tally_walk_facts facts = calm_facts(setting, memory);
+    const struct tally_calm_constants constants = calm_constants(setting, &facts);
+    struct tally_calm_epoch *epochs = memory->schedule.epochs + memory->epoch;
+    struct tally_calm_schedule rest = {.n = n};
+    memcpy(rest.epochs, epochs, (size_t)n * sizeof *epochs);
+    struct tally_calm_forecast forecast;
+    tally_calm_forecast(&constants, &memory->state, &rest, &forecast);
+    double up = 1, down = 1;
+    if (budget->uplink_bits > 0) {
+        const double left = (double)calm_bits_left(setting, memory) - reserve_up(setting);
+        up = coarsening(forecast.uplink_bits - left, setting->dim, n);
+    }
+    if (budget->downlink_bits > 0) {
+        const double left =
+            (double)(budget->downlink_bits - memory->downlink_bits) - reserve_down(setting, n);
+        down = coarsening(forecast.downlink_bits - left, setting->dim, n);
+    }
+    for (int i = 0; i < n; i++) {
+        epochs[i].uplink_resolution *= up;
+        epochs[i].downlink_resolution *= down;
+    }
+    return CALM_INDEX_BITS;
+}
+
+void calm_memory_begin(const struct tally_setting *setting, const double *x,
+                       int64_t opening_samples, void *bytes)
+{
+    const struct tally_calm_params *params = &setting->params->calm;
+    struct calm_memory *memory = bytes;
+    memset(memory, 0, calm_memory_bytes(setting));
+    memcpy(calm_estimate(memory), x, setting->dim * sizeof *x);
+    memory->opening_samples = opening_samples;
+    memory->noise = params->noise;
+    memory->client_spread = isnan(params->client_spread) ? 0 : params->client_spread;
+    memory->state = (struct tally_calm_state){params->initial_variance, params->initial_variance,
+                                              setting->horizon - opening_samples};
+    if (!calm_opens(setting->params)) {
+        plan_schedule(setting, memory);
+    }
+}
+
+bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)
+{
+    const struct calm_memory *memory = bytes;
+    const bool has_begun = memory->schedule.n > 0 || memory->epoch > 0;
+    (void)setting;
+    return memory->schedule.n >= 0 && memory->schedule.n <= TALLY_CALM_MAX_EPOCHS &&
+           memory->epoch >= 0 && memory->epoch <= memory->schedule.n &&
+           memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
+           (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
+                           memory->noise > 0 && memory->client_spread >= 0));
+}
+
+void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32_t client,
+                       uint64_t bits)
+{
+    calm_spent(setting, memory)[client] += bits;
+}
