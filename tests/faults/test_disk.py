@@ -72,7 +72,7 @@ class Disk(FaultTestCase):
             self.assert_problem(self.client.post_job(document), 503)
             detail = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
             self.say(detail["waiting"]["text"])
-            time.sleep(self.random.uniform(0, 1.5))
+            time.sleep(self.random.uniform(0, 1.5))  # the length of the fault
             seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so again")
             if seen["round"] == detail["round"]:
                 self.assertEqual(seen["waiting"]["since_ms"], detail["waiting"]["since_ms"])
@@ -108,7 +108,7 @@ class Disk(FaultTestCase):
         self.say(seen["waiting"]["text"])
         self.assertFalse(self.is_ready())
         self.assert_problem(self.client.post_job(document), 503)
-        time.sleep(self.random.uniform(0, 2))
+        time.sleep(self.random.uniform(0, 2))  # the length of the fault
         self.assertEqual(self.client.job(job_id)["round"], seen["round"], "it went on without a file")
         for file in files:
             (elsewhere / file.name).rename(file)

@@ -77,7 +77,7 @@ class KillStorm(FaultTestCase):
         self.kill_coordinator()
         for _ in range(self.random.randint(1, 3)):
             self.launch_coordinator()
-            time.sleep(self.random.uniform(0, 0.04))
+            time.sleep(self.random.uniform(0, 0.04))  # anywhere within its start
             self.kill_coordinator()
         self.launch_coordinator()
         self.await_coordinator(seen)
@@ -96,7 +96,7 @@ class KillStorm(FaultTestCase):
         place = self.random.randrange(WORKERS)
         self.kill_worker(place)
         self.launch_worker(place, self.worker_names[place])
-        time.sleep(self.random.uniform(0, 0.03))
+        time.sleep(self.random.uniform(0, 0.03))  # anywhere within its start
         self.kill_worker(place)
         self.launch_worker(place, self.random.choice((self.worker_names[place], self.new_name())))
 
@@ -225,7 +225,7 @@ class KillStorm(FaultTestCase):
             wait_until(
                 lambda: self.coordinator.client.get_json("/v1/workers")["workers"], "the worker"
             )
-            time.sleep(self.random.uniform(0, 0.2))
+            time.sleep(self.random.uniform(0, 0.2))  # in which it must not move
             after = self.coordinator.client.job(self.job_id)
             self.assertEqual(after["status"], "paused")
             # The answers to the open round may still come, and close it.

@@ -81,7 +81,7 @@ class NetworkFaults(FaultTestCase):
         """Nothing comes through for a while; the rounds that were then closed."""
         self.network.cut_off(*places)
         before = self.round()
-        time.sleep(for_s)
+        time.sleep(for_s)  # the length of the fault
         after = self.round()
         self.assertGreater(self.network.n_lost(), 0)
         return after - before
@@ -131,7 +131,7 @@ class NetworkFaults(FaultTestCase):
         self.coordinator.kill()
         self.start_coordinator_there(port=self.coordinator.port, store=self.coordinator.store)
         self.assertGreaterEqual(self.round(), seen)
-        time.sleep(SESSION_TIMEOUT_S)
+        time.sleep(SESSION_TIMEOUT_S)  # the length of the fault
         self.network.heal()
         self.assertLess(self.progress(5, "all were cut off, coordinator killed, healed"), RESUME_S)
         self.finish()
@@ -157,9 +157,9 @@ class NetworkFaults(FaultTestCase):
         until = time.monotonic() + 8
         while time.monotonic() < until:
             self.network.cut_off(*self.random.sample(("c", *PLACES), self.random.randint(1, 2)))
-            time.sleep(self.random.uniform(0.02, 1.5 * SESSION_TIMEOUT_S))
+            time.sleep(self.random.uniform(0.02, 1.5 * SESSION_TIMEOUT_S))  # the length of the fault
             self.network.heal()
-            time.sleep(self.random.uniform(0.01, 0.3))
+            time.sleep(self.random.uniform(0.01, 0.3))  # between two faults
         self.assertLess(self.progress(5, "flapped for 8 s, healed"), RESUME_S)
         self.network.speed_up()
         self.finish()

@@ -101,7 +101,7 @@ class Stopped(FaultTestCase):
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == str(client), "rounds without it")
             self.say(f"missed after {time.monotonic() - began:.1f} s")
-            time.sleep(max(0, stopped_s - (time.monotonic() - began)))
+            time.sleep(max(0, stopped_s - (time.monotonic() - began)))  # the length of the fault
             self.resume(worker)
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == "", "rounds with it")
@@ -126,7 +126,7 @@ class Stopped(FaultTestCase):
         before_ms = time.time() * 1000
         worker, name, client = self.stop_a_worker()
         for pause_s in (0, 2 * SESSION_TIMEOUT_S):  # it has a session still, and no longer
-            time.sleep(pause_s)
+            time.sleep(pause_s)  # the length of the fault
             detail = self.wait_for_waiting(client)
             self.say(detail["waiting"]["text"])
             self.assertEqual(detail["waiting"]["workers"], [name])
@@ -161,7 +161,7 @@ class Stopped(FaultTestCase):
         self.start(2000, policy="wait")
         self.stop(self.coordinator)
         self.gate.open()
-        time.sleep(2.5 * SESSION_TIMEOUT_S)
+        time.sleep(2.5 * SESSION_TIMEOUT_S)  # the length of the fault
         self.resume(self.coordinator)
         self.check_result(self.coordinator, self.job_id, self.document)
         self.assert_ends_well(*self.workers.values(), self.coordinator)

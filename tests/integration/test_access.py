@@ -291,7 +291,7 @@ class Identity(AccessTestCase):
         self.wait_playing(job_id, ("bob", 2))
 
     def test_a_late_update_counts_if_it_is_by_whoever_played(self):
-        self.start("--session-timeout-ms", "3000", store="memory:")
+        self.start("--session-timeout-ms", "8000", store="memory:")
         other = self.admin.submit(job_document(clients=100, quorum=100))  # never starts: a job to be pinned to
         job_id = self.admin.submit(job_document(clients=1, quorum=1))
         alice = self.worker("alice", "alice")

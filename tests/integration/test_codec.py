@@ -14,7 +14,7 @@ import unittest
 from test_messages import decode_unary
 
 TALLY = pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve() / "tally"
-PATIENCE_S = 300
+PATIENCE_S = 1200
 FORMATS = {"|i1": "b", "<i2": "h", "<i4": "i", "<i8": "q", "|u1": "B", "<u4": "I", "<f4": "f", "<f8": "d"}
 
 

@@ -307,7 +307,7 @@ class Interrupted(MigrateTestCase):
             self.assertLess(runs, 50, "it is never interrupted")
             self.target = CLUSTER.new_database()
             process = self.start()
-            time.sleep(moments.uniform(0, took_s / (1 + runs // 10)))
+            time.sleep(moments.uniform(0, took_s / (1 + runs // 10)))  # anywhere within the copy
             process.kill()
             if self.n_jobs() == 0:
                 n_midway += self.has_begun()

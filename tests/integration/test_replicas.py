@@ -305,7 +305,7 @@ class Replicas(PostgresTestCase):
         before = self.wait_for_round(other, job_id, point)
         for follower in followers:  # also of the replica that does not lead the job
             wait_until(lambda: follower.rounds and follower.rounds[-1]["round"] >= point, "its events")
-        time.sleep(self.random.uniform(0, 0.05))
+        time.sleep(self.random.uniform(0, 0.05))  # anywhere within a round
         leader.kill()
         killed = time.monotonic()
         after = other.client.job(job_id)  # though nobody leads it

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = ROOT / "deploy/jobs"
 FRONTIER = ROOT / "tests/bench/frontier.py"
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
-PATIENCE_S = 600
+PATIENCE_S = 1200
 FORMULA = {"minibatch_sgd": (38400, 38400), "fedavg": (19200, 19200), "fedpaq": (2440, 19200),
            "fedcom": (2440, 19200)}
 

@@ -25,9 +25,9 @@ class Chaos(ReplicasTestCase):
         kinds = list(STRIKES) * (MOMENTS // len(STRIKES))
         self.random.shuffle(kinds)
         for kind in kinds:
-            time.sleep(self.random.uniform(0, 1))
+            time.sleep(self.random.uniform(0, 1))  # at any moment
             takeovers.measure(kind, lanes.wait(self.a_leader, "a job that is led"))
-            time.sleep(self.random.uniform(0, AWAY_S))
+            time.sleep(self.random.uniform(0, AWAY_S))  # the length of the fault
             self.revive()
             lanes.wait(self.all_are_ready, "all replicas to be ready")
         self.check_lanes(lanes, proxy)

@@ -141,7 +141,7 @@ class Fence(ReplicasTestCase):
         job_id = self.submit_to_a(document)
         for _ in range(PAUSES):
             leader, _, rounds = wait_until(lambda: self.gets_on(job_id), "the job to get on")
-            time.sleep(self.random.uniform(0, 1))
+            time.sleep(self.random.uniform(0, 1))  # at any moment
             self.pause(self.replicas[leader])
             answer = self.ask(leader, job_id, "pause")
             new_leader, token, rounds = wait_until(

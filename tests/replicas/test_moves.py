@@ -32,7 +32,7 @@ class Reader(threading.Thread):
     def run(self):
         try:
             while self._read():
-                time.sleep(0.1)
+                time.sleep(0.1)  # between two attempts
         except BaseException as error:  # for the test to raise
             self.error = error
 
@@ -75,12 +75,12 @@ class Moves(ReplicasTestCase):
             leader = self.wait_for_leader(job_id)
             (other,) = set(self.replicas) - {leader}
             self.wait_for_reader(readers[other], 1)
-            time.sleep(self.random.uniform(0, 1))
+            time.sleep(self.random.uniform(0, 1))  # at any moment
             unbroken = readers[other].connections
             self.strike(kind, leader)
             self.assertEqual(self.wait_for_leader(job_id, other_than=leader), other)
             self.wait_for_reader(readers[other], 3)
-            time.sleep(self.random.uniform(0, AWAY_S))
+            time.sleep(self.random.uniform(0, AWAY_S))  # the length of the fault
             self.assertEqual(readers[other].connections, unbroken, "the stream of the other replica broke")
             self.revive()
             wait_until(self.all_are_ready, "all replicas to be ready")
@@ -109,7 +109,7 @@ class Moves(ReplicasTestCase):
             early.answer(tasks[0])
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 poll = pool.submit(early.next_task)
-                time.sleep(0.5)
+                time.sleep(0.5)  # nothing happens in what would be many rounds
                 self.assertFalse(poll.done(), "there was nothing to wait for")
                 leader = self.wait_for_leader(job_id)
                 began, lateness = time.monotonic(), self.lateness()

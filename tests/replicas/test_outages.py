@@ -49,7 +49,7 @@ class Outages(ReplicasTestCase):
                 self.strike("pause", name)
             self.lanes.wait(lambda: len(self.led_by(left)) == len(self.leaders()), f"{left} to lead everything")
             self.goes_on(f"{leader} and {other} are paused")
-            time.sleep(self.random.uniform(0, 2))
+            time.sleep(self.random.uniform(0, 2))  # the length of the fault
             self.revive()
             self.goes_on("they are back")
             self.lanes.wait(self.all_are_ready, "all replicas to be ready")
@@ -60,14 +60,14 @@ class Outages(ReplicasTestCase):
         for away_s in (0, AWAY_S):
             for name in self.replicas:
                 self.strike("kill", name)
-            time.sleep(away_s)
+            time.sleep(away_s)  # the length of the fault
             self.revive()
             self.goes_on(f"all were killed and were away for {away_s} s")
         # Of them and the database, nobody is there.
         for name in self.replicas:
             self.strike("kill", name)
         self.postgres.stop("immediate")
-        time.sleep(1)
+        time.sleep(1)  # the length of the fault
         self.postgres.start()
         self.revive()
         self.goes_on("all were killed, and the database")
@@ -77,7 +77,7 @@ class Outages(ReplicasTestCase):
         self.start("a", "b")
         for name in self.replicas:
             self.strike("pause", name)
-        time.sleep(AWAY_S)
+        time.sleep(AWAY_S)  # the length of the fault
         self.revive()
         self.goes_on(f"all were paused for {AWAY_S} s")
         self.finish()
@@ -86,11 +86,11 @@ class Outages(ReplicasTestCase):
         self.start("a", "b")
         for number in range(RESTARTS):
             self.lanes.wait(self.led, "a job that gets on")
-            time.sleep(self.random.uniform(0, 1))
+            time.sleep(self.random.uniform(0, 1))  # at any moment
             mode = self.random.choice(("fast", "immediate"))
             away_s = self.random.choice((0, self.random.uniform(0, 1), AWAY_S))
             self.postgres.stop(mode)
-            time.sleep(away_s)
+            time.sleep(away_s)  # the length of the fault
             self.postgres.start()
             self.goes_on(f"PostgreSQL was stopped, {mode}, and away for {away_s:.1f} s")
         self.finish()

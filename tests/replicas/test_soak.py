@@ -28,10 +28,10 @@ class Soak(ReplicasTestCase):
             for kind, begin in self.some_faults():
                 begin()
                 done[kind] += 1
-                time.sleep(self.random.uniform(0, 1))
-            time.sleep(self.random.uniform(0, 4))
+                time.sleep(self.random.uniform(0, 1))  # between two faults
+            time.sleep(self.random.uniform(0, 4))  # the length of the faults
             self.revive()
-            time.sleep(self.random.uniform(0, 3))
+            time.sleep(self.random.uniform(0, 3))  # between two faults
         self.say(f"{SOAK_S} s: {dict(done)}")
         lanes.wait(self.all_are_ready, "all replicas to be ready")
         self.check_lanes(lanes, proxy)
