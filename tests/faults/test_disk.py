@@ -87,6 +87,7 @@ class Disk(FaultTestCase):
             )
         detail = self.check_result(self.coordinator, job_id, document)
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
+        self.wait_until_heard(self.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
         # Each update was acknowledged once: what the workers counted is what was counted.
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
@@ -114,6 +115,7 @@ class Disk(FaultTestCase):
             (elsewhere / file.name).rename(file)
         wait_until(self.is_ready, "the database to be back")
         detail = self.check_result(self.coordinator, job_id, document)
+        self.wait_until_heard(self.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 

@@ -586,6 +586,13 @@ class TallyTestCase(unittest.TestCase):
         for process in processes:
             self.assertEqual(process.terminate(), 0, f"{process.name}:\n{process.log()[-2000:]}")
 
+    def wait_until_heard(self, client, workers):
+        """Until the workers of an ended job have heard all answers and wait for another: SIGTERM interrupts an exchange,
+        and its worker would not count an update that the coordinator has counted."""
+        names = {worker.name.removeprefix("worker-") for worker in workers}
+        wait_until(lambda: names <= {worker["name"] for worker in client.get_json("/v1/workers")["workers"]
+                                     if worker["state"] == "waiting"}, "the workers to wait")
+
     def assert_connect_error(self, code, call, *arguments):
         with self.assertRaises(ConnectError) as caught:
             call(*arguments)

@@ -65,6 +65,7 @@ class Crash(TallyTestCase):
             # What was shown was durable: counters never go back.
             self.assertGreaterEqual(detail["round"], seen)
         detail = self.check_result(coordinator, job_id)
+        self.wait_until_heard(coordinator.client, workers)
         self.assert_ends_well(*workers, coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 
@@ -134,6 +135,7 @@ class Crash(TallyTestCase):
         job_id = coordinator.client.submit(document)
         detail = coordinator.client.wait_status(job_id, "completed")
         self.assertEqual(essence(detail), essence(simulate(document)))
+        self.wait_until_heard(coordinator.client, workers)
         self.assert_ends_well(*workers)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 

@@ -22,6 +22,7 @@ class EndToEnd(TallyTestCase):
         self.check_counters(coordinator, detail)
         # Nothing was lost on the way, so nothing was sent twice.
         self.assertEqual(detail["bits"]["recovery"], 0)
+        self.wait_until_heard(coordinator.client, started)
         self.assert_ends_well(*started, coordinator)
         return detail, started
 

@@ -268,9 +268,10 @@ class LargeUpdateThatPolls(MessagesTestCase):
     written; above 40 MiB in all it is written at once."""
 
     dim = 20000  # float32: 80 kB a message
+    PATIENT = ("--session-timeout-ms", 3600 * 1000)  # a worker waits here until the test has sent what others send
 
     def start(self, n_workers, **options):
-        self.coordinator = self.start_coordinator(**options)
+        self.coordinator = self.start_coordinator(options=self.PATIENT, **options)
         document = job_document(
             "synthetic-minibatch-sgd", clients=n_workers, quorum=n_workers, reference={"type": "none"},
             objective__data__dim=self.dim, objective__data__points=n_workers,
@@ -330,7 +331,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
         self.coordinator.kill()
         for thread in threads:
             thread.join(HANG_S)
-        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, options=self.PATIENT)
         held = [(self.job_id, self.tasks[-1].clients[0])]
         self.workers[-1] = ForeignWorker(
             self.coordinator.client, f"w{n_workers - 1}", held=held

@@ -714,6 +714,7 @@ class Stop(OperationsTestCase):
         gate.open()
         detail = coordinator.client.wait_status(job_id, "completed")
         self.assertEqual(essence(detail), essence(expected))
+        self.wait_until_heard(coordinator.client, workers)
         self.assert_ends_well(*workers)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 

@@ -39,6 +39,7 @@ class Unknowns(TallyTestCase):
         detail, records, workers = self.run_job(document)
         self.assertEqual(essence(detail), essence(expected))
         self.check_sums(detail, records)
+        self.wait_until_heard(self.coordinator.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
         # The document stays as it was; what was found out stands beside it.
