@@ -172,22 +172,24 @@ static void test_codec_dithered_kernels__all_forms_give_the_same(void)
     }
 }
 
-/* A sum of coordinate and dither that lies on the middle between two levels, or next to it: the
- * vector forms multiply by the inverse of the step, and must not show it. */
+/* Sums of quotient and dither that lie exactly on the middle between two levels, and next to it.
+ * The quotients by 49 are exact, but not all products with 1/49 are: the vector forms, which
+ * multiply, must not show it. */
 static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
 {
     enum { N = 4096 };
-    const struct tally_grid grid = {.step = 0.3, .intervals = 2 * TALLY_DITHERED_MAX_TOP};
+    const struct tally_grid grid = {.step = 49, .intervals = 2 * TALLY_DITHERED_MAX_TOP};
     float *y = allocate(N * sizeof *y);
     int32_t *dithers = allocate(N * sizeof *dithers);
     int32_t *plain = allocate(N * sizeof *plain), *levels = allocate(N * sizeof *levels);
     struct tally_rng rng = stream(2);
     for (size_t i = 0; i < N; i++) {
-        y[i] = (float)(tally_rng_below(&rng, 1 << 19) * tally_rng_uniform(&rng) * 0.3);
-        const double exact = (double)y[i] / grid.step;
-        const double to_middle = floor(exact) + 0.5 - exact; /* in (-1/2, 1/2] */
-        const double dither = to_middle * 0x1p32 + tally_rng_below(&rng, 5) - 2;
-        dithers[i] = dither < 0x1p31 ? (int32_t)dither : INT32_MAX;
+        const double quotient = (double)tally_rng_below(&rng, 1 << 18) / 64;
+        const double to_middle = floor(quotient) + 0.5 - quotient; /* in (-1/2, 1/2] */
+        const double dither =
+            to_middle * 0x1p32 + (i % 2 == 0 ? 0 : tally_rng_below(&rng, 3) - 1.0);
+        y[i] = (float)(49 * quotient);
+        dithers[i] = dither < 0x1p31 ? (int32_t)dither : INT32_MIN;
     }
     for (enum tally_cpu cpu = TALLY_CPU_PORTABLE; cpu <= tally_cpu_best(); cpu++) {
         uint64_t clipped = 0;
@@ -200,6 +202,26 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
     free(dithers);
     free(plain);
     free(levels);
+}
+
+/* The largest level is accepted on a grid that has it, and refused on the next smaller one. */
+static void test_codec_dithered_kernels__a_level_above_the_top_is_refused(void)
+{
+    struct sample sample;
+    sample_init(&sample, 100, 1, TALLY_DITHERED_MAX_TOP, 4);
+    memset(sample.y, 0, sample.dim * sizeof *sample.y);
+    sample.y[70] = -0.3f * 1000;
+    encode(&sample, TALLY_CPU_PORTABLE);
+    const uint32_t largest = (uint32_t)-sample.levels[70];
+    struct tally_level_stats stats;
+    enum tally_status status;
+    for (uint32_t missing = 0; missing < 2; missing++) {
+        sample.grid.intervals = 2 * (largest - missing);
+        CU_ASSERT_TRUE(decodes(&sample, sample.payload.data, sample.payload.size,
+                               sample.stats.payload_bits, TALLY_CPU_AVX512, &status, &stats));
+        CU_ASSERT_EQUAL(status, missing == 0 ? TALLY_OK : TALLY_MALFORMED);
+    }
+    sample_fini(&sample);
 }
 
 static void test_codec_dithered_kernels__what_is_not_finite_is_found(void)
@@ -344,6 +366,7 @@ static void test_codec_dithered_kernels__long_vectors_are_near_the_ideal(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_dithered_kernels__all_forms_give_the_same),
     TALLY_TEST(test_codec_dithered_kernels__middles_round_as_plain_c_does),
+    TALLY_TEST(test_codec_dithered_kernels__a_level_above_the_top_is_refused),
     TALLY_TEST(test_codec_dithered_kernels__what_is_not_finite_is_found),
     TALLY_TEST(test_codec_dithered_kernels__tables_are_complete),
     TALLY_TEST(test_codec_dithered_kernels__bins),
