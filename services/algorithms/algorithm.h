@@ -127,6 +127,7 @@ struct tally_server_task {
     const int64_t *sums; /* int64[dim]: of the messages */
     int64_t received;    /* messages, at least 1 but where clients may decline */
     uint32_t round, iterate;
+    double squares;  /* sum of scratch.square over the messages, in the order of the clients */
     const double *x; /* double[dim]: the common point */
     void *memory;    /* what the server remembers (server_memory); NULL if it keeps nothing */
 };
@@ -156,7 +157,8 @@ struct tally_scratch {
     union {
         double *reals;
         int64_t *integers;
-    } wide; /* [dim]; NULL until tally_scratch_widen() */
+    } wide;        /* [dim]; NULL until tally_scratch_widen() */
+    double square; /* of the norm of the message that `receive` took last; 0: it does not say */
 };
 /* Which functions below it is for: all, or receive, decide and apply alone. */
 enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };

@@ -310,36 +310,66 @@ static enum tally_status client_step(const struct tally_client_task *task,
 
 /* Server. */
 
+/* Whether the client had nothing to send that fits. Errors: MALFORMED (the message does not fit).
+ */
+static enum tally_status check_length(const struct tally_round_plan *plan,
+                                      const struct tally_message_view *message, bool *ret_declines,
+                                      struct tally_error *err)
+{
+    *ret_declines = plan->max_bits > 0 && message->payload_bits == 0 && message->n_payload == 0;
+    if (plan->max_bits > 0 && message->payload_bits > plan->max_bits) {
+        return tally_fail(err, TALLY_MALFORMED, "payload_bits",
+                          "a message of %llu bits exceeds the %llu that are left",
+                          (unsigned long long)message->payload_bits,
+                          (unsigned long long)plan->max_bits);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status decode(const struct tally_setting *setting,
+                                const struct tally_message_view *message,
+                                const struct tally_grid *grid, uint32_t client,
+                                enum tally_rng_purpose purpose, struct tally_scratch *scratch,
+                                struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    if (tally_scratch_widen(scratch, setting->dim, err) != TALLY_OK) {
+        return TALLY_NO_MEMORY;
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, client, message->number, purpose);
+    return tally_dithered_decode(message->payload, message->n_payload, message->payload_bits,
+                                 setting->dim, grid, &rng, scratch->wide.integers, ret_stats, err);
+}
+
 static enum tally_status calm_receive(const struct tally_setting *setting,
                                       const struct tally_round_plan *plan,
                                       const struct tally_message_view *message,
                                       struct tally_scratch *scratch, int64_t *sums,
                                       struct tally_bits *ret_bits, struct tally_error *err)
 {
-    (void)scratch;
-    *ret_bits = (struct tally_bits){0};
-    if (plan->max_bits > 0) {
-        if (message->payload_bits == 0 && message->n_payload == 0) {
-            return TALLY_OK; /* it declines */
-        }
-        if (message->payload_bits > plan->max_bits) {
-            return tally_fail(err, TALLY_MALFORMED, "payload_bits",
-                              "a message of %llu bits exceeds the %llu that are left",
-                              (unsigned long long)message->payload_bits,
-                              (unsigned long long)plan->max_bits);
-        }
-    }
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, message->client, message->number, TALLY_RNG_UPLINK);
+    bool declines;
     struct tally_level_stats stats;
-    enum tally_status status =
-        tally_dithered_accumulate(message->payload, message->n_payload, message->payload_bits,
-                                  setting->dim, &plan->grid, &rng, sums, &stats, err);
-    if (status == TALLY_OK) {
-        *ret_bits = (struct tally_bits){
-            .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
+    *ret_bits = (struct tally_bits){0};
+    scratch->square = 0;
+    enum tally_status status = check_length(plan, message, &declines, err);
+    if (status != TALLY_OK || declines) {
+        return status;
     }
-    return status;
+    status = decode(setting, message, &plan->grid, message->client, TALLY_RNG_UPLINK, scratch,
+                    &stats, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    double square = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        const double value = (double)scratch->wide.integers[i] * 0x1p-32;
+        sums[i] += scratch->wide.integers[i];
+        square += value * value;
+    }
+    scratch->square = plan->grid.step * plan->grid.step * square;
+    *ret_bits = (struct tally_bits){
+        .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
+    return TALLY_OK;
 }
 
 /* z <- z + gain (x + mean - z), and scratch->vector <- z - x. Returns the norm of the mean. */
@@ -358,6 +388,35 @@ static double take_mean(const struct tally_server_task *task, double gain,
     return sqrt(square);
 }
 
+/* A positive factor as one of 2^6 powers of 2^(1/4). */
+enum { FACTOR_BITS = 6 };
+static double coded_factor(double factor)
+{
+    enum { LEAST = -32, MOST = 31 };
+    return exp2(fmax(LEAST, fmin(MOST, rint(4 * log2(factor)))) / 4);
+}
+
+/* What the coder of the broadcast of scratch->vector is told of its size. Where constants are
+ * estimated the recursion may be off by far, so clients are told the true size as a factor of the
+ * step. */
+static double broadcast_scale(const struct tally_server_task *task,
+                              const struct tally_scratch *scratch, struct tally_calm_grid grid,
+                              struct tally_decision *decision)
+{
+    static const double LEAST_FACTOR = 0.1;
+    const struct calm_memory *memory = task->memory;
+    if (memory->opening_samples == 0) {
+        return grid.scale;
+    }
+    double squares = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        squares += (double)scratch->vector[i] * (double)scratch->vector[i];
+    }
+    decision->control_bits += FACTOR_BITS;
+    const double size = sqrt(squares / (double)task->setting->dim);
+    return grid.step * coded_factor(fmax(size / grid.step, LEAST_FACTOR));
+}
+
 /* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
  * whether one does. */
 static enum tally_status make_broadcast(const struct tally_server_task *task,
@@ -370,7 +429,8 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
     const struct tally_setting *setting = task->setting;
     const struct calm_memory *memory = task->memory;
     const int64_t budget = setting->budget.downlink_bits;
-    const int64_t left = budget - memory->downlink_bits - CALM_COARSER_BITS;
+    const int64_t left = budget - memory->downlink_bits - (int64_t)decision->control_bits -
+                         CALM_COARSER_BITS - CALM_INDEX_BITS - 1;
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, task->iterate + 1, TALLY_RNG_DOWNLINK);
     decision->control_bits += budget > 0 ? CALM_COARSER_BITS : 0;
@@ -382,8 +442,7 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
         if (status == TALLY_OK) {
             status = encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
         }
-        *ret_fits = budget == 0 ||
-                    (int64_t)decision->broadcast.bits.payload_bits + CALM_COARSER_BITS <= left;
+        *ret_fits = budget == 0 || (int64_t)decision->broadcast.bits.payload_bits <= left;
         grid.step *= COARSER;
     }
     return status;
@@ -396,6 +455,46 @@ static void stop_talking(struct calm_memory *memory, struct tally_decision *deci
     decision->passed = false;
     decision->control_bits = 0; /* the engine counts the one that says so */
     memory->downlink_bits++;
+}
+
+/* The variance of a client's message around x*, but for that of its quantization, per coordinate:
+ * as the recursion has it where the document gives the constants, else as the spread across the
+ * messages shows it, which clients are told in FACTOR_BITS as a factor of the former. */
+static double measure_noise(const struct tally_server_task *task,
+                            const struct tally_calm_walk *walk, struct tally_decision *decision)
+{
+    static const double LEAST_SHARE = 0.2;
+    const struct calm_memory *memory = task->memory;
+    const double expected = tally_calm_walk_message_noise(walk), n = (double)task->received;
+    if (memory->opening_samples == 0 || task->received < 2) {
+        return expected;
+    }
+    const double step = task->plan->grid.step, scale = step * 0x1p-32;
+    double squares = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        const double sum = scale * (double)task->sums[i];
+        squares += sum * sum;
+    }
+    const double spread =
+        (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim) - step * step / 12;
+    const double factor = fmax(spread / expected, LEAST_SHARE);
+    decision->control_bits += FACTOR_BITS;
+    return expected * coded_factor(factor);
+}
+
+static struct tally_calm_merge merge_of(const struct tally_server_task *task,
+                                        const struct tally_calm_walk *walk, double noise)
+{
+    const struct calm_memory *memory = task->memory;
+    const struct tally_calm_constants constants = calm_constants(task->setting, &task->plan->facts);
+    const double step = task->plan->grid.step, before = memory->state.estimate_variance;
+    if (memory->opening_samples == 0) {
+        return tally_calm_merge(&constants, walk, step, (uint32_t)task->received, before);
+    }
+    const double variance = (noise + step * step / 12) / (double)task->received +
+                            constants.curvature_spread * memory->state.variance;
+    return (struct tally_calm_merge){.gain = before / (before + variance),
+                                     .variance = before * variance / (before + variance)};
 }
 
 static enum tally_status calm_decide(const struct tally_server_task *task,
@@ -413,19 +512,19 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     }
     struct tally_calm_walk walk;
     follow_walk(setting, task->plan, &walk);
-    const struct tally_calm_constants constants = calm_constants(setting, &task->plan->facts);
-    const struct tally_calm_merge merge =
-        tally_calm_merge(&constants, &walk, task->plan->grid.step, (uint32_t)task->received,
-                         memory->state.estimate_variance);
+    const double measured = measure_noise(task, &walk, decision);
+    const struct tally_calm_merge merge = merge_of(task, &walk, measured);
     decision->norm = take_mean(task, merge.gain, scratch);
-    const struct tally_calm_grid grid = tally_calm_downlink_grid(
-        memory->state.variance, merge.variance, epoch->downlink_resolution);
+    struct tally_calm_grid grid = tally_calm_downlink_grid(memory->state.variance, merge.variance,
+                                                           epoch->downlink_resolution);
+    grid.scale = broadcast_scale(task, scratch, grid, decision);
     enum tally_status status =
         make_broadcast(task, grid, scratch, decision, &decision->passed, err);
     if (status != TALLY_OK) {
         return status;
     }
     memory->state.estimate_variance = merge.variance;
+    calm_learn(setting, memory, &walk, measured);
     if (!decision->passed) {
         stop_talking(memory, decision);
         return TALLY_OK;
@@ -449,15 +548,9 @@ static enum tally_status calm_apply(const struct tally_setting *setting,
                           "step %g with %u intervals and scale %u is not a valid quantizer",
                           broadcast->grid.step, broadcast->grid.intervals, broadcast->grid.scale);
     }
-    if (tally_scratch_widen(scratch, setting->dim, err) != TALLY_OK) {
-        return TALLY_NO_MEMORY;
-    }
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, broadcast->number, TALLY_RNG_DOWNLINK);
     struct tally_level_stats stats;
-    enum tally_status status = tally_dithered_decode(
-        broadcast->payload, broadcast->n_payload, broadcast->payload_bits, setting->dim,
-        &broadcast->grid, &rng, scratch->wide.integers, &stats, err);
+    enum tally_status status = decode(setting, broadcast, &broadcast->grid, TALLY_RNG_SERVER,
+                                      TALLY_RNG_DOWNLINK, scratch, &stats, err);
     if (status != TALLY_OK) {
         return status;
     }

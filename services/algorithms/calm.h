@@ -47,6 +47,11 @@ uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_m
  * control bits that say so. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
 
+/* Learns s0 and B of a job that estimates them from what the messages of a walk show: `noise` is
+ * their variance around x*. */
+void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
+                const struct tally_calm_walk *walk, double noise);
+
 extern const struct tally_opening CALM_OPENING;
 
 /* Whether there is something to be estimated. */

@@ -190,3 +190,22 @@ void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32
 {
     calm_spent(setting, memory)[client] += bits;
 }
+
+/* What exceeds the noise that was expected is taken for the clients' own optima, once they have
+ * moved at all. Where it falls short, the noise is smaller. */
+void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
+                const struct tally_calm_walk *walk, double noise)
+{
+    static const double NOTICEABLE = 0.1, MOST_GROWTH = 4;
+    if (memory->opening_samples == 0) {
+        return;
+    }
+    const double length = 1 / setting->params->calm.step_size;
+    const double expected = tally_calm_walk_message_noise(walk), excess = noise - expected;
+    const double one_query = noise * (double)walk->n * length * length;
+    const bool is_first = memory->epoch == 0;
+    if (isnan(setting->params->calm.client_spread)) {
+        memory->client_spread = !is_first && excess > NOTICEABLE * expected ? excess : 0;
+    }
+    memory->noise = fmin(one_query, (is_first ? MOST_GROWTH : 1) * memory->noise);
+}

@@ -126,6 +126,9 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_j
             : job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
                                       job->sums, ret_bits, err);
     ret_bits->clipped = update->clipped;
+    if (!job_is_opening(job)) {
+        ret_report->norm = job->scratch.square;
+    }
     return status;
 }
 

@@ -185,6 +185,15 @@ static uint64_t spend(struct tally_job *job)
     return (uint64_t)job->open.received - (uint64_t)job->received_bits.messages;
 }
 
+static double sum_squares(const struct tally_job *job)
+{
+    double sum = 0;
+    for (uint32_t m = 0; job->memory != NULL && m < job->clients.n; m++) {
+        sum += tally_job_has_received(job, m) ? job->clients.all[m].report.norm : 0;
+    }
+    return sum;
+}
+
 /* Has the algorithm decide from the sums whether the point moves. */
 static enum tally_status decide(struct tally_job *job, struct tally_round_record *record,
                                 struct tally_error *err)
@@ -199,6 +208,7 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
                                            .sums = job->sums,
                                            .received = (int64_t)job->received_bits.messages,
                                            .round = (uint32_t)job->open.round,
+                                           .squares = sum_squares(job),
                                            .iterate = (uint32_t)job->open.iterate,
                                            .x = job->x,
                                            .memory = job->memory};
