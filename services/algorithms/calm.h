@@ -23,10 +23,10 @@ enum { CALM_INDEX_BITS = 4, CALM_COARSER_BITS = 4 };
 /* The slots of tally_algorithm.memory. */
 size_t calm_memory_bytes(const struct tally_setting *setting);
 void calm_memory_begin(const struct tally_setting *setting, const double *x,
-                       int64_t opening_samples, void *memory);
+                       int64_t opening_samples, void *bytes);
 void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32_t client,
                        uint64_t bits);
-bool calm_memory_is_valid(const struct tally_setting *setting, const void *memory);
+bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes);
 
 /* The vectors behind it. */
 double *calm_estimate(struct calm_memory *memory);
