@@ -37,10 +37,10 @@
 #include "services/algorithms/calm.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec/dithered/dithered.h"
+#include "services/algorithms/calm/calm_leg.h"
 #include "services/objectives/loss_path.h"
 
 #define PARAM(member) offsetof(struct tally_calm_params, member)
@@ -105,10 +105,7 @@ static void follow_walk(const struct tally_setting *setting, const struct tally_
     if (plan->samples == 0) {
         constants.local_step_limit = 0;
     }
-    tally_calm_walk_begin(walk, &constants, plan->facts.distance);
-    for (int64_t i = 0, n = message_samples(plan); i < n; i++) {
-        tally_calm_walk_next(walk);
-    }
+    tally_calm_walk_ahead(walk, &constants, plan->facts.distance, message_samples(plan));
 }
 
 static enum tally_status grid_of(const struct tally_setting *setting, struct tally_calm_grid grid,

@@ -18,9 +18,21 @@ static int64_t dim_of(const struct tally_job_spec *spec)
     return (int64_t)tally_objective_spec_dim(&spec->objective);
 }
 
+/* What an algorithm with a memory needs beyond the others: the memory, its copy in the saved state,
+ * and a wide scratch vector. */
+static int64_t memory_bytes(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    return algorithm->memory.bytes == NULL
+               ? 0
+               : 2 * (int64_t)algorithm->memory.bytes(&setting) + REAL_BYTES * dim_of(spec);
+}
+
 int64_t tally_footprint_started(const struct tally_job_spec *spec)
 {
-    return COORDINATE_BYTES * dim_of(spec) + CLIENT_BYTES * spec->clients + FIXED_BYTES;
+    return COORDINATE_BYTES * dim_of(spec) + CLIENT_BYTES * spec->clients + memory_bytes(spec) +
+           FIXED_BYTES;
 }
 
 const char *tally_footprint_started_field(const struct tally_job_spec *spec)
