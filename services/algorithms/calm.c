@@ -22,8 +22,9 @@
  *              | n = 14    | n = 28    | n = 103   | n = 321              |
  *              |-> 1 bit a coordinate  |->         |->    the rest: no message
  *
- * The schedule n_k and the resolutions are planned before the first message (calm/calm_plan.h), for
- * the budget of the job or else for a price of bits, and are stored with the job.
+ * With a budget and known constants, the schedule n_k and the resolutions are planned before the
+ * first message (calm/calm_plan.h). Otherwise epochs grow by three. The schedule is stored with the
+ * job.
  *
  * Unknown constants are estimated: an opening round in which clients report the spread of their
  * gradients and the size of their mean (calm_opening.c), and later the spread across the clients'

@@ -95,10 +95,13 @@ static double reserve_down(const struct tally_setting *setting, int64_t epochs)
            (double)(CALM_INDEX_BITS + CALM_COARSER_BITS) * (double)epochs;
 }
 
-/* A job whose constants are known is planned for its budget, or else for a price of bits. */
+/* A job whose constants are known is planned for its budget. The search takes some tenths of a
+ * second, and more for a longer horizon: beyond MOST_PLANNED queries a plan would only make its
+ * last epochs longer. Without a budget the search for a price takes seconds, too long for the
+ * coordinator's loop. */
 static void plan_schedule(const struct tally_setting *setting, struct calm_memory *memory)
 {
-    enum { USUAL_EPOCHS = 4 };
+    enum { USUAL_EPOCHS = 4, MOST_PLANNED = 1 << 17 };
     const struct tally_walk_facts facts = calm_facts(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
     const double up = (double)setting->budget.uplink_bits,
@@ -108,10 +111,12 @@ static void plan_schedule(const struct tally_setting *setting, struct calm_memor
         .downlink_bits = down > 0 ? down : INFINITY,
         .uplink_margin = up > 0 ? fmin(reserve_up(setting), up / 4) : 0,
         .downlink_margin = down > 0 ? fmin(reserve_down(setting, USUAL_EPOCHS), down / 4) : 0};
-    if (memory->opening_samples > 0) {
+    struct tally_calm_state state = memory->state;
+    state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
+    if (memory->opening_samples > 0 || (up == 0 && down == 0)) {
         default_schedule(setting, &memory->schedule);
     } else {
-        tally_calm_plan(&constants, &memory->state, &budget, NULL, &memory->schedule);
+        tally_calm_plan(&constants, &state, &budget, NULL, &memory->schedule);
     }
 }
 
