@@ -637,5 +637,72 @@ class Export(CliCase):
                       self.expect(1, "export", "ab12", "--out", "nowhere/x.csv")[1])
 
 
+class Plan(CliCase):
+    JOB = {
+        "name": "loud", "clients": 10, "horizon": 2000, "encoding": "dithered",
+        "algorithm": {"type": "calm", "step_size": 3, "noise": 0.66666667, "noise_growth": 3.3333333,
+                      "client_spread": 0.03, "curvature_spread": 0.0144, "initial_variance": 0.16666667,
+                      "local_step_limit": 0.1},
+        "objective": {"type": "least_squares", "data": {
+            "type": "synthetic_linear", "dim": 30, "points": 2000, "frobenius_norm": 100, "noise_std": 1}},
+        "budget": {"uplink_bits": 263, "downlink_bits": 289},
+    }
+
+    def plan(self, job, *words):
+        return json.loads(self.expect(0, "plan", "-", "--json", *words, stdin=json.dumps(job).encode())[0])
+
+    def test_budget_of_the_document(self):
+        report = self.plan(self.JOB)
+        [plan] = report["plans"]
+        self.assertEqual(plan["budget"], self.JOB["budget"])
+        self.assertLessEqual(plan["uplink_bits"], 263)
+        self.assertLessEqual(plan["downlink_bits"], 289)
+        self.assertEqual(sum(epoch["samples"] for epoch in plan["epochs"]), 2000)
+        self.assertAlmostEqual(plan["regret"], 522, delta=2)  # services/algorithms/calm/calm_plan.h
+        self.assertLess(report["shared_regret"], plan["ideal_regret"])
+        self.assertLess(plan["ideal_regret"], plan["regret"])
+        self.assertLess(plan["regret"], report["alone_regret"])
+        self.assertEqual(report, self.plan(self.JOB))
+
+    def test_budgets_of_the_command_line(self):
+        report = self.plan(self.JOB, "--uplink-bits", "65,130,540", "--downlink-bits", "72,145,550")
+        self.assertEqual([plan["budget"]["downlink_bits"] for plan in report["plans"]], [72, 145, 550])
+        regrets = [plan["regret"] for plan in report["plans"]]
+        self.assertEqual(regrets, sorted(regrets, reverse=True))
+        one_for_all = self.plan(self.JOB, "--uplink-bits", "65,130", "--downlink-bits", "145")
+        self.assertEqual([plan["budget"]["downlink_bits"] for plan in one_for_all["plans"]], [145, 145])
+        self.assertEqual(one_for_all["plans"][1], report["plans"][1])
+
+    def test_no_budget(self):
+        job = {key: value for key, value in self.JOB.items() if key != "budget"}
+        [plan] = self.plan(job)["plans"]
+        self.assertEqual(plan["budget"], {"uplink_bits": None, "downlink_bits": None})
+        self.assertTrue(200 < plan["uplink_bits"] < 1000, plan)
+        self.assertIsNone(plan["ideal_regret"])
+
+    def test_table(self):
+        out, err = self.expect(0, "plan", "-", stdin=json.dumps(self.JOB).encode())
+        self.assertEqual(err, "")
+        self.assertRegex(out, r"(?m)^ +263\.0 +289\.0 +52\d\.\d +2\.\d\d +45\d\.\d  15 \d+ \d+ \d+ \| \d+$")
+        self.assertRegex(out, r"(?m)^ +5 +\d+ +0 +0 +- +- ")
+
+    def test_mistakes(self):
+        ceal = {**self.JOB, "algorithm": {"type": "ceal", "step_size": 2, "sigma": 4.47}, "encoding": "unary"}
+        del ceal["budget"]
+        unknown = {**self.JOB, "algorithm": {**self.JOB["algorithm"], "noise": "auto"}}
+        for job, words, message in [
+                (ceal, [], "only jobs of type calm are planned, this one is ceal"),
+                (unknown, [], "a plan needs a number for algorithm.noise"),
+                (self.JOB, ["--uplink-bits", "130,"], '--uplink-bits: "" is no list of numbers'),
+                (self.JOB, ["--uplink-bits", "0"], '--uplink-bits: "0" is no list of numbers'),
+                (self.JOB, ["--downlink-bits", "nan"], '--downlink-bits: "nan" is no list of numbers'),
+                (self.JOB, ["--downlink-bits", ",".join(["9"] * 33)], "--downlink-bits: more than 32 budgets"),
+                (self.JOB, ["--uplink-bits", "1,2", "--downlink-bits", "1,2,3"],
+                 "--downlink-bits: 3 budgets for 2 of --uplink-bits")]:
+            out, err = self.expect(2, "plan", "-", *words, stdin=json.dumps(job).encode())
+            self.assertEqual(out, "")
+            self.assertIn(message, err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "services/base/signals.h"
-#include "services/base/text/whole_file.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/result_table.h"
@@ -13,7 +12,7 @@
 #include "services/plugins/plugin_set.h"
 #include "services/progress/progress_bar.h"
 
-enum { MAX_DOCUMENT_BYTES = 64 << 20, MAX_RUNS = 1000000 };
+enum { MAX_RUNS = 1000000 };
 
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
@@ -125,19 +124,6 @@ static enum tally_status run_once(struct simulation *simulation, struct tally_js
     return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the result");
 }
 
-static enum tally_status read_spec(const struct tally_cli *cli, struct tally_job_spec *ret_spec,
-                                   struct tally_error *err)
-{
-    struct tally_buffer text = {.limit = MAX_DOCUMENT_BYTES};
-    enum tally_status status =
-        tally_whole_file_read(tally_options_positional(cli->options, 0), &text, err);
-    if (status == TALLY_OK) {
-        status = tally_document_parse((const char *)text.data, text.size, ret_spec, err);
-    }
-    tally_buffer_fini(&text);
-    return status;
-}
-
 static int print_details(const struct tally_cli *cli, const struct tally_json *details)
 {
     const size_t n = tally_json_size(details);
@@ -163,7 +149,7 @@ int tally_cli_simulate(struct tally_cli *cli)
     enum tally_status status =
         tally_options_integer(cli->options, "runs", 1, MAX_RUNS, &simulation.runs, &err);
     if (status == TALLY_OK) {
-        status = read_spec(cli, &simulation.spec, &err);
+        status = tally_cli_read_document(cli, &simulation.spec, &err);
     }
     if (status == TALLY_OK) {
         status = tally_plugin_set_load_list(&simulation.plugins,

@@ -6,7 +6,11 @@
 
 #include "codec/base/utf8.h"
 #include "services/base/signals.h"
+#include "services/base/text/whole_file.h"
 #include "services/base/tokens/client_token.h"
+#include "services/document/document.h"
+
+enum { MAX_DOCUMENT_BYTES = 64 << 20 };
 
 const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", "Coordinator"},
@@ -51,6 +55,19 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
 void tally_cli_fini(struct tally_cli *cli)
 {
     tally_rest_client_fini(&cli->rest);
+}
+
+enum tally_status tally_cli_read_document(const struct tally_cli *cli,
+                                          struct tally_job_spec *ret_spec, struct tally_error *err)
+{
+    struct tally_buffer text = {.limit = MAX_DOCUMENT_BYTES};
+    enum tally_status status =
+        tally_whole_file_read(tally_options_positional(cli->options, 0), &text, err);
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)text.data, text.size, ret_spec, err);
+    }
+    tally_buffer_fini(&text);
+    return status;
 }
 
 /* Messages quote documents and data files, which may be untrusted. */

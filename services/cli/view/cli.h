@@ -7,6 +7,8 @@
 #include "services/base/options/options.h"
 #include "services/rest_client/rest_client.h"
 
+struct tally_job_spec;
+
 /* Exit codes of `tally`; after a signal it is 128 + its number, as in a shell. */
 enum {
     TALLY_EXIT_OK = 0,      /* done; the job completed */
@@ -29,6 +31,11 @@ extern const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[];
 enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_options *options,
                                  bool needs_coordinator, struct tally_error *err);
 void tally_cli_fini(struct tally_cli *cli);
+
+/* Parses the job document in the file that the first argument names, - is standard input. Errors:
+ * those of tally_whole_file_read() and tally_document_parse(). */
+enum tally_status tally_cli_read_document(const struct tally_cli *cli,
+                                          struct tally_job_spec *ret_spec, struct tally_error *err);
 
 /* Prints "field: message", or "tally: message" where there is no field, on stderr, and returns the
  * exit code for the status. */

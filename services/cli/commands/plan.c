@@ -1,0 +1,147 @@
+/* tally plan FILE: what regret a CALM job may expect for its bits, computed without running it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/algorithms/calm.h"
+#include "services/cli/commands/commands.h"
+#include "services/cli/view/plan_report.h"
+#include "services/job/spec.h"
+
+enum { MAX_BUDGETS = 32 };
+#define MAX_BITS 1e15
+
+const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
+    {"uplink-bits", "A,B,...", NULL,
+     "budgets of each client to plan for; that of the document unless given", NULL},
+    {"downlink-bits", "A,B,...", NULL,
+     "budgets of the broadcasts, one for each of --uplink-bits or one for all; that of the "
+     "document "
+     "unless given",
+     NULL},
+    {"json", NULL, NULL, "print JSON", NULL},
+    {0},
+};
+
+/* What one option lists. */
+struct budgets {
+    double bits[MAX_BUDGETS];
+    int n;
+};
+
+/* The numbers of the option, or `otherwise` alone; 0 stands for no budget. */
+static enum tally_status read_bits(const struct tally_options *options, const char *name,
+                                   int64_t otherwise, struct budgets *ret, struct tally_error *err)
+{
+    ret->n = 1;
+    ret->bits[0] = otherwise > 0 ? (double)otherwise : INFINITY;
+    const char *at = tally_options_text(options, name);
+    for (ret->n = at == NULL; at != NULL; ret->n++) {
+        char *end;
+        const double bits = strtod(at, &end);
+        if (end == at || (*end != ',' && *end != '\0') || !(bits > 0 && bits <= MAX_BITS)) {
+            return tally_options_refuse(options, name, err,
+                                        "\"%.60s\" is no list of numbers of bits in (0, %g]", at,
+                                        MAX_BITS);
+        }
+        if (ret->n == MAX_BUDGETS) {
+            return tally_options_refuse(options, name, err, "more than %d budgets", MAX_BUDGETS);
+        }
+        ret->bits[ret->n] = bits;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    return TALLY_OK;
+}
+
+/* Pairs the two lists, one of which may be a single number for all of the other. */
+static enum tally_status read_budgets(const struct tally_options *options,
+                                      const struct tally_budget *own,
+                                      struct tally_calm_budget budgets[MAX_BUDGETS], int *ret_n,
+                                      struct tally_error *err)
+{
+    struct budgets up, down;
+    enum tally_status status = read_bits(options, "uplink-bits", own->uplink_bits, &up, err);
+    if (status == TALLY_OK) {
+        status = read_bits(options, "downlink-bits", own->downlink_bits, &down, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (up.n != down.n && up.n != 1 && down.n != 1) {
+        return tally_options_refuse(options, "downlink-bits", err,
+                                    "%d budgets for %d of --uplink-bits", down.n, up.n);
+    }
+    *ret_n = up.n > down.n ? up.n : down.n;
+    for (int i = 0; i < *ret_n; i++) {
+        budgets[i] = (struct tally_calm_budget){.uplink_bits = up.bits[up.n > 1 ? i : 0],
+                                                .downlink_bits = down.bits[down.n > 1 ? i : 0]};
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status refuse_auto(const char *name, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, name,
+                      "a plan needs a number for %s; `auto` is estimated while the job runs", name);
+}
+
+static enum tally_status read_constants(const struct tally_job_spec *spec,
+                                        struct tally_calm_constants *ret_constants,
+                                        struct tally_error *err)
+{
+    const struct tally_calm_params *params = &spec->params.calm;
+    if (tally_job_spec_algorithm(spec) != &TALLY_CALM) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.type",
+                          "only jobs of type calm are planned, this one is %s",
+                          tally_job_spec_algorithm(spec)->name);
+    }
+    if (isnan(params->noise)) {
+        return refuse_auto("algorithm.noise", err);
+    }
+    if (isnan(params->client_spread)) {
+        return refuse_auto("algorithm.client_spread", err);
+    }
+    if (isnan(params->initial_variance)) {
+        return refuse_auto("algorithm.initial_variance", err);
+    }
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    const struct tally_walk_facts facts = {.distance = params->initial_variance,
+                                           .client_spread = params->client_spread,
+                                           .noise = params->noise,
+                                           .noise_growth = params->noise_growth};
+    *ret_constants = calm_constants(&setting, &facts);
+    return TALLY_OK;
+}
+
+static int print_report(const struct tally_cli *cli, const struct tally_json *report)
+{
+    if (report == NULL || tally_options_bool(cli->options, "json")) {
+        return tally_cli_print_json(report, 2);
+    }
+    struct tally_buffer text = {0};
+    const enum tally_status status = tally_plan_report_render(report, &text);
+    return tally_cli_print(status, &text);
+}
+
+int tally_cli_plan(struct tally_cli *cli)
+{
+    struct tally_job_spec spec;
+    struct tally_calm_constants constants;
+    struct tally_calm_budget budgets[MAX_BUDGETS];
+    int n = 0;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_cli_read_document(cli, &spec, &err);
+    if (status == TALLY_OK) {
+        status = read_constants(&spec, &constants, &err);
+    }
+    if (status == TALLY_OK) {
+        status = read_budgets(cli->options, &spec.budget, budgets, &n, &err);
+    }
+    if (status != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    struct tally_json *report = tally_plan_report_make(&constants, budgets, n);
+    const int exit_code = print_report(cli, report);
+    tally_json_free(report);
+    return exit_code;
+}

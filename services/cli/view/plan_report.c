@@ -1,0 +1,213 @@
+#include "services/cli/view/plan_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "services/base/text/text_table.h"
+
+static struct tally_json *epoch_json(const struct tally_calm_epoch_forecast *epoch,
+                                     const struct tally_calm_epoch *planned)
+{
+    struct tally_json *object = tally_json_object();
+    const bool sends = planned != NULL;
+    return tally_json_if_complete(
+        object, tally_json_set_integer(object, "samples", epoch->samples) &&
+                    tally_json_set_real(object, "uplink_resolution",
+                                        sends ? planned->uplink_resolution : NAN) &&
+                    tally_json_set_real(object, "downlink_resolution",
+                                        sends ? planned->downlink_resolution : NAN) &&
+                    tally_json_set_real(object, "uplink_bits", epoch->uplink_bits) &&
+                    tally_json_set_real(object, "downlink_bits", epoch->downlink_bits) &&
+                    tally_json_set_real(object, "regret", epoch->regret) &&
+                    tally_json_set_real(object, "variance", epoch->variance));
+}
+
+static struct tally_json *epochs_json(const struct tally_calm_forecast *forecast,
+                                      const struct tally_calm_schedule *schedule)
+{
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (int k = 0; ok && k < forecast->n; k++) {
+        ok = tally_json_append(
+            list, epoch_json(&forecast->epochs[k], k < schedule->n ? &schedule->epochs[k] : NULL));
+    }
+    return tally_json_if_complete(list, ok);
+}
+
+static struct tally_json *budget_json(const struct tally_calm_budget *budget)
+{
+    struct tally_json *object = tally_json_object();
+    return tally_json_if_complete(
+        object, tally_json_set_real(object, "uplink_bits", budget->uplink_bits) &&
+                    tally_json_set_real(object, "downlink_bits", budget->downlink_bits));
+}
+
+static struct tally_json *plan_json(const struct tally_calm_constants *constants,
+                                    const struct tally_calm_budget *budget)
+{
+    struct tally_calm_schedule schedule;
+    struct tally_calm_forecast forecast;
+    const struct tally_calm_state start = tally_calm_start(constants);
+    tally_calm_plan(constants, &start, budget, NULL, &schedule);
+    tally_calm_forecast(constants, &start, &schedule, &forecast);
+    const bool is_limited = isfinite(budget->uplink_bits) && isfinite(budget->downlink_bits);
+    struct tally_json *object = tally_json_object();
+    return tally_json_if_complete(
+        object,
+        tally_json_set(object, "budget", budget_json(budget)) &&
+            tally_json_set_real(object, "regret", forecast.regret) &&
+            tally_json_set_real(object, "uplink_bits", forecast.uplink_bits) &&
+            tally_json_set_real(object, "downlink_bits", forecast.downlink_bits) &&
+            tally_json_set_real(object, "ideal_regret",
+                                is_limited ? tally_calm_ideal_regret(constants, budget) : NAN) &&
+            tally_json_set(object, "epochs", epochs_json(&forecast, &schedule)));
+}
+
+static double alone_regret(const struct tally_calm_constants *constants)
+{
+    const struct tally_calm_schedule none = {0};
+    const struct tally_calm_state start = tally_calm_start(constants);
+    struct tally_calm_forecast forecast;
+    tally_calm_forecast(constants, &start, &none, &forecast);
+    return forecast.regret;
+}
+
+struct tally_json *tally_plan_report_make(const struct tally_calm_constants *constants,
+                                          const struct tally_calm_budget *budgets, int n)
+{
+    struct tally_json *plans = tally_json_array();
+    bool ok = plans != NULL;
+    for (int i = 0; ok && i < n; i++) {
+        ok = tally_json_append(plans, plan_json(constants, &budgets[i]));
+    }
+    struct tally_json *report = tally_json_object();
+    ok = tally_json_set_integer(report, "clients", constants->clients) && ok;
+    ok = tally_json_set_integer(report, "dim", (int64_t)constants->dim) && ok;
+    ok = tally_json_set_integer(report, "horizon", constants->horizon) && ok;
+    ok = tally_json_set_real(report, "alone_regret", alone_regret(constants)) && ok;
+    ok = tally_json_set_real(report, "shared_regret", tally_calm_shared_regret(constants)) && ok;
+    ok = tally_json_set(report, "plans", plans) && ok;
+    return tally_json_if_complete(report, ok);
+}
+
+enum { CELL_CAPACITY = 32 };
+
+/* Four digits, or all of a larger number; "-" for null. */
+static const char *number(const struct tally_json *object, const char *key,
+                          char ret_text[CELL_CAPACITY])
+{
+    const double value = tally_json_get_real(object, key, NAN);
+    const int decimals = value >= 1000 || value == 0 ? 0 : value < 10 ? 2 : 1;
+    if (isnan(value)) {
+        return "-";
+    }
+    snprintf(ret_text, CELL_CAPACITY, value < 1e15 ? "%.*f" : "%.*e", decimals, value);
+    return ret_text;
+}
+
+/* "15 37 111 346 | 1491": the queries of each epoch, and of the last one, which sends nothing. */
+static enum tally_status add_samples(struct tally_text_table *table,
+                                     const struct tally_json *epochs)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = TALLY_OK;
+    const size_t n = tally_json_size(epochs);
+    for (size_t k = 0; status == TALLY_OK && k < n; k++) {
+        const char *gap = k == 0 ? "" : k + 1 == n ? " | " : " ";
+        status =
+            tally_buffer_printf(&text, "%s%" PRId64, gap,
+                                tally_json_get_integer(tally_json_at(epochs, k), "samples", 0));
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&text, "", 1);
+    }
+    if (status == TALLY_OK) {
+        tally_text_table_add(table, (const char *)text.data);
+    }
+    tally_buffer_fini(&text);
+    return status;
+}
+
+static enum tally_status render_plans(const struct tally_json *report, struct tally_buffer *out)
+{
+    struct tally_text_table table;
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    const double shared = tally_json_get_real(report, "shared_regret", NAN);
+    enum tally_status status = TALLY_OK;
+    tally_text_table_init(&table, "rrrrrl",
+                          "bits up,bits down,regret,/ shared,ideal rates,queries between messages");
+    for (size_t i = 0; status == TALLY_OK && i < tally_json_size(plans); i++) {
+        const struct tally_json *plan = tally_json_at(plans, i);
+        char up[CELL_CAPACITY], down[CELL_CAPACITY], regret[CELL_CAPACITY], ideal[CELL_CAPACITY];
+        tally_text_table_printf(&table, "%s\t%s\t%s\t%.2f\t%s", number(plan, "uplink_bits", up),
+                                number(plan, "downlink_bits", down), number(plan, "regret", regret),
+                                tally_json_get_real(plan, "regret", NAN) / shared,
+                                number(plan, "ideal_regret", ideal));
+        status = add_samples(&table, tally_json_get(plan, "epochs"));
+        tally_text_table_end_row(&table);
+    }
+    const enum tally_status ended = tally_text_table_end(&table, out);
+    return status == TALLY_OK ? ended : status;
+}
+
+static enum tally_status render_epochs(const struct tally_json *plan, struct tally_buffer *out)
+{
+    static const char *const COLUMNS[] = {
+        "uplink_bits",         "downlink_bits", "uplink_resolution",
+        "downlink_resolution", "regret",        "variance"};
+    struct tally_text_table table;
+    const struct tally_json *epochs = tally_json_get(plan, "epochs");
+    tally_text_table_init(&table, "rrrrrrrr",
+                          "epoch,queries,bits up,bits down,step up,step down,regret,variance");
+    for (size_t k = 0; k < tally_json_size(epochs); k++) {
+        const struct tally_json *epoch = tally_json_at(epochs, k);
+        tally_text_table_printf(&table, "%zu\t%" PRId64, k + 1,
+                                tally_json_get_integer(epoch, "samples", 0));
+        for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
+            char text[CELL_CAPACITY];
+            if (i + 1 < sizeof COLUMNS / sizeof COLUMNS[0]) {
+                tally_text_table_add(&table, number(epoch, COLUMNS[i], text));
+            } else {
+                tally_text_table_printf(&table, "%.3g",
+                                        tally_json_get_real(epoch, COLUMNS[i], NAN));
+            }
+        }
+        tally_text_table_end_row(&table);
+    }
+    return tally_text_table_end(&table, out);
+}
+
+static enum tally_status render_limits(const struct tally_json *report, struct tally_buffer *out)
+{
+    char alone[CELL_CAPACITY], shared[CELL_CAPACITY];
+    struct tally_text_table table;
+    tally_text_table_init(&table, "lrl", "");
+    tally_text_table_printf(&table, "regret alone\t%s\tno message at all",
+                            number(report, "alone_regret", alone));
+    tally_text_table_end_row(&table);
+    tally_text_table_printf(&table, "regret shared\t%s\tevery query shared at no cost",
+                            number(report, "shared_regret", shared));
+    tally_text_table_end_row(&table);
+    return tally_text_table_end(&table, out);
+}
+
+enum tally_status tally_plan_report_render(const struct tally_json *report,
+                                           struct tally_buffer *out)
+{
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    enum tally_status status = render_limits(report, out);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(out, "\n");
+    }
+    if (status == TALLY_OK) {
+        status = render_plans(report, out);
+    }
+    if (status == TALLY_OK && tally_json_size(plans) == 1) {
+        status = tally_buffer_append_text(out, "\n");
+        if (status == TALLY_OK) {
+            status = render_epochs(tally_json_at(plans, 0), out);
+        }
+    }
+    return status;
+}
