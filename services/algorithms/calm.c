@@ -386,17 +386,31 @@ static double take_mean(const struct tally_server_task *task, double gain,
     return sqrt(square);
 }
 
-/* A positive factor as one of 2^6 powers of 2^(1/4). */
-enum { FACTOR_BITS = 6 };
+/* A positive factor as one of 2^5 powers of 2^(1/4). */
+enum { FACTOR_BITS = 5 };
 static double coded_factor(double factor)
 {
-    enum { LEAST = -32, MOST = 31 };
+    enum { LEAST = -16, MOST = 15 };
     return exp2(fmax(LEAST, fmin(MOST, rint(4 * log2(factor)))) / 4);
 }
 
+/* Where constants are estimated, a broadcast lowers V by MOST_GAIN at most: V is rough, and the
+ * next broadcast would make the finer bits worthless. */
+static struct tally_calm_grid downlink_grid(const struct calm_memory *memory, double after,
+                                            const struct tally_calm_epoch *epoch)
+{
+    static const double MOST_GAIN = 8;
+    const double before = memory->state.variance;
+    struct tally_calm_grid grid =
+        tally_calm_downlink_grid(before, after, epoch->downlink_resolution);
+    if (memory->opening_samples > 0) {
+        grid.step = fmax(grid.step, sqrt(12 * fmax(before / MOST_GAIN - after, 0)));
+    }
+    return grid;
+}
+
 /* What the coder of the broadcast of scratch->vector is told of its size. Where constants are
- * estimated the recursion may be off by far, so clients are told the true size as a factor of the
- * step. */
+ * estimated the recursion may be far off, and clients are told the true size. */
 static double broadcast_scale(const struct tally_server_task *task,
                               const struct tally_scratch *scratch, struct tally_calm_grid grid,
                               struct tally_decision *decision)
@@ -513,8 +527,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     const double measured = measure_noise(task, &walk, decision);
     const struct tally_calm_merge merge = merge_of(task, &walk, measured);
     decision->norm = take_mean(task, merge.gain, scratch);
-    struct tally_calm_grid grid = tally_calm_downlink_grid(memory->state.variance, merge.variance,
-                                                           epoch->downlink_resolution);
+    struct tally_calm_grid grid = downlink_grid(memory, merge.variance, epoch);
     grid.scale = broadcast_scale(task, scratch, grid, decision);
     enum tally_status status =
         make_broadcast(task, grid, scratch, decision, &decision->passed, err);
