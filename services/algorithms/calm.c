@@ -138,6 +138,10 @@ static enum tally_status plan_epoch(const struct tally_setting *setting, const v
         plan->max_bits = calm_bits_left(setting, memory);
         plan->samples = plan->max_bits > 0 ? plan->samples : setting->horizon + 1;
     }
+    if (setting->budget.downlink_bits > 0 &&
+        memory->downlink_bits >= setting->budget.downlink_bits) {
+        plan->samples = setting->horizon + 1; /* no bit is left to answer with */
+    }
     if (plan->samples > memory->state.samples_left) {
         return TALLY_OK; /* no message */
     }

@@ -60,6 +60,9 @@ bool calm_opens(const union tally_algorithm_params *params);
 /* Gradient queries of the opening round. */
 enum { CALM_OPENING_SAMPLES = 6 };
 
+/* Bits of a client's report, and the most control bits of the opening round. */
+enum { CALM_REPORT_BITS = 20 };
+
 /* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
                               struct tally_client_answer *answer, struct tally_error *err);

@@ -161,6 +161,15 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
     return CALM_INDEX_BITS;
 }
 
+/* A budget has paid for the opening round, as if every client had answered. */
+static void spend_opening(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    memory->downlink_bits = CALM_REPORT_BITS;
+    for (uint32_t m = 0; m < setting->clients; m++) {
+        calm_spent(setting, memory)[m] = CALM_REPORT_BITS;
+    }
+}
+
 void calm_memory_begin(const struct tally_setting *setting, const double *x,
                        int64_t opening_samples, void *bytes)
 {
@@ -173,19 +182,33 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     memory->client_spread = isnan(params->client_spread) ? 0 : params->client_spread;
     memory->state = (struct tally_calm_state){params->initial_variance, params->initial_variance,
                                               setting->horizon - opening_samples};
+    if (opening_samples > 0) {
+        spend_opening(setting, memory);
+    }
     if (!calm_opens(setting->params)) {
         plan_schedule(setting, memory);
     }
+}
+
+static bool schedule_is_valid(const struct tally_calm_schedule *schedule)
+{
+    bool is_valid = schedule->n >= 0 && schedule->n <= TALLY_CALM_MAX_EPOCHS;
+    for (int i = 0; is_valid && i < schedule->n; i++) {
+        const struct tally_calm_epoch *epoch = &schedule->epochs[i];
+        is_valid =
+            epoch->samples >= 1 && epoch->uplink_resolution > 0 && epoch->downlink_resolution > 0;
+    }
+    return is_valid;
 }
 
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)
 {
     const struct calm_memory *memory = bytes;
     const bool has_begun = memory->schedule.n > 0 || memory->epoch > 0;
-    (void)setting;
-    return memory->schedule.n >= 0 && memory->schedule.n <= TALLY_CALM_MAX_EPOCHS &&
-           memory->epoch >= 0 && memory->epoch <= memory->schedule.n &&
-           memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
+    return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 &&
+           memory->epoch <= memory->schedule.n && memory->state.samples_left >= 0 &&
+           memory->state.samples_left <= setting->horizon && memory->opening_samples >= 0 &&
+           memory->downlink_bits >= 0 &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
                            memory->noise > 0 && memory->client_spread >= 0));
 }

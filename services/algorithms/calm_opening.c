@@ -13,7 +13,11 @@
 #include "codec/numeric/bits.h"
 #include "services/algorithms/calm.h"
 
-enum { VALUE_BITS = 10, REPORT_BITS = 2 * VALUE_BITS, REPORT_BYTES = (REPORT_BITS + 7) / 8 };
+enum {
+    REPORT_BITS = CALM_REPORT_BITS,
+    VALUE_BITS = REPORT_BITS / 2,
+    REPORT_BYTES = (REPORT_BITS + 7) / 8
+};
 
 bool calm_opens(const union tally_algorithm_params *params)
 {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "services/algorithms/calm.h"
+
 #define JOB(member) offsetof(struct tally_job_spec, member)
 
 const struct tally_field TALLY_JOB_FIELDS[] = {
@@ -219,6 +221,19 @@ static enum tally_status check_reference(const struct tally_job_spec *spec, stru
                             "have " TALLY_DATA_CLIENT_MARK);
 }
 
+/* An opening round sends its bits whatever the budget. */
+static enum tally_status check_budget(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_budget *budget = &spec->budget;
+    const bool up = budget->uplink_bits > 0 && budget->uplink_bits < CALM_REPORT_BITS;
+    const bool down = budget->downlink_bits > 0 && budget->downlink_bits < CALM_REPORT_BITS;
+    if (!calm_opens(&spec->params) || (!up && !down)) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_OUT_OF_RANGE, up ? "budget.uplink_bits" : "budget.downlink_bits",
+                      "estimating what is `auto` takes %d bits of a budget", CALM_REPORT_BITS);
+}
+
 /* Messages of `calm` are dithered, those of `ceal` are not; the other algorithms do not ask. Only
  * `calm` can keep to a budget. */
 static enum tally_status check_calm(const struct tally_job_spec *spec, struct tally_error *err)
@@ -235,7 +250,7 @@ static enum tally_status check_calm(const struct tally_job_spec *spec, struct ta
                           "algorithm %s cannot keep to a budget; calm can",
                           tally_job_spec_algorithm(spec)->name);
     }
-    return TALLY_OK;
+    return is_calm ? check_budget(spec, err) : TALLY_OK;
 }
 
 /* Whether every stage that the horizon allows has a quantizer grid. Stages grow one by one, so 64
