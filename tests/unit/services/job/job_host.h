@@ -5,7 +5,7 @@
 #include "services/job/job.h"
 #include "services/job/model_copy.h"
 
-enum { HOST_MAX_CLIENTS = 8, HOST_MAX_RECORDS = 1000 };
+enum { HOST_MAX_CLIENTS = 10, HOST_MAX_RECORDS = 1000 };
 
 struct job_host {
     struct tally_job_spec spec;

@@ -1,0 +1,265 @@
+/* Jobs of CALM under a budget, and the messages that a round refuses. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+#include "tests/unit/services/job/calm/calm_jobs.h"
+
+static struct job_host HOST; /* large: not on the stack */
+
+/* Random numbers of the test: splitmix64. */
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static int64_t between(uint64_t *state, int64_t least, int64_t most)
+{
+    return least + (int64_t)(next(state) % (uint64_t)(most - least + 1));
+}
+
+/* From 2^-5 to 2^5. */
+static double factor(uint64_t *state)
+{
+    return exp2((double)between(state, -50, 50) / 10);
+}
+
+static struct tally_job_spec random_job(uint64_t *state)
+{
+    struct tally_job_spec spec =
+        calm_job_known((uint32_t)between(state, 1, 40), between(state, 1, 10));
+    spec.seed = between(state, 0, 1000000);
+    spec.horizon = between(state, 1, 400);
+    struct tally_calm_params *params = &spec.params.calm;
+    const int64_t unknown = between(state, 0, 7);
+    params->noise = unknown % 3 == 1 ? NAN : params->noise * factor(state);
+    params->initial_variance =
+        unknown == 1 || unknown == 2 ? NAN : params->initial_variance * factor(state);
+    params->client_spread *= factor(state);
+    params->noise_growth *= factor(state);
+    const int64_t least = unknown % 3 == 1 || unknown == 2 ? 20 : 10;
+    const int64_t limited = between(state, 0, 4);
+    spec.budget.uplink_bits = limited == 0 ? 0 : between(state, least, 600);
+    spec.budget.downlink_bits = limited == 1 ? 0 : between(state, least, 600);
+    spec.policy = between(state, 0, 1) == 0 ? TALLY_POLICY_WAIT : TALLY_POLICY_DROP;
+    spec.quorum = spec.policy == TALLY_POLICY_DROP ? 1 : 0;
+    return spec;
+}
+
+/* What a job has sent, counted by its clients. */
+struct counts {
+    uint64_t uplink[HOST_MAX_CLIENTS], declined, messages;
+};
+
+static void keep(const struct tally_job_outcome *outcome)
+{
+    for (int i = 0; i < outcome->n_records; i++) {
+        HOST.records[HOST.n_records++] = outcome->records[i];
+    }
+}
+
+/* One round; under `drop` a third of the clients are absent. */
+static void play_round(uint64_t *state, struct counts *counts)
+{
+    const bool drops = HOST.spec.policy == TALLY_POLICY_DROP;
+    const int64_t sure = between(state, 0, HOST.spec.clients - 1);
+    bool absent[HOST_MAX_CLIENTS] = {false};
+    job_host_compute(&HOST);
+    const int64_t round = tally_job_open_round(HOST.job)->round;
+    const bool cut = tally_job_open_round(HOST.job)->plan.cut;
+    for (uint32_t m = 0; m < HOST.spec.clients; m++) {
+        absent[m] = drops && m != sure && between(state, 0, 2) == 0;
+        struct tally_job_outcome outcome;
+        tally_job_set_absent(HOST.job, m, absent[m], &outcome);
+        keep(&outcome);
+    }
+    for (uint32_t m = 0; m < HOST.spec.clients; m++) {
+        if (!absent[m] && tally_job_open_round(HOST.job)->round == round) {
+            const uint64_t bits = HOST.updates[m].payload_bits;
+            job_host_send(&HOST, m);
+            counts->uplink[m] += bits;
+            counts->declined += bits == 0 && !cut;
+            counts->messages += bits > 0;
+        }
+    }
+}
+
+/* Returns what the clients sent, if the job kept to its budget. */
+static struct counts play_budget(const struct tally_job_spec *spec, uint64_t *state)
+{
+    struct counts counts = {0};
+    job_host_init(&HOST, spec);
+    while (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
+        play_round(state, &counts);
+    }
+    CU_ASSERT_EQUAL(tally_job_status(HOST.job), TALLY_JOB_COMPLETED);
+    const struct tally_ledger *bits = &tally_job_progress(HOST.job)->bits;
+    bool kept = true;
+    for (uint32_t m = 0; m < spec->clients; m++) {
+        kept = kept && (spec->budget.uplink_bits == 0 ||
+                        counts.uplink[m] <= (uint64_t)spec->budget.uplink_bits);
+    }
+    CU_ASSERT_TRUE(kept);
+    const uint64_t down = bits->downlink.payload_bits + bits->control_bits;
+    CU_ASSERT_TRUE(spec->budget.downlink_bits == 0 ||
+                   down <= (uint64_t)spec->budget.downlink_bits + counts.declined);
+    if (!kept || (spec->budget.downlink_bits > 0 &&
+                  down > (uint64_t)spec->budget.downlink_bits + counts.declined)) {
+        fprintf(
+            stderr, "dim %u, budget %lld / %lld, opens %d: client 0 sent %llu; down %llu + %llu\n",
+            (unsigned)tally_job_spec_setting(spec).dim, (long long)spec->budget.uplink_bits,
+            (long long)spec->budget.downlink_bits, TALLY_CALM.first_stage(&spec->params) == 0,
+            (unsigned long long)counts.uplink[0], (unsigned long long)bits->downlink.payload_bits,
+            (unsigned long long)bits->control_bits);
+    }
+    job_host_fini(&HOST);
+    return counts;
+}
+
+static void test_calm_budget__is_never_exceeded(void)
+{
+    uint64_t state = 1, declined = 0, messages = 0;
+    for (int i = 0; i < 200; i++) {
+        const struct tally_job_spec spec = random_job(&state);
+        const struct counts counts = play_budget(&spec, &state);
+        declined += counts.declined;
+        messages += counts.messages;
+    }
+    CU_ASSERT_TRUE(declined > 10); /* the cap was felt */
+    CU_ASSERT_TRUE(messages > 500);
+}
+
+/* A round with a cap, at its start. */
+static void open_capped(void)
+{
+    struct tally_job_spec spec = calm_job_known(30, 3);
+    spec.budget = (struct tally_budget){.uplink_bits = 150, .downlink_bits = 200};
+    job_host_init(&HOST, &spec);
+    job_host_compute(&HOST);
+    CU_ASSERT_TRUE(tally_job_open_round(HOST.job)->plan.max_bits > 0);
+}
+
+static void expect_malformed(const struct tally_job_update *update)
+{
+    struct job_look before = job_look(HOST.job);
+    struct tally_job_outcome outcome;
+    CU_ASSERT_EQUAL(tally_job_receive(HOST.job, update, &outcome, NULL), TALLY_MALFORMED);
+    struct job_look after = job_look(HOST.job);
+    CU_ASSERT_TRUE(job_looks_same(&before, &after));
+    job_look_fini(&before);
+    job_look_fini(&after);
+}
+
+static void test_calm_budget__client_declines_only_under_a_cap(void)
+{
+    open_capped();
+    struct tally_job_update empty = HOST.updates[0];
+    empty.payload = NULL;
+    empty.n_payload = 0;
+    empty.payload_bits = 0;
+    empty.clipped = 0;
+    struct tally_job_outcome outcome;
+    CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &empty, &outcome, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(outcome.bits.messages, 0);
+    job_host_send(&HOST, 1);
+    job_host_send(&HOST, 2);
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 1);
+    CU_ASSERT_EQUAL(HOST.records[0].received, 3);
+    CU_ASSERT_EQUAL(HOST.records[0].bits.uplink.messages, 2);
+    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 1 + 4 + 4);
+    job_host_fini(&HOST);
+
+    const struct tally_job_spec spec = calm_job_known(30, 3);
+    job_host_init(&HOST, &spec);
+    job_host_compute(&HOST);
+    empty.loss = HOST.updates[0].loss;
+    expect_malformed(&empty);
+    job_host_fini(&HOST);
+}
+
+static void test_calm_budget__all_decline_and_the_talking_ends(void)
+{
+    open_capped();
+    for (uint32_t m = 0; m < 3; m++) {
+        HOST.updates[m].n_payload = 0;
+        HOST.updates[m].payload_bits = 0;
+        HOST.updates[m].clipped = 0;
+        job_host_send(&HOST, m);
+    }
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2);
+    CU_ASSERT_FALSE(HOST.records[0].passed);
+    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 3 + 1);
+    CU_ASSERT_TRUE(HOST.records[1].cut);
+    CU_ASSERT_EQUAL(tally_job_status(HOST.job), TALLY_JOB_COMPLETED);
+    CU_ASSERT_EQUAL(tally_job_progress(HOST.job)->bits.downlink.messages, 0);
+    job_host_fini(&HOST);
+}
+
+static void test_calm_budget__messages_that_cannot_be_are_malformed(void)
+{
+    open_capped();
+    const uint64_t cap = tally_job_open_round(HOST.job)->plan.max_bits;
+    uint8_t junk[100];
+    memset(junk, 0xa5, sizeof junk);
+    struct tally_job_update update = HOST.updates[0];
+    const size_t n = update.n_payload;
+    update.payload_bits = cap + 1; /* longer than the cap */
+    update.payload = junk;
+    update.n_payload = (cap + 8) / 8;
+    expect_malformed(&update);
+    update = HOST.updates[0];
+    update.n_payload = n - 1; /* bytes and bits disagree */
+    expect_malformed(&update);
+    update.n_payload = n;
+    update.payload_bits += 8;
+    expect_malformed(&update);
+    update.payload_bits = 0;
+    expect_malformed(&update);
+    update = HOST.updates[0];
+    update.n_payload = 0;
+    expect_malformed(&update);
+    update.payload = junk;
+    update.n_payload = 3; /* shorter than 30 coordinates can be, or with bits behind the end */
+    update.payload_bits = 20;
+    expect_malformed(&update);
+    update = HOST.updates[0];
+    update.clipped = 31;
+    expect_malformed(&update);
+    job_host_round(&HOST);
+    CU_ASSERT_EQUAL(HOST.n_records, 1);
+    job_host_fini(&HOST);
+}
+
+/* The bits of the opening round are part of the budget. */
+static void test_calm_budget__opening_round_needs_its_bits(void)
+{
+    struct tally_job_spec spec = calm_job_auto(3, 3);
+    struct tally_error err = TALLY_ERROR_INIT;
+    spec.budget.uplink_bits = 19;
+    CU_ASSERT_EQUAL(tally_job_spec_validate(&spec, &err), TALLY_OUT_OF_RANGE);
+    TALLY_ASSERT_TEXT(err.field, "budget.uplink_bits");
+    spec.budget = (struct tally_budget){.downlink_bits = 19};
+    err = (struct tally_error)TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(tally_job_spec_validate(&spec, &err), TALLY_OUT_OF_RANGE);
+    TALLY_ASSERT_TEXT(err.field, "budget.downlink_bits");
+    spec.budget = (struct tally_budget){.uplink_bits = 20, .downlink_bits = 20};
+    job_host_init(&HOST, &spec);
+    job_host_round(&HOST);
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2); /* nothing is left */
+    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 20);
+    CU_ASSERT_TRUE(HOST.records[1].cut);
+    job_host_fini(&HOST);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_calm_budget__is_never_exceeded),
+    TALLY_TEST(test_calm_budget__client_declines_only_under_a_cap),
+    TALLY_TEST(test_calm_budget__all_decline_and_the_talking_ends),
+    TALLY_TEST(test_calm_budget__messages_that_cannot_be_are_malformed),
+    TALLY_TEST(test_calm_budget__opening_round_needs_its_bits),
+};
+TALLY_SUITE(calm_budget, TESTS);
