@@ -22,16 +22,14 @@
  *              | n = 14    | n = 28    | n = 103   | n = 321              |
  *              |-> 1 bit a coordinate  |->         |->    the rest: no message
  *
- * With a budget and known constants, the schedule n_k and the resolutions are planned before the
- * first message (calm/calm_plan.h). Otherwise epochs grow by three. The schedule is stored with the
- * job.
+ * With a budget and known constants, n_k and the resolutions are planned before the first message
+ * (calm/calm_plan.h), and stored. Otherwise epochs grow by three.
  *
- * Unknown constants are estimated: an opening round in which clients report the spread of their
- * gradients and the size of their mean (calm_opening.c), and later the spread across the clients'
- * messages, which costs no bits. The queries of the opening round are not lost: the round after it
- * makes none and sends the message of the same ones, which a client draws again.
+ * Unknown constants are estimated: from reports in an opening round (calm_opening.c), and later
+ * from the spread across the clients' messages. The round after the opening makes no queries; it
+ * sends the message of the opening's, which a client draws again.
  *
- * A budget is never exceeded. A client whose message would be too long sends an empty one. The
+ * A budget is never exceeded: a client whose message would be too long sends an empty one, and the
  * server coarsens a broadcast until it fits, or ends the talking.
  *
  * Left out: shifts for unlike shards (CALM.md, "Unlike shards"). */

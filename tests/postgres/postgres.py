@@ -20,7 +20,7 @@ class Database:
 
     def __init__(self, conninfo):
         self.conninfo = conninfo
-        self.uri = f"postgres:{conninfo}"
+        self.uri = f"postgres:{conninfo} connect_timeout=60"  # this machine may be busy
 
     def url(self, scheme):
         """The same as a URL, in the form of libpq: scheme://user@/dbname?host=...&port=..."""

@@ -98,10 +98,14 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     }
     tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.x_checksum = job_sum_point(job);
-    if (memory_bytes > 0) {
-        job->algorithm->memory.begin(&job->setting, job->x, 0, job->memory);
-    }
     return TALLY_OK;
+}
+
+void job_begin_memory(struct tally_job *job, int64_t opening_samples)
+{
+    if (job->memory != NULL) {
+        job->algorithm->memory.begin(&job->setting, job->x, opening_samples, job->memory);
+    }
 }
 
 size_t job_memory_bytes(const struct tally_job *job)
@@ -182,6 +186,7 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, struct t
         status = job_move(job, TALLY_EVENT_START, err);
     }
     if (status == TALLY_OK) {
+        job_begin_memory(job, 0);
         job->progress.f_star = job_has_regret(job) ? f_star : NAN;
         job->progress.has_f_star = job_has_regret(job);
         job_open_round(job, NULL);

@@ -142,10 +142,7 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
         job->progress.estimates = estimates;
         opening->adopt(&job->setting, &estimates, &job->params);
         job->progress.stage = job->algorithm->first_stage(&job->params);
-        if (job->memory != NULL) {
-            job->algorithm->memory.begin(&job->setting, job->x, job->open.plan.samples,
-                                         job->memory);
-        }
+        job_begin_memory(job, job->open.plan.samples);
     }
     return status;
 }

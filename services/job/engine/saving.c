@@ -300,7 +300,9 @@ static enum tally_status load(struct tally_job *job, const struct tally_progress
     } else { /* before the first round closed: the initial point */
         job->progress.f_star = progress->f_star;
         job->progress.has_f_star = progress->has_f_star;
-        if (!job_has_started(job)) {
+        if (job_has_started(job)) {
+            job_begin_memory(job, 0);
+        } else {
             job->progress.x_checksum = progress->x_checksum;
         }
     }
