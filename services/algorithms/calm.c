@@ -1,11 +1,10 @@
 /* CALM, the project's own communication-adaptive local method; CALM.md derives it.
  *
- * Idea: the server and its clients talk at a few times that lie geometrically apart. In between, a
- * client moves on its own, as far as its own data can be trusted, because regret is paid where it
- * queries. What it sends does not depend on that path: the mean of the minima that its queries
- * predict. Messages are quantized as coarsely as their noise allows, with a dither that both sides
- * draw from the seed. The server keeps an exact estimate z and broadcasts only what brings the
- * point x near it.
+ * Idea: server and clients talk at a few times that lie geometrically apart. In between, a client
+ * moves on its own as far as its data can be trusted, because regret is paid where it queries. What
+ * it sends does not depend on that path: the mean of the minima that its queries predict, quantized
+ * as coarsely as its noise allows, with a dither that both sides draw from the seed. The server
+ * keeps an exact estimate z and broadcasts only what brings the point x near it.
  *
  *     epoch of n queries at x, V the mean square of x - x*, h = 1 / step_size:
  *
@@ -30,9 +29,8 @@
  * sends the message of the opening's, which a client draws again.
  *
  * A budget is never exceeded: a client whose message would be too long sends an empty one, and the
- * server coarsens a broadcast until it fits, or ends the talking.
- *
- * Left out: shifts for unlike shards (CALM.md, "Unlike shards"). */
+ * server coarsens a broadcast until it fits, or ends the talking. Left out: shifts for unlike
+ * shards. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>

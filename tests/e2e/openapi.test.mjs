@@ -583,7 +583,7 @@ function* mutations(schema, value, at) {
   for (const [name, member] of Object.entries(object.properties)) {
     const inside = [...at, name];
     const target = check.resolve(member);
-    if (object.required.includes(name)) {
+    if ((object.required ?? []).includes(name)) {
       yield {at: inside, value: undefined, good: false};
     } else if (name in value) {
       yield {at: inside, value: undefined, good: true};
@@ -629,6 +629,7 @@ const COMPANY = {
   "algorithm.sigma 1000000000": {},
   "algorithm.gradient_bound 1000000000": {"algorithm.sigma": 1e9},
   "algorithm.gradient_bound 0.001": {},
+  "encoding dithered": {algorithm: {type: "calm", step_size: 1}},
 };
 
 function withCompany(document, at, value) {
@@ -685,7 +686,7 @@ test("schema and server draw the same limits around a document", async (context)
 
 // What the description of submitJob and of the numbers says in words: the schema lets it pass.
 test("rules that no schema can say are the server's, and named", async () => {
-  const {ceal, images, libsvm, npy, plugin} = requestExamples();
+  const {calm, ceal, images, libsvm, npy, plugin} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
     [{...ceal, quorum: 3}, "quorum"],
@@ -703,6 +704,11 @@ test("rules that no schema can say are the server's, and named", async () => {
     [{...plugin, reference: {type: "solve"}}, "reference.type"],
     [{...ceal, algorithm: {...ceal.algorithm, sigma: 1e-9}}, "algorithm"],
     [{...ceal, name: "\u00e9".repeat(65)}, "name"],
+    [{...ceal, encoding: "dithered"}, "encoding"],
+    [{...calm, encoding: "entropy"}, "encoding"],
+    [{...ceal, budget: {uplink_bits: 100}}, "budget"],
+    [{...calm, budget: {uplink_bits: 19}}, "budget.uplink_bits"],
+    [{...calm, budget: {downlink_bits: 19}}, "budget.downlink_bits"],
   ]) {
     assert.deepEqual(check.schema("JobDocument")(document), [], field);
     const answer = await post(`${open}/v1/jobs`, document);
