@@ -64,8 +64,8 @@ static void default_schedule(const struct tally_setting *setting,
     for (int i = 0; i < EPOCHS; i++, samples *= GROWTH) {
         schedule->epochs[i] =
             (struct tally_calm_epoch){.samples = samples,
-                                      .uplink_resolution = 1.3 * pow(excess, 0.27),
-                                      .downlink_resolution = 1.6 * pow(excess, 0.136)};
+                                      .uplink_resolution = 1.3 * pow(excess, 0.2),
+                                      .downlink_resolution = 1.6 * pow(excess, 0.09)};
     }
 }
 
