@@ -1,6 +1,7 @@
 #include "services/algorithms/algorithm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const struct tally_algorithm *const TALLY_ALGORITHMS[] = {
 #define TALLY_ALGORITHM_ROW(symbol, name) &TALLY_##symbol,
@@ -65,6 +66,34 @@ enum tally_status tally_client_gradient(const struct tally_client_task *task,
         scratch->vector[i] = (float)scratch->gradient[i];
     }
     return status;
+}
+
+enum tally_status tally_client_moments(const struct tally_client_task *task,
+                                       struct tally_scratch *scratch, double *mean,
+                                       double *ret_variance, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const int64_t samples = task->plan->samples;
+    const size_t dim = setting->dim;
+    struct tally_rng rng;
+    double squares = 0;
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
+    memset(mean, 0, dim * sizeof *mean);
+    for (int64_t n = 1; n <= samples; n++) {
+        enum tally_status status =
+            tally_objective_local_gradient(task->objective, task->client, task->x,
+                                           setting->minibatch, &rng, scratch->gradient, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        for (size_t i = 0; i < dim; i++) {
+            const double before = scratch->gradient[i] - mean[i];
+            mean[i] += before / (double)n;
+            squares += before * (scratch->gradient[i] - mean[i]);
+        }
+    }
+    *ret_variance = samples > 1 ? squares / (double)(samples - 1) : 0;
+    return TALLY_OK;
 }
 
 enum tally_status tally_message_of_vector(const struct tally_setting *setting,

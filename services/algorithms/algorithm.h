@@ -309,6 +309,13 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 enum tally_status tally_client_gradient(const struct tally_client_task *task,
                                         struct tally_scratch *scratch, struct tally_error *err);
 
+/* Client: mean <- the mean of plan->samples gradient queries at x, double[dim], by Welford's
+ * recurrence; *ret_variance is the sum over the coordinates of their variances, 0 of one query.
+ * Errors: those of the objective. */
+enum tally_status tally_client_moments(const struct tally_client_task *task,
+                                       struct tally_scratch *scratch, double *mean,
+                                       double *ret_variance, struct tally_error *err);
+
 /* Quantizes scratch->vector on `grid`, with the words of `rng`, and encodes it into message (its
  * old payload is replaced). Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
 enum tally_status tally_message_of_vector(const struct tally_setting *setting,

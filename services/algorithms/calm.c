@@ -93,15 +93,11 @@ static int64_t message_samples(const struct tally_round_plan *plan)
     return plan->samples > 0 ? plan->samples : CALM_OPENING_SAMPLES;
 }
 
-/* What the recursion says of a walk of n queries; clients that repeat the opening round's do not
- * move. */
+/* What the recursion says of the round's walk. */
 static void follow_walk(const struct tally_setting *setting, const struct tally_round_plan *plan,
                         struct tally_calm_walk *walk)
 {
-    struct tally_calm_constants constants = calm_constants(setting, &plan->facts);
-    if (plan->samples == 0) {
-        constants.local_step_limit = 0;
-    }
+    const struct tally_calm_constants constants = calm_walk_constants(setting, plan);
     tally_calm_walk_ahead(walk, &constants, plan->facts.distance, message_samples(plan));
 }
 
@@ -202,8 +198,7 @@ static enum tally_status walk_queries(const struct tally_client_task *task,
     const struct tally_setting *setting = task->setting;
     const int64_t samples = message_samples(task->plan);
     const bool repeats = task->plan->samples == 0;
-    struct tally_calm_constants constants = calm_constants(setting, &task->plan->facts);
-    constants.local_step_limit = repeats ? 0 : constants.local_step_limit;
+    const struct tally_calm_constants constants = calm_walk_constants(setting, task->plan);
     struct tally_calm_walk walk;
     tally_calm_walk_begin(&walk, &constants, task->plan->facts.distance);
     struct tally_rng rng;

@@ -36,6 +36,10 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts);
 
+/* The same of a round's walk: clients that repeat the opening round's queries do not move. */
+struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
+                                                const struct tally_round_plan *plan);
+
 /* What clients of the open round are told. */
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory);

@@ -44,6 +44,16 @@ struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                          .horizon = setting->horizon};
 }
 
+struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
+                                                const struct tally_round_plan *plan)
+{
+    struct tally_calm_constants constants = calm_constants(setting, &plan->facts);
+    if (plan->samples == 0) {
+        constants.local_step_limit = 0;
+    }
+    return constants;
+}
+
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory)
 {

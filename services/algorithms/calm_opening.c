@@ -8,7 +8,6 @@
  *
  * The values lie an eighth of an octave apart, from 2^-64 to 2^64: an error of at most 4.4 %. */
 #include <math.h>
-#include <string.h>
 
 #include "codec/numeric/bits.h"
 #include "services/algorithms/calm.h"
@@ -63,37 +62,24 @@ static uint64_t code_of(double value)
 
 /* Client. */
 
-/* Variance per coordinate of the gradients, and the mean square of D, by Welford's recurrence; the
- * mean is in scratch->wide.reals. */
+/* Variance per coordinate of the gradients, and the mean square of D; the mean is in
+ * scratch->wide.reals. */
 static enum tally_status sample(const struct tally_client_task *task, struct tally_scratch *scratch,
                                 struct tally_report *ret_report, struct tally_error *err)
 {
     const struct tally_setting *setting = task->setting;
     const size_t dim = setting->dim;
-    double *mean = scratch->wide.reals, squares = 0, norm = 0;
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
-    memset(mean, 0, dim * sizeof *mean);
-    for (int64_t n = 1; n <= task->plan->samples; n++) {
-        enum tally_status status =
-            tally_objective_local_gradient(task->objective, task->client, task->x,
-                                           setting->minibatch, &rng, scratch->gradient, err);
-        if (status != TALLY_OK) {
-            return status;
-        }
-        for (size_t i = 0; i < dim; i++) {
-            const double before = scratch->gradient[i] - mean[i];
-            mean[i] += before / (double)n;
-            squares += before * (scratch->gradient[i] - mean[i]);
-        }
+    double *mean = scratch->wide.reals, variance = 0, norm = 0;
+    enum tally_status status = tally_client_moments(task, scratch, mean, &variance, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     for (size_t i = 0; i < dim; i++) {
         norm += mean[i] * mean[i];
     }
     const double step = setting->params->calm.step_size;
-    *ret_report = (struct tally_report){
-        .variance = squares / ((double)(task->plan->samples - 1) * (double)dim),
-        .norm = step * step * norm / (double)dim};
+    *ret_report = (struct tally_report){.variance = variance / (double)dim,
+                                        .norm = step * step * norm / (double)dim};
     return TALLY_OK;
 }
 

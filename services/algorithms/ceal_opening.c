@@ -1,7 +1,6 @@
 #include "services/algorithms/ceal_opening.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "codec/numeric/float32.h"
 #include "codec/numeric/vector.h"
@@ -31,41 +30,13 @@ static size_t n_values(const union tally_algorithm_params *params)
     return (size_t)isnan(params->ceal.sigma) + (size_t)isnan(params->ceal.gradient_bound);
 }
 
-/* Mean (into scratch->local) and variance of the gradients, by Welford's recurrence. */
-static enum tally_status sample(const struct tally_client_task *task, struct tally_scratch *scratch,
-                                double *ret_variance, struct tally_error *err)
-{
-    const struct tally_setting *setting = task->setting;
-    const int64_t samples = task->plan->samples;
-    const size_t dim = setting->dim;
-    struct tally_rng rng;
-    double squares = 0;
-    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
-    memset(scratch->local, 0, dim * sizeof *scratch->local);
-    for (int64_t n = 1; n <= samples; n++) {
-        enum tally_status status =
-            tally_objective_local_gradient(task->objective, task->client, task->x,
-                                           setting->minibatch, &rng, scratch->gradient, err);
-        if (status != TALLY_OK) {
-            return status;
-        }
-        for (size_t i = 0; i < dim; i++) {
-            const double before = scratch->gradient[i] - scratch->local[i];
-            scratch->local[i] += before / (double)n;
-            squares += before * (scratch->gradient[i] - scratch->local[i]);
-        }
-    }
-    *ret_variance = samples > 1 ? squares / (double)(samples - 1) : 0;
-    return TALLY_OK;
-}
-
 enum tally_status tally_ceal_report(const struct tally_client_task *task,
                                     struct tally_scratch *scratch, struct tally_message *message,
                                     struct tally_error *err)
 {
     double variance;
     const struct tally_ceal_params *params = &task->setting->params->ceal;
-    enum tally_status status = sample(task, scratch, &variance, err);
+    enum tally_status status = tally_client_moments(task, scratch, scratch->local, &variance, err);
     if (status != TALLY_OK) {
         return status;
     }

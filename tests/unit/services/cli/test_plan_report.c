@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/harness.h"
+#include "tests/unit/services/algorithms/calm/synthetic_job.h"
 
 static void expect(const struct tally_json *report, const char *expected)
 {
@@ -60,19 +61,6 @@ static void test_cli_plan_report__compares_several_plans(void)
                    "  29000      1e+17    9.50      0.04            -  2000\n");
     tally_json_free(report);
 }
-
-static const struct tally_calm_constants LOUD = {
-    .curvature = 1.0 / 3,
-    .noise = 2.0 / 3,
-    .noise_growth = 10.0 / 3,
-    .client_spread = 0.03,
-    .curvature_spread = 0.0144,
-    .initial_variance = 5.0 / 30,
-    .local_step_limit = 0.1,
-    .clients = 10,
-    .dim = 30,
-    .horizon = 2000,
-};
 
 static double member(const struct tally_json *object, const char *key)
 {
