@@ -92,11 +92,12 @@ class Limited(TallyTestCase):
         if slots > 0:
             self.worker = ForeignWorker(self.client, slots=slots)
 
-    def wait_memory(self, job_id):
+    def wait_queued(self, job_id, what):
+        """The text of a queued job's `waiting` once it is for that."""
         def look():
             detail = self.client.job(job_id)
-            return detail if (detail["waiting"] or {}).get("for") == "memory" else None
-        detail = wait_until(look, f"job {job_id} to wait for memory")
+            return detail if (detail["waiting"] or {}).get("for") == what else None
+        detail = wait_until(look, f"job {job_id} to wait for {what}")
         self.assertEqual(detail["status"], "queued")
         return detail["waiting"]["text"]
 
@@ -125,16 +126,16 @@ class Limited(TallyTestCase):
         self.start(2 * LARGE_BYTES - 1)
         first, second, small = (self.client.submit(plain_job(dim)) for dim in (LARGE, LARGE, 10))
         self.client.wait_status(first, "running")
-        text = self.wait_memory(second)
+        text = self.wait_queued(second, "memory")
         self.assertIn(f"needs {LARGE_BYTES} bytes", text)
         self.assertIn(f"{LARGE_BYTES - 1} of {2 * LARGE_BYTES - 1} ", text)
-        self.assertEqual(self.client.job(small)["waiting"]["for"], "workers")
-        self.assertIn("an older job goes first", self.client.job(small)["waiting"]["text"])
+        # At first it waits for its reference, which another thread prepares.
+        self.assertIn("an older job goes first", self.wait_queued(small, "workers"))
         self.assertEqual(self.metrics(), [LARGE_BYTES, 2 * LARGE_BYTES - 1])
 
         self.client.post(f"/v1/jobs/{first}/pause")  # for how long nobody knows: others go by
         self.client.wait_status(small, "running")
-        self.wait_memory(second)
+        self.wait_queued(second, "memory")
         self.client.post(f"/v1/jobs/{first}/cancel")
         self.client.wait_status(second, "running")
         for job_id in (second, small):
@@ -148,7 +149,7 @@ class Limited(TallyTestCase):
         first = self.client.submit(plain_job(LARGE))
         self.client.wait_status(first, "running")
         second = self.client.submit(solved)
-        self.assertIn("to solve f(x*)", self.wait_memory(second))
+        self.assertIn("to solve f(x*)", self.wait_queued(second, "memory"))
         self.client.post(f"/v1/jobs/{first}/cancel")
         self.client.wait_status(second, "running")
 
@@ -159,11 +160,11 @@ class Limited(TallyTestCase):
             self.client.wait_status(job_id, "running")
         self.client.post(f"/v1/jobs/{jobs[1]}/pause")
         queued = self.client.submit(plain_job(LARGE))
-        self.wait_memory(queued)
+        self.wait_queued(queued, "memory")
         self.coordinator.kill()
         self.start(1 << 20, store=self.coordinator.store)
         self.assertEqual([self.client.job(job_id)["status"] for job_id in jobs], ["running", "paused"])
-        self.wait_memory(queued)
+        self.wait_queued(queued, "memory")
         self.assertIn("max_job_bytes=1048576", self.coordinator.log())
         self.assertIn("job continues although jobs need more", self.coordinator.log())
         self.client.wait_status(self.client.submit(plain_job(10)), "queued")
