@@ -32,6 +32,9 @@ bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_statu
 
 enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
 
+/* Of the schedule of a job that its algorithm plans before it starts, as text; with NUL. */
+enum { TALLY_SCHEDULE_CAPACITY = 1024 };
+
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
 struct tally_round_record {
     int64_t round;     /* 1, 2, ... */

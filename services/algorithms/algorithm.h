@@ -234,15 +234,21 @@ struct tally_algorithm {
     struct {
         size_t (*bytes)(const struct tally_setting *setting);
         /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
-         * round of `opening_samples` > 0 queries has made its parameters known. */
+         * round of `opening_samples` > 0 queries has made its parameters known. `schedule`: what
+         * `schedule` below planned; a text that is none, such as "", leaves the algorithm's own. */
         void (*begin)(const struct tally_setting *setting, const double *x, int64_t opening_samples,
-                      void *memory);
+                      const char *schedule, void *memory);
         /* A client's message of the round that closes had that many bits. Before `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
         /* Whether stored bytes can be of this job. */
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
     } memory;
+
+    /* Optional: plans a job before it starts, which may take seconds: a host calls it outside of
+     * any loop, once, and stores the text. "" where there is nothing to plan. */
+    void (*schedule)(const struct tally_setting *setting,
+                     char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 
     /* The plan of a round of `stage`. `memory` is NULL where only the grids of the stages are asked
      * for. Errors: OUT_OF_RANGE (the grid would be too fine). */

@@ -584,6 +584,7 @@ const struct tally_algorithm TALLY_CALM = {
     .opening = &CALM_OPENING,
     .first_stage = first_stage,
     .memory = {calm_memory_bytes, calm_memory_begin, calm_memory_spend, calm_memory_is_valid},
+    .schedule = calm_schedule,
     .plan = calm_plan,
     .step_limit = calm_step_limit,
     .moves_locally = true,

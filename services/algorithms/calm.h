@@ -23,10 +23,26 @@ enum { CALM_INDEX_BITS = 4, CALM_COARSER_BITS = 4 };
 /* The slots of tally_algorithm.memory. */
 size_t calm_memory_bytes(const struct tally_setting *setting);
 void calm_memory_begin(const struct tally_setting *setting, const double *x,
-                       int64_t opening_samples, void *bytes);
+                       int64_t opening_samples, const char *schedule, void *bytes);
 void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32_t client,
                        uint64_t bits);
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes);
+
+/* Whether a job's schedule is planned before it starts: its constants are known, and it has a
+ * budget. */
+bool calm_is_planned(const struct tally_setting *setting);
+
+/* Plans a job of known constants for its budget, less what the job keeps free for the scatter of
+ * message lengths and for control bits; for the price of bits where it has none. Takes tenths of a
+ * second for a budget, seconds for a price. */
+void calm_make_schedule(const struct tally_setting *setting,
+                        struct tally_calm_schedule *ret_schedule);
+
+/* The slot tally_algorithm.schedule: a plan as text, the number of epochs, and of each one its
+ * queries and both resolutions, which hexadecimal digits keep exact: "1 49 0x1.8p+0 0x1.4p+0". */
+void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
+/* Its inverse; false if the text is no plan. */
+bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedule);
 
 /* The vectors behind it. */
 double *calm_estimate(struct calm_memory *memory);
@@ -35,6 +51,9 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
 /* The constants of the job for the recursion; noise and spread are those of `facts`. */
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts);
+
+/* Those of a job that has nothing to estimate, at its start. */
+struct tally_calm_constants calm_known_constants(const struct tally_setting *setting);
 
 /* The same of a round's walk: clients that repeat the opening round's queries do not move. */
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,

@@ -4,7 +4,11 @@
  * Under a budget the lengths of messages scatter around the plan. After each round the grids of the
  * epochs to come get coarser or finer by one factor up and one down, so that what is left of the
  * budget is used and no more. Clients are told the factor up. */
+#include <assert.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "services/algorithms/calm.h"
@@ -105,29 +109,101 @@ static double reserve_down(const struct tally_setting *setting, int64_t epochs)
            (double)(CALM_INDEX_BITS + CALM_COARSER_BITS) * (double)epochs;
 }
 
-/* A job whose constants are known is planned for its budget. The search takes some tenths of a
- * second, and more for a longer horizon: beyond MOST_PLANNED queries a plan would only make its
- * last epochs longer. Without a budget the search for a price takes seconds, too long for the
- * coordinator's loop. */
-static void plan_schedule(const struct tally_setting *setting, struct calm_memory *memory)
+/* What a plan may spend. */
+static struct tally_calm_budget planned_budget(const struct tally_setting *setting)
 {
-    enum { USUAL_EPOCHS = 4, MOST_PLANNED = 1 << 17 };
-    const struct tally_walk_facts facts = calm_facts(setting, memory);
-    const struct tally_calm_constants constants = calm_constants(setting, &facts);
+    enum { USUAL_EPOCHS = 4 };
     const double up = (double)setting->budget.uplink_bits,
                  down = (double)setting->budget.downlink_bits;
-    const struct tally_calm_budget budget = {
+    return (struct tally_calm_budget){
         .uplink_bits = up > 0 ? up : INFINITY,
         .downlink_bits = down > 0 ? down : INFINITY,
         .uplink_margin = up > 0 ? fmin(reserve_up(setting), up / 4) : 0,
         .downlink_margin = down > 0 ? fmin(reserve_down(setting, USUAL_EPOCHS), down / 4) : 0};
-    struct tally_calm_state state = memory->state;
+}
+
+bool calm_is_planned(const struct tally_setting *setting)
+{
+    return !calm_opens(setting->params) &&
+           (setting->budget.uplink_bits > 0 || setting->budget.downlink_bits > 0);
+}
+
+/* B at the start: 0 until something shows that it is not. */
+static double given_spread(const struct tally_calm_params *params)
+{
+    return isnan(params->client_spread) ? 0 : params->client_spread;
+}
+
+struct tally_calm_constants calm_known_constants(const struct tally_setting *setting)
+{
+    const struct tally_calm_params *params = &setting->params->calm;
+    const struct tally_walk_facts facts = {.distance = params->initial_variance,
+                                           .client_spread = given_spread(params),
+                                           .noise = params->noise,
+                                           .noise_growth = params->noise_growth};
+    return calm_constants(setting, &facts);
+}
+
+/* The search takes longer for a longer horizon: beyond MOST_PLANNED queries a plan would only make
+ * its last epochs longer. */
+void calm_make_schedule(const struct tally_setting *setting,
+                        struct tally_calm_schedule *ret_schedule)
+{
+    enum { MOST_PLANNED = 1 << 17 };
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    const struct tally_calm_budget budget = planned_budget(setting);
+    struct tally_calm_state state = tally_calm_start(&constants);
     state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
-    if (memory->opening_samples > 0 || (up == 0 && down == 0)) {
-        default_schedule(setting, &memory->schedule);
-    } else {
-        tally_calm_plan(&constants, &state, &budget, NULL, &memory->schedule);
+    tally_calm_plan(&constants, &state, &budget, NULL, ret_schedule);
+}
+
+void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY])
+{
+    struct tally_calm_schedule schedule;
+    ret_schedule[0] = '\0';
+    if (!calm_is_planned(setting)) {
+        return;
     }
+    calm_make_schedule(setting, &schedule);
+    int n = snprintf(ret_schedule, TALLY_SCHEDULE_CAPACITY, "%d", schedule.n);
+    for (int k = 0; k < schedule.n && n < TALLY_SCHEDULE_CAPACITY; k++) {
+        const struct tally_calm_epoch *epoch = &schedule.epochs[k];
+        n += snprintf(ret_schedule + n, (size_t)(TALLY_SCHEDULE_CAPACITY - n), " %" PRId64 " %a %a",
+                      epoch->samples, epoch->uplink_resolution, epoch->downlink_resolution);
+    }
+    assert(n < TALLY_SCHEDULE_CAPACITY); /* 16 epochs of at most 57 bytes each */
+}
+
+static bool schedule_is_valid(const struct tally_calm_schedule *schedule)
+{
+    bool is_valid = schedule->n >= 0 && schedule->n <= TALLY_CALM_MAX_EPOCHS;
+    for (int i = 0; is_valid && i < schedule->n; i++) {
+        const struct tally_calm_epoch *epoch = &schedule->epochs[i];
+        is_valid =
+            epoch->samples >= 1 && epoch->uplink_resolution > 0 && epoch->downlink_resolution > 0;
+    }
+    return is_valid;
+}
+
+bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedule)
+{
+    struct tally_calm_schedule schedule = {0};
+    char *end;
+    const long n = strtol(text, &end, 10);
+    if (end == text || n < 0 || n > TALLY_CALM_MAX_EPOCHS) {
+        return false;
+    }
+    for (schedule.n = 0; schedule.n < n; schedule.n++) {
+        struct tally_calm_epoch *epoch = &schedule.epochs[schedule.n];
+        epoch->samples = strtoll(end, &end, 10);
+        epoch->uplink_resolution = strtod(end, &end);
+        epoch->downlink_resolution = strtod(end, &end);
+    }
+    if (*end != '\0' || !schedule_is_valid(&schedule)) {
+        return false;
+    }
+    *ret_schedule = schedule;
+    return true;
 }
 
 /* The factor by which n grids of dim coordinates each get coarser to save `excess` bits: a power of
@@ -181,7 +257,7 @@ static void spend_opening(const struct tally_setting *setting, struct calm_memor
 }
 
 void calm_memory_begin(const struct tally_setting *setting, const double *x,
-                       int64_t opening_samples, void *bytes)
+                       int64_t opening_samples, const char *schedule, void *bytes)
 {
     const struct tally_calm_params *params = &setting->params->calm;
     struct calm_memory *memory = bytes;
@@ -189,26 +265,15 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     memcpy(calm_estimate(memory), x, setting->dim * sizeof *x);
     memory->opening_samples = opening_samples;
     memory->noise = params->noise;
-    memory->client_spread = isnan(params->client_spread) ? 0 : params->client_spread;
+    memory->client_spread = given_spread(params);
     memory->state = (struct tally_calm_state){params->initial_variance, params->initial_variance,
                                               setting->horizon - opening_samples};
     if (opening_samples > 0) {
         spend_opening(setting, memory);
     }
-    if (!calm_opens(setting->params)) {
-        plan_schedule(setting, memory);
+    if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
+        default_schedule(setting, &memory->schedule);
     }
-}
-
-static bool schedule_is_valid(const struct tally_calm_schedule *schedule)
-{
-    bool is_valid = schedule->n >= 0 && schedule->n <= TALLY_CALM_MAX_EPOCHS;
-    for (int i = 0; is_valid && i < schedule->n; i++) {
-        const struct tally_calm_epoch *epoch = &schedule->epochs[i];
-        is_valid =
-            epoch->samples >= 1 && epoch->uplink_resolution > 0 && epoch->downlink_resolution > 0;
-    }
-    return is_valid;
 }
 
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)

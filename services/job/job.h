@@ -74,9 +74,11 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
 /* Events. */
 
 /* f(x*) is known and the clients are there: makes the vectors and opens the first round. f_star is
- * ignored with reference none. Errors, after which the job is still queued: FAILED_PRECONDITION,
- * NO_MEMORY. */
-enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err);
+ * ignored with reference none. `schedule` is what the job was planned as (local.h); "" = it was
+ * not, and the algorithm follows its own. The engine never plans: that takes time. Errors, after
+ * which the job is still queued: FAILED_PRECONDITION, NO_MEMORY. */
+enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
+                                  struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
 /* The time of the open round starts again. Errors: as of tally_job_pause(). */

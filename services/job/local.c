@@ -23,6 +23,17 @@ enum tally_status tally_local_reference(const struct tally_job_spec *spec,
     return reference(spec, objective, NULL, ret_f_star, err);
 }
 
+void tally_local_schedule(const struct tally_job_spec *spec,
+                          char ret_schedule[TALLY_SCHEDULE_CAPACITY])
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    ret_schedule[0] = '\0';
+    if (algorithm->schedule != NULL) {
+        algorithm->schedule(&setting, ret_schedule);
+    }
+}
+
 enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
                                       const struct tally_objective *objective,
                                       const atomic_bool *stop,
@@ -35,6 +46,7 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
         status = tally_objective_curvature(objective, stop, &preparation.curvature, err);
     }
     if (status == TALLY_OK) {
+        tally_local_schedule(spec, preparation.schedule);
         *ret_preparation = preparation;
     }
     return status;
@@ -150,12 +162,14 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
 {
     struct tally_model_copy *copy = NULL;
     struct tally_job *job = NULL;
+    char schedule[TALLY_SCHEDULE_CAPACITY];
     enum tally_status status = tally_model_copy_new(spec, objective, &copy, err);
     if (status == TALLY_OK) {
         status = tally_job_new(spec, &job, err);
     }
     if (status == TALLY_OK) {
-        status = tally_job_start(job, f_star, err);
+        tally_local_schedule(spec, schedule);
+        status = tally_job_start(job, f_star, schedule, err);
     }
     if (status == TALLY_OK) {
         status = run_rounds(job, copy, observer, err);

@@ -28,7 +28,8 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
 /* What a host computes before a job starts. */
 struct tally_local_preparation {
     double f_star;
-    struct tally_curvature curvature; /* unknown unless f(x*) is solved for */
+    struct tally_curvature curvature;       /* unknown unless f(x*) is solved for */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* as tally_local_schedule() */
 };
 /* Stops once *stop is set; `stop` may be NULL. `objective` is used only to solve for f(x*) and may
  * otherwise be NULL. Errors: as of tally_objective_minimum(). */
@@ -37,6 +38,11 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
                                       const atomic_bool *stop,
                                       struct tally_local_preparation *ret_preparation,
                                       struct tally_error *err);
+
+/* The schedule that the job's algorithm plans before it starts; "" if it plans none. The same on
+ * every call on one machine. May take seconds. */
+void tally_local_schedule(const struct tally_job_spec *spec,
+                          char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 
 /* f(x*) as the spec's reference says; NaN if it is `none`. Otherwise as tally_local_prepare(). */
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,

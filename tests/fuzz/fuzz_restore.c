@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tally_cpu_set_limit(fuzz_cpu(data[0] / N_KINDS));
     const struct tally_job_spec spec = spec_of(data);
     FUZZ_CHECK(tally_job_new(&spec, &job, NULL) == TALLY_OK &&
-               tally_job_start(job, 0, NULL) == TALLY_OK &&
+               tally_job_start(job, 0, "", NULL) == TALLY_OK &&
                tally_job_save_state(job, &state) == TALLY_OK);
     struct tally_progress progress = *tally_job_progress(job);
     tally_job_free(job);

@@ -226,13 +226,14 @@ static bool run_alone(struct sim_job *job)
     struct tally_objective *objective = NULL;
     struct tally_model_copy *model = NULL;
     struct tally_job *engine = NULL;
+    tally_local_schedule(&job->spec, job->schedule);
     bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
                                   tally_job_spec_setting(&job->spec).key, NULL, &objective,
                                   NULL) == TALLY_OK &&
               tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK &&
               tally_model_copy_new(&job->spec, objective, &model, NULL) == TALLY_OK &&
               tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
-              tally_job_start(engine, job->f_star, NULL) == TALLY_OK;
+              tally_job_start(engine, job->f_star, job->schedule, NULL) == TALLY_OK;
     while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
         ok = run_round(job, engine, model);
     }

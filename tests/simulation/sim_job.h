@@ -20,6 +20,7 @@ struct sim_job {
     struct tally_round_record records[SIM_MAX_ROUNDS];
     uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
     double f_star;
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
     struct tally_progress progress; /* at the end */
 };

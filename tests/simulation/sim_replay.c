@@ -84,7 +84,7 @@ struct sim_replay *sim_replay_new(const struct sim_job *job)
                     tally_model_copy_new(spec, replay->objective, &replay->model, NULL) ==
                         TALLY_OK &&
                     tally_job_new(spec, &replay->engine, NULL) == TALLY_OK &&
-                    tally_job_start(replay->engine, job->f_star, NULL) == TALLY_OK,
+                    tally_job_start(replay->engine, job->f_star, job->schedule, NULL) == TALLY_OK,
                 "replay of a job");
     open_round(replay);
     return replay;

@@ -71,11 +71,12 @@ struct hosted_job {
     int64_t n_vacant;
     struct job_supply supply;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
-    bool prepared;                        /* f_star below is known: the job may start */
+    bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not yet, or not here */
     int64_t prepare_took_ms;
     double f_star;
-    struct tally_curvature curvature; /* of f; unknown until prepared */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with; "" = none was planned */
+    struct tally_curvature curvature;       /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
     struct stored_state stored_state;

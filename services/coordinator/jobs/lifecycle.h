@@ -31,7 +31,8 @@ enum tally_status change_job(struct tally_coordinator *coordinator, struct hoste
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);
 
-/* Makes f(x*) of the job known: at once, or in its turn if it must be solved (memory.h). */
+/* Makes f(x*) and the schedule of the job known: at once, or in its turn if f(x*) must be solved
+ * (memory.h). */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
 /* Takes what the solver's thread has finished. */

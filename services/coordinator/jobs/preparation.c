@@ -1,4 +1,6 @@
-/* preparation: f(x*) and the curvature of f, which a queued job needs to start (prepare.h). */
+/* preparation: f(x*), the curvature of f and the schedule, which a queued job needs to start
+ * (prepare.h). */
+#include <string.h>
 #include <unistd.h>
 
 #include "services/base/log.h"
@@ -48,6 +50,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     job->prepare_took_ms = tally_monotonic_ms() - job->prepare_began_ms;
     job->f_star = preparation->f_star;
     job->curvature = preparation->curvature;
+    memcpy(job->schedule, preparation->schedule, sizeof job->schedule);
     restart_clock(job);
     if (!(job->curvature.smoothness > 0)) {
         return;

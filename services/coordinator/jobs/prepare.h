@@ -1,5 +1,5 @@
-/* prepare: solves f(x*) of queued jobs and looks at the curvature of f, in a thread of its own, so
- * that the loop never waits for it. */
+/* prepare: solves f(x*) of queued jobs, looks at the curvature of f and plans their schedules, in a
+ * thread of its own, so that the loop never waits for it. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
 

@@ -185,7 +185,7 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         status = transaction_begin_write(coordinator->transaction, &err);
     }
     if (status == TALLY_OK) {
-        status = tally_job_start(job->engine, job->f_star, &err);
+        status = tally_job_start(job->engine, job->f_star, job->schedule, &err);
     }
     if (status == TALLY_OK) {
         /* An empty outcome: no round has closed, but the state must exist from now on. */

@@ -65,9 +65,8 @@ enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tall
                                   struct tally_error *err);
 /* Makes what only a started job needs; the point is the initial one. */
 enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
-/* Fills the algorithm's memory, if it has one; not of a job whose memory is loaded: planning takes
- * time. */
-void job_begin_memory(struct tally_job *job, int64_t opening_samples);
+/* Fills the algorithm's memory, if it has one; `schedule` as algorithm.h has it. */
+void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char *schedule);
 /* Length of `memory`. */
 size_t job_memory_bytes(const struct tally_job *job);
 /* Whether it has its vectors. False if it was cancelled, or failed, before it could start. */

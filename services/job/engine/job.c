@@ -101,10 +101,10 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     return TALLY_OK;
 }
 
-void job_begin_memory(struct tally_job *job, int64_t opening_samples)
+void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char *schedule)
 {
     if (job->memory != NULL) {
-        job->algorithm->memory.begin(&job->setting, job->x, opening_samples, job->memory);
+        job->algorithm->memory.begin(&job->setting, job->x, opening_samples, schedule, job->memory);
     }
 }
 
@@ -177,7 +177,8 @@ enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec
 
 /* Events. */
 
-enum tally_status tally_job_start(struct tally_job *job, double f_star, struct tally_error *err)
+enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
+                                  struct tally_error *err)
 {
     enum tally_status status = job->status == TALLY_JOB_QUEUED && !job_has_started(job)
                                    ? job_make_vectors(job, err)
@@ -186,7 +187,7 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, struct t
         status = job_move(job, TALLY_EVENT_START, err);
     }
     if (status == TALLY_OK) {
-        job_begin_memory(job, 0);
+        job_begin_memory(job, 0, schedule);
         job->progress.f_star = job_has_regret(job) ? f_star : NAN;
         job->progress.has_f_star = job_has_regret(job);
         job_open_round(job, NULL);

@@ -142,7 +142,7 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
         job->progress.estimates = estimates;
         opening->adopt(&job->setting, &estimates, &job->params);
         job->progress.stage = job->algorithm->first_stage(&job->params);
-        job_begin_memory(job, job->open.plan.samples);
+        job_begin_memory(job, job->open.plan.samples, "");
     }
     return status;
 }

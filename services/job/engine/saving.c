@@ -301,7 +301,7 @@ static enum tally_status load(struct tally_job *job, const struct tally_progress
         job->progress.f_star = progress->f_star;
         job->progress.has_f_star = progress->has_f_star;
         if (job_has_started(job)) {
-            job_begin_memory(job, 0);
+            job_begin_memory(job, 0, "");
         } else {
             job->progress.x_checksum = progress->x_checksum;
         }

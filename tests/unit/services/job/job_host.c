@@ -45,7 +45,9 @@ void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
     TALLY_ASSERT_STATUS(tally_model_copy_new(spec, host->objective, &host->copy, &err), TALLY_OK,
                         &err);
     TALLY_ASSERT_STATUS(tally_job_new(spec, &host->job, &err), TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_job_start(host->job, host->f_star, &err), TALLY_OK, &err);
+    char schedule[TALLY_SCHEDULE_CAPACITY];
+    tally_local_schedule(spec, schedule);
+    TALLY_ASSERT_STATUS(tally_job_start(host->job, host->f_star, schedule, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(err.status, TALLY_OK);
 }
 

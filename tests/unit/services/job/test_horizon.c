@@ -137,7 +137,7 @@ static void test_job_horizon__stage_without_a_grid_fails_the_job(void)
     struct tally_job *job;
     CU_ASSERT_EQUAL(tally_job_spec_validate(&spec, NULL), TALLY_OUT_OF_RANGE);
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_job_start(job, 0, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_start(job, 0, "", NULL), TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_FAILED);
     CU_ASSERT_EQUAL(
         strncmp(tally_job_reason(job), "algorithm_failed: stage 2: quantizer needs ", 43), 0);

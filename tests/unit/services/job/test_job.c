@@ -42,7 +42,7 @@ static void test_job_engine__new_job_is_queued_and_holds_no_point(void)
     size_t dim;
     CU_ASSERT_PTR_NULL(tally_job_point(job, &dim));
     CU_ASSERT_EQUAL_FATAL(dim, 6);
-    CU_ASSERT_EQUAL_FATAL(tally_job_start(job, 0, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_job_start(job, 0, "", NULL), TALLY_OK);
     const double *x = tally_job_point(job, &dim);
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
     CU_ASSERT_EQUAL(tally_job_progress(job)->x_checksum, checksum);
@@ -90,7 +90,7 @@ static void test_job_engine__one_that_never_started_has_no_vectors(void)
     CU_ASSERT_EQUAL(tally_job_progress(again)->x_checksum, tally_job_progress(job)->x_checksum);
     CU_ASSERT_EQUAL(tally_job_cancel(job, NULL), TALLY_OK);
     expect_without_vectors(job);
-    CU_ASSERT_EQUAL(tally_job_start(job, 0, NULL), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_start(job, 0, "", NULL), TALLY_FAILED_PRECONDITION);
     expect_without_vectors(job);
     tally_job_free(job);
     tally_job_free(again);
@@ -576,7 +576,7 @@ static void test_job_engine__paused_job_takes_what_is_under_way(void)
     struct job_host host;
     init(&host);
     struct tally_error err = TALLY_ERROR_INIT;
-    CU_ASSERT_EQUAL(tally_job_start(host.job, 0, NULL), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_start(host.job, 0, "", NULL), TALLY_FAILED_PRECONDITION);
     CU_ASSERT_EQUAL(tally_job_resume(host.job, NULL), TALLY_FAILED_PRECONDITION);
     job_host_compute(&host);
     job_host_send(&host, 0);

@@ -48,7 +48,7 @@ static void test_job_no_reference__it_is_unknown_before_the_start_and_after_a_re
     struct tally_job *job, *again;
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
     CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
-    CU_ASSERT_EQUAL(tally_job_start(job, 3, NULL),
+    CU_ASSERT_EQUAL(tally_job_start(job, 3, "", NULL),
                     TALLY_OK); /* what the host says does not count */
     CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
     struct tally_buffer state = {0};

@@ -214,7 +214,7 @@ static void test_job_saving__job_without_state_starts_at_the_beginning(void)
     struct tally_job *job = restore(&HOST.spec, &stored);
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_QUEUED);
     CU_ASSERT_FALSE(tally_job_progress(job)->has_f_star);
-    CU_ASSERT_EQUAL(tally_job_start(job, 1, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_start(job, 1, "", NULL), TALLY_OK);
     tally_job_free(job);
 
     stored.status = TALLY_JOB_RUNNING;

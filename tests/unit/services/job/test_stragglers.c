@@ -377,7 +377,7 @@ static void test_job_stragglers__long_lists_are_cut(void)
     struct tally_job *job;
     spec.clients = 60;
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_job_start(job, 0, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_job_start(job, 0, "", NULL), TALLY_OK);
     tally_job_list_missing(job, text);
     TALLY_ASSERT_TEXT(text, "0-59");
     job_host_compute(&host);

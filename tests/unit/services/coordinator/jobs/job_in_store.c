@@ -72,7 +72,7 @@ void job_in_store_init(struct job_in_store *host, struct tally_store *store,
     TALLY_ASSERT_STATUS(tally_model_copy_new(&spec, host->objective, &host->model, err), TALLY_OK,
                         err);
     host->job = job_in_store_load(host);
-    TALLY_ASSERT_STATUS(tally_job_start(host->job->engine, 0, err), TALLY_OK, err);
+    TALLY_ASSERT_STATUS(tally_job_start(host->job->engine, 0, "", err), TALLY_OK, err);
     CU_ASSERT_EQUAL_FATAL(err->status, TALLY_OK);
 }
 
