@@ -1,9 +1,10 @@
 /* The loops of dithered_portable.c, 32 coordinates at a time: lanes of 16 bits for symbols, bins
- * and shares; the states of coordinates 2 i and 2 i + 1 stand in lane i of two vectors, as in
- * entropy_avx512.c. A boundary between symbols is one vector of its 32 bins: comparing the shares
- * with one boundary after the other takes no gather and no branch. */
+ * and shares, the pairs of vectors of rans_avx512.h for states. A boundary between symbols is one
+ * vector of its 32 bins: comparing the shares with one boundary after the other takes no gather and
+ * no branch. */
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
+#include "codec/entropy/rans_avx512.h"
 #include "codec/quantize/quantizer_avx512.h"
 
 enum {
@@ -11,7 +12,6 @@ enum {
     SPARE = TALLY_RANS_STATE_BITS - TALLY_DITHERED_LONG_BITS,
     TOTAL = TALLY_DITHERED_LONG_TOTAL,
 };
-static const uint32_t EVEN = 0x55555555, ODD = 0xaaaaaaaa;
 
 static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers)
 {
@@ -92,30 +92,7 @@ static size_t symbols_of(const struct tally_dithered_model *model, const int32_t
     return n_tails + pass_symbols(model, levels + i, n - i, symbols + i);
 }
 
-/* --- states ---------------------------------------------------------------------------------- */
-
-/* 32 states. */
-struct pair {
-    __m512i even, odd;
-};
-
-static inline struct pair load_pair(const uint32_t *states)
-{
-    const __m512i low = _mm512_load_si512(states), high = _mm512_load_si512(states + 16);
-    const __m512i index =
-        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i next = _mm512_add_epi32(index, _mm512_set1_epi32(1));
-    return (struct pair){_mm512_permutex2var_epi32(low, index, high),
-                         _mm512_permutex2var_epi32(low, next, high)};
-}
-
-static inline void store_pair(uint32_t *states, struct pair pair)
-{
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    _mm512_store_si512(states, _mm512_permutex2var_epi32(pair.even, low, pair.odd));
-    _mm512_store_si512(states + 16, _mm512_permutex2var_epi32(pair.even, high, pair.odd));
-}
+/* --- shares ---------------------------------------------------------------------------------- */
 
 static inline __m512i widened(const uint8_t *bytes)
 {
@@ -204,8 +181,8 @@ static inline __m512i push(__m512i states, __m512i first, __m512i frequency)
 }
 
 static inline uint8_t *encode_pair(const struct tally_dithered_table *table, struct span span,
-                                   const uint8_t *symbols, const uint8_t *bins, struct pair *states,
-                                   uint8_t *end)
+                                   const uint8_t *symbols, const uint8_t *bins,
+                                   struct tally_rans_pair *states, uint8_t *end)
 {
     const struct shares shares = shares_of(table, span, widened(symbols), widened(bins));
     const __m512i frequency = _mm512_sub_epi16(shares.end, shares.first);
@@ -213,17 +190,9 @@ static inline uint8_t *encode_pair(const struct tally_dithered_table *table, str
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->even, SPARE), even_of(frequency));
     const __mmask16 odd_full =
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->odd, SPARE), odd_of(frequency));
-    const __m512i words =
-        _mm512_mask_blend_epi16(ODD, states->even, _mm512_slli_epi32(states->odd, 16));
-    const uint32_t full = _pdep_u32(even_full, EVEN) | _pdep_u32(odd_full, ODD);
-    const unsigned n = (unsigned)_mm_popcnt_u32(full);
-    end -= 2 * n;
-    _mm512_mask_storeu_epi16(end, _bzhi_u32(UINT32_MAX, n),
-                             _mm512_maskz_compress_epi16(full, words));
-    states->even = push(_mm512_mask_srli_epi32(states->even, even_full, states->even, 16),
-                        even_of(shares.first), even_of(frequency));
-    states->odd = push(_mm512_mask_srli_epi32(states->odd, odd_full, states->odd, 16),
-                       odd_of(shares.first), odd_of(frequency));
+    end = tally_rans_shrink_pair(states, even_full, odd_full, end);
+    states->even = push(states->even, even_of(shares.first), even_of(frequency));
+    states->odd = push(states->odd, odd_of(shares.first), odd_of(frequency));
     return end;
 }
 
@@ -234,13 +203,14 @@ static uint8_t *encode(const struct tally_dithered_table *table, const uint8_t *
     const size_t rest = n % GROUP, whole = n - rest;
     end = TALLY_DITHERED_PORTABLE.encode(table, symbols + whole, bins + whole, rest, states, end);
     const struct span span = span_of(symbols, whole);
-    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    struct tally_rans_pair low = tally_rans_load_pair(states->lane);
+    struct tally_rans_pair high = tally_rans_load_pair(states->lane + 32);
     for (size_t i = whole; i > 0; i -= GROUP) {
         end = encode_pair(table, span, symbols + i - 32, bins + i - 32, &high, end);
         end = encode_pair(table, span, symbols + i - 64, bins + i - 64, &low, end);
     }
-    store_pair(states->lane, low);
-    store_pair(states->lane + 32, high);
+    tally_rans_store_pair(states->lane, low);
+    tally_rans_store_pair(states->lane + 32, high);
     return end;
 }
 
@@ -273,41 +243,33 @@ static inline __m512i pop(__m512i states, __m512i offset, __m512i frequency)
 /* May read 64 bytes. */
 static inline const uint8_t *decode_pair(const struct tally_dithered_table *table,
                                          const uint8_t *bins, const uint8_t *data,
-                                         struct pair *states, uint8_t *symbols)
+                                         struct tally_rans_pair *states, uint8_t *symbols)
 {
-    const __m512i share = _mm512_and_si512(
-        _mm512_mask_blend_epi16(ODD, states->even, _mm512_slli_epi32(states->odd, 16)),
-        _mm512_set1_epi16(TOTAL - 1));
+    const __m512i share =
+        _mm512_and_si512(tally_rans_words(states->even, states->odd), _mm512_set1_epi16(TOTAL - 1));
     __m512i found;
     const struct shares shares = shares_around(table, share, widened(bins), &found);
     const __m512i frequency = _mm512_sub_epi16(shares.end, shares.first);
     const __m512i offset = _mm512_sub_epi16(share, shares.first);
-    const __m512i even = pop(states->even, even_of(offset), even_of(frequency));
-    const __m512i odd = pop(states->odd, odd_of(offset), odd_of(frequency));
-    const __m512i lowest = _mm512_set1_epi32(TALLY_RANS_LOWEST);
-    const __mmask16 even_low = _mm512_cmplt_epu32_mask(even, lowest);
-    const __mmask16 odd_low = _mm512_cmplt_epu32_mask(odd, lowest);
-    const uint32_t low = _pdep_u32(even_low, EVEN) | _pdep_u32(odd_low, ODD);
-    const __m512i words = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(data));
-    states->even =
-        _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16), even_of(words));
-    states->odd = _mm512_mask_or_epi32(odd, odd_low, _mm512_slli_epi32(odd, 16), odd_of(words));
+    states->even = pop(states->even, even_of(offset), even_of(frequency));
+    states->odd = pop(states->odd, odd_of(offset), odd_of(frequency));
     _mm256_storeu_si256((__m256i *)(void *)symbols, _mm512_cvtepi16_epi8(found));
-    return data + 2 * (unsigned)_mm_popcnt_u32(low);
+    return tally_rans_refill_pair(states, data);
 }
 
 static const uint8_t *decode(const struct tally_dithered_table *table, const uint8_t *bins,
                              const uint8_t *data, const uint8_t *end, size_t n,
                              struct tally_rans_states *states, uint8_t *symbols)
 {
-    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    struct tally_rans_pair low = tally_rans_load_pair(states->lane);
+    struct tally_rans_pair high = tally_rans_load_pair(states->lane + 32);
     size_t i = 0;
     for (; n - i >= GROUP && end - data >= 2 * GROUP; i += GROUP) {
         data = decode_pair(table, bins + i, data, &low, symbols + i);
         data = decode_pair(table, bins + i + 32, data, &high, symbols + i + 32);
     }
-    store_pair(states->lane, low);
-    store_pair(states->lane + 32, high);
+    tally_rans_store_pair(states->lane, low);
+    tally_rans_store_pair(states->lane + 32, high);
     return TALLY_DITHERED_PORTABLE.decode(table, bins + i, data, end, n - i, states, symbols + i);
 }
 

@@ -10,6 +10,7 @@
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "codec/entropy/arith.h"
+#include "codec/quantize/payload.h"
 
 /* A short message as it is read. */
 struct message {
@@ -115,8 +116,7 @@ static enum tally_status message_read(struct message *message, int64_t *ret_valu
     const int64_t level = decode_level(message, dither);
     const uint64_t magnitude = (uint64_t)(level < 0 ? -level : level);
     if (magnitude > message->top) {
-        return tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
-                          i, (unsigned long)message->top);
+        return tally_payload_level_above(i, message->top, err);
     }
     message->stats.formula_bits += magnitude;
     message->stats.nonzeros += magnitude != 0;
@@ -130,15 +130,13 @@ static enum tally_status message_close(const struct message *message, struct tal
 {
     bool is_exact;
     const uint64_t bits = tally_arith_decoder_finish(&message->decoder, &is_exact);
-    if (bits != message->payload_bits) {
-        return tally_fail(
-            err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
-            (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
-    }
-    return is_exact ? TALLY_OK
-                    : tally_fail(err, TALLY_MALFORMED, "payload",
-                                 "not the first string of its %llu bits for these levels",
-                                 (unsigned long long)bits);
+    const enum tally_status status =
+        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
+    return status != TALLY_OK || is_exact
+               ? status
+               : tally_fail(err, TALLY_MALFORMED, "payload",
+                            "not the first string of its %llu bits for these levels",
+                            (unsigned long long)bits);
 }
 
 /* What is done with the coordinates before `end`: written to `values`, if not NULL, or added to
@@ -221,10 +219,10 @@ static enum tally_status read_all(const struct tally_dithered_message *from,
                                   struct tally_level_stats *ret_stats, struct tally_error *err)
 {
     *ret_done = 0;
-    if (!tally_bits_are_framed(from->data, from->n_bytes, from->payload_bits)) {
-        return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes do not frame %llu bits with zero padding", from->n_bytes,
-                          (unsigned long long)from->payload_bits);
+    const enum tally_status status =
+        tally_payload_check_frame(from->data, from->n_bytes, from->payload_bits, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     return (from->is_long ? read_long : read_short)(from, target, ret_done, ret_stats, err);
 }

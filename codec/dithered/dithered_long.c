@@ -7,6 +7,7 @@
 
 #include "codec/dithered/dithered_message.h"
 #include "codec/numeric/bits.h"
+#include "codec/quantize/payload.h"
 
 static unsigned bit_length(uint32_t value)
 {
@@ -81,13 +82,6 @@ static uint8_t *write_extras(const struct tally_dithered_model *model, const uin
     return end - n_bytes;
 }
 
-static void store32(uint8_t *data, uint32_t word)
-{
-    for (int i = 0; i < 4; i++) {
-        data[i] = (uint8_t)(word >> 8 * i);
-    }
-}
-
 size_t tally_dithered_long_encode(const struct tally_dithered_model *model, const int32_t *levels,
                                   size_t dim, const struct tally_rng *rng, uint8_t *data,
                                   size_t capacity)
@@ -98,9 +92,7 @@ size_t tally_dithered_long_encode(const struct tally_dithered_model *model, cons
     struct tally_rans_states states;
     uint8_t *at = data + capacity;
     tally_dithered_table(model, &table);
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        states.lane[i] = TALLY_RANS_LOWEST;
-    }
+    tally_rans_init(&states);
     for (size_t end = dim, start; end > 0; end = start) {
         start = (end - 1) / TALLY_DITHERED_BLOCK * TALLY_DITHERED_BLOCK;
         const size_t n = end - start;
@@ -111,9 +103,7 @@ size_t tally_dithered_long_encode(const struct tally_dithered_model *model, cons
         at = kernel->encode(&table, block.symbols, block.bins, n, &states, at);
     }
     at -= TALLY_DITHERED_LONG_HEAD_BYTES;
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        store32(at + 4 * (size_t)i, states.lane[i]);
-    }
+    tally_rans_write(&states, at);
     const size_t n_bytes = (size_t)(data + capacity - at);
     memmove(data, at, n_bytes);
     return n_bytes;
@@ -124,15 +114,7 @@ size_t tally_dithered_long_encode(const struct tally_dithered_model *model, cons
 static enum tally_status ends_early(const struct tally_dithered_long *message,
                                     struct tally_error *err)
 {
-    return tally_fail(err, TALLY_MALFORMED, "payload",
-                      "ends in the block of coordinate %zu of %zu, after %llu bits", message->start,
-                      message->dim, (unsigned long long)message->payload_bits);
-}
-
-static uint32_t load32(const uint8_t *data)
-{
-    return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
-           (uint32_t)data[3] << 24;
+    return tally_payload_ends_early(message->start, message->dim, message->payload_bits, err);
 }
 
 enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, const uint8_t *data,
@@ -144,18 +126,10 @@ enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, 
     if (n_bytes < TALLY_DITHERED_LONG_HEAD_BYTES) {
         return ends_early(message, err);
     }
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        const uint32_t state = load32(data + 4 * (size_t)i);
-        if (state < TALLY_RANS_LOWEST || state >> TALLY_RANS_STATE_BITS != 0) {
-            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d is %lu", i,
-                              (unsigned long)state);
-        }
-        message->states.lane[i] = state;
-    }
     tally_dithered_table(message->model, &message->table);
     message->data = data + TALLY_DITHERED_LONG_HEAD_BYTES;
     message->end = data + n_bytes;
-    return TALLY_OK;
+    return tally_rans_read(data, &message->states, err);
 }
 
 /* The magnitude of a tail's unit. What would be above any level comes out as one that is. */
@@ -217,8 +191,7 @@ static enum tally_status above_top(const struct tally_dithered_long *message,
     while (magnitude_of(block->levels[i]) <= message->top) {
         i++;
     }
-    return tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
-                      message->start + i, (unsigned long)message->top);
+    return tally_payload_level_above(message->start + i, message->top, err);
 }
 
 enum tally_status tally_dithered_long_read(struct tally_dithered_long *message,
@@ -259,17 +232,9 @@ enum tally_status tally_dithered_long_close(const struct tally_dithered_long *me
                                             struct tally_error *err)
 {
     const uint64_t left = 8 * (uint64_t)(message->end - message->data);
+    /* The last byte counts as a whole, zeros or not. */
     const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
-    if (bits != message->payload_bits) { /* the last byte counts as a whole, zeros or not */
-        return tally_fail(
-            err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
-            (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
-    }
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        if (message->states.lane[i] != TALLY_RANS_LOWEST) {
-            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d ends as %lu, not %d", i,
-                              (unsigned long)message->states.lane[i], TALLY_RANS_LOWEST);
-        }
-    }
-    return TALLY_OK;
+    const enum tally_status status =
+        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
+    return status == TALLY_OK ? tally_rans_check_end(&message->states, err) : status;
 }

@@ -14,7 +14,7 @@ enum {
     /* As of `entropy`: from here on 64 states weigh less than 1 %, and below, the other coder takes
      * at most some 50 milliseconds. */
     TALLY_DITHERED_LONG_MESSAGE = 1 << 18,
-    TALLY_DITHERED_LONG_HEAD_BYTES = 4 * TALLY_RANS_LANES,
+    TALLY_DITHERED_LONG_HEAD_BYTES = TALLY_RANS_BYTES,
 };
 
 /* Bytes that are enough beyond those for a share of 2^16 or less, low bits and tails. */

@@ -6,7 +6,6 @@
 enum {
     BIN_BITS = 27,   /* 2^32 / 32 */
     FINE_OCTAVE = 4, /* of a scale, from its lowest octave on: below it bins get narrower */
-    SPARE = TALLY_RANS_STATE_BITS - TALLY_DITHERED_LONG_BITS,
     TOTAL = TALLY_DITHERED_LONG_TOTAL,
 };
 
@@ -80,12 +79,8 @@ static uint8_t *encode_ref(const struct tally_dithered_table *table, const uint8
     for (size_t i = n; i-- > 0;) {
         const uint32_t first = table->cumulative[symbols[i]][bins[i]];
         const uint32_t frequency = table->cumulative[symbols[i] + 1][bins[i]] - first;
-        uint32_t state = states->lane[i % TALLY_RANS_LANES];
-        if (state >> SPARE >= frequency) {
-            *--end = (uint8_t)(state >> 8);
-            *--end = (uint8_t)state;
-            state >>= 16;
-        }
+        const uint32_t state = tally_rans_shrink(states->lane[i % TALLY_RANS_LANES], frequency,
+                                                 TALLY_DITHERED_LONG_BITS, &end);
         states->lane[i % TALLY_RANS_LANES] =
             (state / frequency) * TOTAL + state % frequency + first;
     }
@@ -106,12 +101,8 @@ static const uint8_t *decode_ref(const struct tally_dithered_table *table, const
         const uint32_t first = table->cumulative[s][bins[i]];
         const uint32_t frequency = table->cumulative[s + 1][bins[i]] - first;
         state = frequency * (state / TOTAL) + share - first;
-        if (state < TALLY_RANS_LOWEST) {
-            if (end - data < 2) {
-                return NULL;
-            }
-            state = state << 16 | data[0] | (uint32_t)data[1] << 8;
-            data += 2;
+        if (!tally_rans_refill(&state, &data, end)) {
+            return NULL;
         }
         states->lane[i % TALLY_RANS_LANES] = state;
         symbols[i] = (uint8_t)s;

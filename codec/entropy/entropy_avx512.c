@@ -1,35 +1,11 @@
-/* The loops of entropy_portable.c, 64 coordinates at a time. The states of coordinates 2 i and 2 i
- * + 1 stand in lane i of two vectors, `even` and `odd`: then 32 of their 16-bit words lie in the
- * order of the coordinates once `odd` is shifted by 16 and blended in. */
+/* The loops of entropy_portable.c, 64 coordinates at a time, in the two pairs of vectors of
+ * rans_avx512.h. */
 #include <immintrin.h>
 
 #include "codec/entropy/entropy_kernels.h"
+#include "codec/entropy/rans_avx512.h"
 
 enum { GROUP = TALLY_RANS_LANES };
-static const uint32_t EVEN = 0x55555555, ODD = 0xaaaaaaaa;
-
-/* 32 states. */
-struct pair {
-    __m512i even, odd;
-};
-
-static inline struct pair load_pair(const uint32_t *states)
-{
-    const __m512i low = _mm512_load_si512(states), high = _mm512_load_si512(states + 16);
-    const __m512i index =
-        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i next = _mm512_add_epi32(index, _mm512_set1_epi32(1));
-    return (struct pair){_mm512_permutex2var_epi32(low, index, high),
-                         _mm512_permutex2var_epi32(low, next, high)};
-}
-
-static inline void store_pair(uint32_t *states, struct pair pair)
-{
-    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    _mm512_store_si512(states, _mm512_permutex2var_epi32(pair.even, low, pair.odd));
-    _mm512_store_si512(states + 16, _mm512_permutex2var_epi32(pair.even, high, pair.odd));
-}
 
 /* --- encoder --------------------------------------------------------------------------------- */
 
@@ -72,7 +48,7 @@ static inline __m512i push(const struct columns *columns, __m512i states, __m512
 }
 
 static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t *symbols,
-                                   struct pair *states, uint8_t *end)
+                                   struct tally_rans_pair *states, uint8_t *end)
 {
     const __m512i even = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)symbols));
     const __m512i odd = _mm512_srli_epi32(even, 16);
@@ -83,17 +59,9 @@ static inline uint8_t *encode_pair(const struct columns *columns, const uint8_t 
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->even, SPARE), even_frequency);
     const __mmask16 odd_full =
         _mm512_cmpge_epu32_mask(_mm512_srli_epi32(states->odd, SPARE), odd_frequency);
-    const __m512i words =
-        _mm512_mask_blend_epi16(ODD, states->even, _mm512_slli_epi32(states->odd, 16));
-    const uint32_t full = _pdep_u32(even_full, EVEN) | _pdep_u32(odd_full, ODD);
-    const unsigned n = (unsigned)_mm_popcnt_u32(full);
-    end -= 2 * n;
-    _mm512_mask_storeu_epi16(end, _bzhi_u32(UINT32_MAX, n),
-                             _mm512_maskz_compress_epi16(full, words));
-    states->even = push(columns, _mm512_mask_srli_epi32(states->even, even_full, states->even, 16),
-                        even, even_frequency);
-    states->odd = push(columns, _mm512_mask_srli_epi32(states->odd, odd_full, states->odd, 16), odd,
-                       odd_frequency);
+    end = tally_rans_shrink_pair(states, even_full, odd_full, end);
+    states->even = push(columns, states->even, even, even_frequency);
+    states->odd = push(columns, states->odd, odd, odd_frequency);
     return end;
 }
 
@@ -105,7 +73,8 @@ static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_
     end = TALLY_ENTROPY_PORTABLE.encode(table, symbols + n - rest, rest, states, end, NULL);
     const struct columns columns = {load_column(table->frequency), load_column(table->bias),
                                     load_column(table->reciprocal), load_column(table->shift)};
-    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    struct tally_rans_pair low = tally_rans_load_pair(states->lane);
+    struct tally_rans_pair high = tally_rans_load_pair(states->lane + 32);
     for (size_t i = n - rest; i > 0; i -= GROUP) {
         for (int line = 0; next != NULL && line < GROUP / 16; line++) {
             _mm_prefetch((const char *)(next + i - GROUP + 16 * line), _MM_HINT_T1);
@@ -113,8 +82,8 @@ static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_
         end = encode_pair(&columns, symbols + i - 32, &high, end);
         end = encode_pair(&columns, symbols + i - 64, &low, end);
     }
-    store_pair(states->lane, low);
-    store_pair(states->lane + 32, high);
+    tally_rans_store_pair(states->lane, low);
+    tally_rans_store_pair(states->lane + 32, high);
     return end;
 }
 
@@ -172,28 +141,19 @@ static inline void write_levels(__m512i symbol, uint8_t *symbols, int32_t *level
 
 /* May read 64 bytes. */
 static inline const uint8_t *decode_pair(const struct tally_rans_decode_table *table,
-                                         const uint8_t *data, struct pair *states, uint8_t *symbols,
-                                         int32_t *levels, struct narrow_scan *scan)
+                                         const uint8_t *data, struct tally_rans_pair *states,
+                                         uint8_t *symbols, int32_t *levels,
+                                         struct narrow_scan *scan)
 {
     const __m512i even_entries = entries_at(table, states->even);
     const __m512i odd_entries = entries_at(table, states->odd);
-    const __m512i even = pop(states->even, even_entries), odd = pop(states->odd, odd_entries);
-    const __m512i lowest = _mm512_set1_epi32(TALLY_RANS_LOWEST);
-    const __mmask16 even_low = _mm512_cmplt_epu32_mask(even, lowest);
-    const __mmask16 odd_low = _mm512_cmplt_epu32_mask(odd, lowest);
-    /* Bits 15 to 30 of each state, in the order of the coordinates. */
-    const __m512i above =
-        _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even, 15), _mm512_slli_epi32(odd, 1));
-    const __mmask32 low = _mm512_testn_epi16_mask(above, above);
-    const __m512i words = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(data));
-    states->even = _mm512_mask_or_epi32(even, even_low, _mm512_slli_epi32(even, 16),
-                                        _mm512_and_si512(words, _mm512_set1_epi32(0xffff)));
-    states->odd = _mm512_mask_or_epi32(odd, odd_low, _mm512_slli_epi32(odd, 16),
-                                       _mm512_srli_epi32(words, 16));
-    const __m512i both = _mm512_mask_blend_epi16(ODD, _mm512_srli_epi32(even_entries, 24),
-                                                 _mm512_srli_epi32(odd_entries, 8));
+    *states =
+        (struct tally_rans_pair){pop(states->even, even_entries), pop(states->odd, odd_entries)};
+    data = tally_rans_refill_pair(states, data);
+    const __m512i both = _mm512_mask_blend_epi16(
+        TALLY_RANS_ODD, _mm512_srli_epi32(even_entries, 24), _mm512_srli_epi32(odd_entries, 8));
     write_levels(both, symbols, levels, scan);
-    return data + 2 * (unsigned)_mm_popcnt_u32(low);
+    return data;
 }
 
 static uint64_t sum_of_16(__m512i lanes)
@@ -205,7 +165,8 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
                              uint8_t *symbols, int32_t *levels, struct tally_entropy_scan *ret_scan)
 {
-    struct pair low = load_pair(states->lane), high = load_pair(states->lane + 32);
+    struct tally_rans_pair low = tally_rans_load_pair(states->lane);
+    struct tally_rans_pair high = tally_rans_load_pair(states->lane + 32);
     struct narrow_scan narrow = {_mm512_setzero_si512(), _mm512_setzero_si512(),
                                  _mm512_setzero_si512()};
     size_t i = 0;
@@ -213,8 +174,8 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
         data = decode_pair(table, data, &low, symbols + i, levels + i, &narrow);
         data = decode_pair(table, data, &high, symbols + i + 32, levels + i + 32, &narrow);
     }
-    store_pair(states->lane, low);
-    store_pair(states->lane + 32, high);
+    tally_rans_store_pair(states->lane, low);
+    tally_rans_store_pair(states->lane + 32, high);
     data = TALLY_ENTROPY_PORTABLE.decode(table, data, end, n - i, states, symbols + i, levels + i,
                                          ret_scan);
     if (data != NULL) {

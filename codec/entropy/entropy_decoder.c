@@ -7,6 +7,7 @@
 
 #include "codec/entropy/arith.h"
 #include "codec/entropy/entropy_message.h"
+#include "codec/quantize/payload.h"
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -31,25 +32,9 @@ struct message {
     struct tally_rans_states states;
 };
 
-static enum tally_status bad_length(const struct message *message, uint64_t bits,
-                                    struct tally_error *err)
-{
-    return tally_fail(
-        err, TALLY_MALFORMED, "payload", "%llu bits announced, %zu coordinates take %llu",
-        (unsigned long long)message->payload_bits, message->dim, (unsigned long long)bits);
-}
-
 static enum tally_status ends_early(const struct message *message, struct tally_error *err)
 {
-    return tally_fail(err, TALLY_MALFORMED, "payload",
-                      "ends in the block of coordinate %zu of %zu, after %llu bits", message->start,
-                      message->dim, (unsigned long long)message->payload_bits);
-}
-
-static uint32_t load32(const uint8_t *data)
-{
-    return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
-           (uint32_t)data[3] << 24;
+    return tally_payload_ends_early(message->start, message->dim, message->payload_bits, err);
 }
 
 static enum tally_status open_short(struct message *message, const uint8_t *data,
@@ -75,28 +60,15 @@ static enum tally_status open_long(struct message *message, const uint8_t *data,
         return ends_early(message, err);
     }
     message->scale = (unsigned)data[0] | (unsigned)data[1] << 8;
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        const uint32_t state = load32(data + 2 + 4 * (size_t)i);
-        if (state < TALLY_RANS_LOWEST || state >> TALLY_RANS_STATE_BITS != 0) {
-            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d is %lu", i,
-                              (unsigned long)state);
-        }
-        message->states.lane[i] = state;
-    }
     message->data = data + TALLY_ENTROPY_LONG_HEAD_BYTES;
     message->end = data + n_bytes;
-    return TALLY_OK;
+    return tally_rans_read(data + 2, &message->states, err);
 }
 
 static enum tally_status message_open(struct message *message, const uint8_t *data, size_t n_bytes,
                                       uint64_t payload_bits, size_t dim, bool is_long,
                                       const struct tally_grid *grid, struct tally_error *err)
 {
-    if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
-        return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes do not frame %llu bits with zero padding", n_bytes,
-                          (unsigned long long)payload_bits);
-    }
     message->dim = dim;
     message->start = 0;
     message->is_long = is_long;
@@ -105,8 +77,10 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     message->top = grid->intervals / 2;
     message->stats = (struct tally_level_stats){.payload_bits = payload_bits};
     message->sample = tally_entropy_sample(dim);
-    enum tally_status status =
-        is_long ? open_long(message, data, n_bytes, err) : open_short(message, data, err);
+    enum tally_status status = tally_payload_check_frame(data, n_bytes, payload_bits, err);
+    if (status == TALLY_OK) {
+        status = is_long ? open_long(message, data, n_bytes, err) : open_short(message, data, err);
+    }
     if (status == TALLY_OK && message->scale >= TALLY_ENTROPY_SCALES) {
         status = tally_fail(err, TALLY_MALFORMED, "payload", "scale %u is above %d", message->scale,
                             TALLY_ENTROPY_SCALES - 1);
@@ -266,10 +240,7 @@ static enum tally_status check_magnitudes(const struct message *message, const i
     while (i < n && levels[i] <= (int32_t)message->top && levels[i] >= -(int32_t)message->top) {
         i++;
     }
-    return i == n
-               ? TALLY_OK
-               : tally_fail(err, TALLY_MALFORMED, "payload", "level of coordinate %zu is above %lu",
-                            message->start + i, (unsigned long)message->top);
+    return i == n ? TALLY_OK : tally_payload_level_above(message->start + i, message->top, err);
 }
 
 /* Reads the next block into levels[n]; right before it stand the levels of its window. */
@@ -302,29 +273,23 @@ static enum tally_status close_short(const struct message *message, struct tally
                               ? TALLY_ENTROPY_SCALE_BITS
                               : TALLY_ENTROPY_SCALE_BITS + TALLY_ENTROPY_SCALE_MORE_BITS;
     const uint64_t bits = head + tally_arith_decoder_finish(&message->decoder, &is_exact);
-    if (bits != message->payload_bits) {
-        return bad_length(message, bits, err);
-    }
-    return is_exact ? TALLY_OK
-                    : tally_fail(err, TALLY_MALFORMED, "payload",
-                                 "not the first string of its %llu bits for these levels",
-                                 (unsigned long long)bits);
+    const enum tally_status status =
+        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
+    return status != TALLY_OK || is_exact
+               ? status
+               : tally_fail(err, TALLY_MALFORMED, "payload",
+                            "not the first string of its %llu bits for these levels",
+                            (unsigned long long)bits);
 }
 
 static enum tally_status close_long(const struct message *message, struct tally_error *err)
 {
     const uint64_t left = 8 * (uint64_t)(message->end - message->data);
+    /* The last byte counts as a whole, zeros or not. */
     const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
-    if (bits != message->payload_bits) { /* the last byte counts as a whole, zeros or not */
-        return bad_length(message, bits, err);
-    }
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        if (message->states.lane[i] != TALLY_RANS_LOWEST) {
-            return tally_fail(err, TALLY_MALFORMED, "payload", "state %d ends as %lu, not %d", i,
-                              (unsigned long)message->states.lane[i], TALLY_RANS_LOWEST);
-        }
-    }
-    return TALLY_OK;
+    const enum tally_status status =
+        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
+    return status == TALLY_OK ? tally_rans_check_end(&message->states, err) : status;
 }
 
 /* After the last block: whether an encoder ends like this. */

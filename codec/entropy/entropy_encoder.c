@@ -149,13 +149,6 @@ static size_t last_block(size_t dim)
     return start;
 }
 
-static void store32(uint8_t *data, uint32_t word)
-{
-    for (int i = 0; i < 4; i++) {
-        data[i] = (uint8_t)(word >> 8 * i);
-    }
-}
-
 /* From the last block to the first, and in memory from the end to the beginning: a decoder goes the
  * other way. Returns the bytes used, moved to the front. */
 static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uint8_t *data,
@@ -165,9 +158,7 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
     const unsigned shift = tally_entropy_shift(scale);
     uint8_t *at = data + capacity;
     struct tally_rans_states states;
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        states.lane[i] = TALLY_RANS_LOWEST;
-    }
+    tally_rans_init(&states);
     for (size_t start = last_block(dim), end = dim;;
          start = tally_entropy_block_before(start, TALLY_ENTROPY_LONG_BLOCK)) {
         struct tally_entropy_table table;
@@ -189,9 +180,7 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
     at -= TALLY_ENTROPY_LONG_HEAD_BYTES;
     at[0] = (uint8_t)scale;
     at[1] = 0;
-    for (int i = 0; i < TALLY_RANS_LANES; i++) {
-        store32(at + 2 + 4 * (size_t)i, states.lane[i]);
-    }
+    tally_rans_write(&states, at + 2);
     const size_t n_bytes = (size_t)(data + capacity - at);
     memmove(data, at, n_bytes);
     stats->payload_bits = 8 * (uint64_t)n_bytes;

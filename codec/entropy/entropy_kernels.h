@@ -1,20 +1,7 @@
 /* entropy_kernels: the loops over the levels of a long message, once per instruction set. Internal
  * to codec/, its tests and its benchmark.
  *
- * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013;
- * interleaving: Giesen 2014), for messages long enough that their states cost nothing: encode and
- * decode run at memory-like speed where vectors hold the states.
- *
- * Coordinate i of a block belongs to lane i % 64. For a state, 2^15 <= state < 2^31. The decoder
- * takes, coordinate after coordinate,
- *
- *     share  = state % 2^12, which lies in some symbol's shares, first .. first + frequency - 1
- *     state' = frequency * (state / 2^12) + share - first
- *     and if state' < 2^15:  state' = 2^16 * state' + the next word of 16 bits, little-endian
- *
- * and the encoder the same steps backwards, from the last coordinate to the first. Each step is the
- * inverse of the other's, so that what decodes and ends in the encoder's first states encodes to
- * the same words again. Every kernel gives the same bytes. */
+ * The coder is that of rans.h with shares of 2^12. Every kernel gives the same bytes. */
 #ifndef TALLY_CODEC_ENTROPY_ENTROPY_KERNELS_H
 #define TALLY_CODEC_ENTROPY_ENTROPY_KERNELS_H
 
@@ -22,17 +9,8 @@
 #include <stdint.h>
 
 #include "codec/entropy/entropy_model.h"
+#include "codec/entropy/rans.h"
 #include "codec/numeric/cpu.h"
-
-enum {
-    TALLY_RANS_LANES = 64,
-    TALLY_RANS_STATE_BITS = 31,
-    TALLY_RANS_LOWEST = 1 << 15, /* state; the encoder's first one, too */
-};
-
-struct tally_rans_states {
-    _Alignas(64) uint32_t lane[TALLY_RANS_LANES];
-};
 
 /* A table as the encoder wants it. It multiplies instead of dividing:
  *

@@ -1,9 +1,8 @@
 /* entropy_message: what the encoder and the decoder of a whole message share. Internal to
  * codec/entropy and its tests.
  *
- *     short form  | scale 4 or 10 bits | one string of the arithmetic coder (arith.h)            |
- *     long form   | scale 16 bits | 64 states of 32 bits | per block: code words, bits that follow
- * |
+ *     short form  | scale 4 or 10 bits | one string of the arithmetic coder (arith.h) |
+ *     long form   | scale 16 bits | 64 states of 32 bits | per block: code words, extra bits |
  *
  * A message of 2^18 coordinates and more has the long form. Tests also use it for short messages:
  * many small messages show more of it than a few large ones. */
@@ -22,7 +21,7 @@ enum {
     TALLY_ENTROPY_SCALE_MORE_BITS = 6,
     TALLY_ENTROPY_ESCAPED_BITS = 5, /* of a symbol after the escape */
     TALLY_ENTROPY_RAW_BITS = 16, /* unmodelled bits go through the coder in pieces of this size */
-    TALLY_ENTROPY_LONG_HEAD_BYTES = 2 + 4 * TALLY_RANS_LANES,
+    TALLY_ENTROPY_LONG_HEAD_BYTES = 2 + TALLY_RANS_BYTES,
 };
 
 /* A block of a long message as its symbols, and those of them that more bits follow. */

@@ -44,12 +44,9 @@ static uint8_t *encode_ref(const struct tally_rans_encode_table *table, const ui
     (void)next;
     for (size_t i = n; i-- > 0;) {
         const unsigned s = symbols[i];
-        uint32_t state = states->lane[i % TALLY_RANS_LANES];
-        if (state >> (TALLY_RANS_STATE_BITS - TALLY_ENTROPY_TOTAL_BITS) >= table->frequency[s]) {
-            *--end = (uint8_t)(state >> 8);
-            *--end = (uint8_t)state;
-            state >>= 16;
-        }
+        const uint32_t state =
+            tally_rans_shrink(states->lane[i % TALLY_RANS_LANES], table->frequency[s],
+                              TALLY_ENTROPY_TOTAL_BITS, &end);
         const uint32_t q =
             (uint32_t)((uint64_t)state * table->reciprocal[s] >> 32) >> table->shift[s];
         states->lane[i % TALLY_RANS_LANES] =
@@ -89,12 +86,8 @@ static const uint8_t *decode_symbols(const struct tally_rans_decode_table *table
         const uint32_t entry = table->entries[state % TALLY_ENTROPY_TOTAL];
         state = entry % TALLY_ENTROPY_TOTAL * (state >> TALLY_ENTROPY_TOTAL_BITS) +
                 (entry >> TALLY_ENTROPY_TOTAL_BITS) % TALLY_ENTROPY_TOTAL;
-        if (state < TALLY_RANS_LOWEST) {
-            if (end - data < 2) {
-                return NULL;
-            }
-            state = state << 16 | data[0] | (uint32_t)data[1] << 8;
-            data += 2;
+        if (!tally_rans_refill(&state, &data, end)) {
+            return NULL;
         }
         states->lane[i % TALLY_RANS_LANES] = state;
         symbols[i] = (uint8_t)(entry >> 24);

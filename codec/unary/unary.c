@@ -24,6 +24,7 @@
  * Left out: a plane order per message, runs of zeros. `entropy` is the encoding for fewer bits. */
 #include "codec/unary/unary.h"
 
+#include "codec/quantize/payload.h"
 #include "codec/quantize/quantizer_kernels.h"
 #include "codec/unary/unary_kernels.h"
 
@@ -236,10 +237,9 @@ static enum tally_status take(const uint8_t *data, size_t n_bytes, uint64_t payl
                               struct tally_error *err)
 {
     *ret_taken = 0;
-    if (!tally_bits_are_framed(data, n_bytes, payload_bits)) {
-        return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes do not frame %llu bits with zero padding", n_bytes,
-                          (unsigned long long)payload_bits);
+    enum tally_status status = tally_payload_check_frame(data, n_bytes, payload_bits, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     struct tally_bit_reader reader;
     uint64_t nonzeros = 0;
@@ -247,22 +247,18 @@ static enum tally_status take(const uint8_t *data, size_t n_bytes, uint64_t payl
     while (*ret_taken < dim) {
         *ret_taken += take_ordinary(&reader, *ret_taken, dim, top, target, &nonzeros);
         if (*ret_taken < dim) {
-            enum tally_status status =
-                take_block(&reader, *ret_taken, dim, top, target, &nonzeros, err);
+            status = take_block(&reader, *ret_taken, dim, top, target, &nonzeros, err);
             if (status != TALLY_OK) {
                 return status;
             }
             *ret_taken += smaller(BLOCK, dim - *ret_taken);
         }
     }
-    const uint64_t taken_bits = tally_bit_reader_tell(&reader);
-    if (taken_bits != payload_bits) {
-        return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%llu bits announced, %zu coordinates take %llu",
-                          (unsigned long long)payload_bits, dim, (unsigned long long)taken_bits);
+    status = tally_payload_check_length(payload_bits, dim, tally_bit_reader_tell(&reader), err);
+    if (status == TALLY_OK) {
+        *ret_stats = stats_of(payload_bits, nonzeros);
     }
-    *ret_stats = stats_of(payload_bits, nonzeros);
-    return TALLY_OK;
+    return status;
 }
 
 static enum tally_status unary_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
