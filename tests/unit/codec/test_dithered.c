@@ -1,3 +1,4 @@
+/* `dithered`: grids, model, messages and their length, the distribution of its errors. */
 #include "codec/dithered/dithered.h"
 
 #include <math.h>
@@ -6,13 +7,7 @@
 
 #include "codec/dithered/dithered_model.h"
 #include "tests/harness.h"
-
-static void *allocate(size_t n)
-{
-    void *block = malloc(n + (n == 0));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
-    return block;
-}
+#include "tests/unit/codec/dithered_sample.h"
 
 static struct tally_rng stream(uint32_t round, enum tally_rng_purpose purpose)
 {
@@ -28,99 +23,10 @@ static struct tally_grid grid_of(double step, double ratio)
                                .scale = tally_dithered_scale_of(ratio)};
 }
 
-/* A vector, its stream, and its message. */
-struct sample {
-    size_t dim;
-    float *y;
-    int32_t *levels;
-    int64_t *values;
-    struct tally_grid grid;
-    struct tally_rng rng;
-    struct tally_buffer payload;
-    struct tally_level_stats stats;
-    uint64_t clipped;
-};
-
-static void sample_init(struct sample *sample, size_t dim, struct tally_grid grid)
-{
-    *sample = (struct sample){.dim = dim,
-                              .y = allocate(dim * sizeof *sample->y),
-                              .levels = allocate(dim * sizeof *sample->levels),
-                              .values = allocate(dim * sizeof *sample->values),
-                              .grid = grid};
-}
-
-static void sample_fini(struct sample *sample)
-{
-    free(sample->y);
-    free(sample->levels);
-    free(sample->values);
-    tally_buffer_fini(&sample->payload);
-}
-
-static void fill_normal(struct tally_rng *rng, double sigma, float *y, size_t dim)
-{
-    double *normal = allocate(dim * sizeof *normal);
-    tally_rng_normal(rng, normal, dim);
-    for (size_t i = 0; i < dim; i++) {
-        y[i] = (float)(sigma * normal[i]);
-    }
-    free(normal);
-}
-
-static enum tally_status encode(struct sample *sample, uint32_t round)
+static enum tally_status encode(struct dithered_sample *sample, uint32_t round)
 {
     sample->rng = stream(round, TALLY_RNG_UPLINK);
-    const struct tally_vector vector = {
-        .y = sample->y, .dim = sample->dim, .grid = &sample->grid, .rng = &sample->rng};
-    return tally_dithered_encode(&vector, sample->levels, &sample->payload, &sample->stats,
-                                 &sample->clipped, NULL);
-}
-
-static int32_t dither_of(const struct sample *sample, size_t i)
-{
-    uint32_t words[TALLY_RNG_LANES];
-    tally_rng_lanes(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-    return (int32_t)words[i % TALLY_RNG_LANES];
-}
-
-static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
-{
-    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
-           a->nonzeros == b->nonzeros;
-}
-
-/* Decodes into sample->values from a block of exactly n bytes, and accumulates. True if both agree
- * on `status`. */
-static bool decodes(struct sample *sample, const uint8_t *bytes, size_t n, uint64_t payload_bits,
-                    enum tally_status *ret_status)
-{
-    uint8_t *data = allocate(n);
-    if (n > 0) {
-        memcpy(data, bytes, n);
-    }
-    struct tally_error err = TALLY_ERROR_INIT;
-    struct tally_level_stats stats, again;
-    *ret_status = tally_dithered_decode(data, n, payload_bits, sample->dim, &sample->grid,
-                                        &sample->rng, sample->values, &stats, &err);
-    bool good = *ret_status == TALLY_OK || (*ret_status == TALLY_MALFORMED && err.message[0] != 0);
-    int64_t *sums = allocate(sample->dim * sizeof *sums);
-    for (size_t i = 0; i < sample->dim; i++) {
-        sums[i] = (int64_t)i * 1000003 - 500;
-    }
-    good = good && tally_dithered_accumulate(data, n, payload_bits, sample->dim, &sample->grid,
-                                             &sample->rng, sums, &again, NULL) == *ret_status;
-    for (size_t i = 0; i < sample->dim; i++) {
-        const int64_t added = *ret_status == TALLY_OK ? sample->values[i] : 0;
-        good = good && sums[i] == (int64_t)i * 1000003 - 500 + added;
-    }
-    if (*ret_status == TALLY_OK) {
-        good = good && same_stats(&stats, &again);
-        sample->stats = stats;
-    }
-    free(sums);
-    free(data);
-    return good;
+    return dithered_sample_encode(sample);
 }
 
 /* --- grids ----------------------------------------------------------------------------------- */
@@ -230,29 +136,30 @@ static void test_codec_dithered__round_trip(void)
     struct tally_rng rng = stream(3, TALLY_RNG_SAMPLING);
     bool good = true;
     for (uint32_t k = 0; k < 1200; k++) {
-        struct sample sample;
+        struct dithered_sample sample;
         const double step = exp2(40 * tally_rng_uniform(&rng) - 20);
         const double ratio = exp2(26 * tally_rng_uniform(&rng) - 9);
-        sample_init(&sample, 1 + tally_rng_below(&rng, k % 10 == 0 ? 700 : 40),
-                    grid_of(step, ratio));
+        dithered_sample_init(&sample, 1 + tally_rng_below(&rng, k % 10 == 0 ? 700 : 40),
+                             grid_of(step, ratio));
         sample.grid.intervals = 2 * (1 + (tally_rng_u32(&rng) >> (12 + tally_rng_below(&rng, 20))));
         const double width = k % 3 == 0 ? exp2(10 * tally_rng_uniform(&rng) - 5) : 1;
-        fill_normal(&rng, step * ratio * width, sample.y, sample.dim);
+        dithered_fill_normal(&rng, step * ratio * width, sample.y, sample.dim);
         CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
         const struct tally_level_stats sent = sample.stats;
+        struct tally_level_stats seen;
         enum tally_status status;
         good = good &&
-               decodes(&sample, sample.payload.data, sample.payload.size, sent.payload_bits,
-                       &status) &&
+               dithered_sample_decodes(&sample, sample.payload.data, sample.payload.size,
+                                       sent.payload_bits, &status, &seen) &&
                status == TALLY_OK;
-        good = good && same_stats(&sent, &sample.stats);
+        good = good && dithered_same_stats(&sent, &seen);
         uint64_t clipped = 0, formula = sample.dim, nonzeros = 0;
         const double top = sample.grid.intervals / 2;
         for (size_t i = 0; i < sample.dim; i++) {
             const int32_t level = sample.levels[i];
-            const double exact = sample.y[i] / step + dither_of(&sample, i) * 0x1p-32;
-            good = good &&
-                   sample.values[i] == (int64_t)level * (INT64_C(1) << 32) - dither_of(&sample, i);
+            const double exact = sample.y[i] / step + sample.dithers[i] * 0x1p-32;
+            good =
+                good && sample.values[i] == (int64_t)level * (INT64_C(1) << 32) - sample.dithers[i];
             clipped += fabs(rint(exact)) > top;
             good = good && (abs(level) == (int32_t)top || fabs(exact - level) <= 0.5);
             formula += (uint64_t)abs(level);
@@ -260,16 +167,16 @@ static void test_codec_dithered__round_trip(void)
         }
         good = good && clipped == sample.clipped && formula == sent.formula_bits;
         good = good && nonzeros == sent.nonzeros;
-        sample_fini(&sample);
+        dithered_sample_fini(&sample);
     }
     CU_ASSERT_TRUE(good);
 }
 
 static void test_codec_dithered__refuses_what_is_not_finite(void)
 {
-    struct sample sample;
-    sample_init(&sample, 70, grid_of(1, 1));
-    fill_normal(&(struct tally_rng){.n_used = 4}, 1, sample.y, 70);
+    struct dithered_sample sample;
+    dithered_sample_init(&sample, 70, grid_of(1, 1));
+    dithered_fill_normal(&(struct tally_rng){.n_used = 4}, 1, sample.y, 70);
     sample.y[66] = INFINITY;
     CU_ASSERT_EQUAL(encode(&sample, 0), TALLY_NOT_FINITE);
     sample.y[66] = NAN;
@@ -278,7 +185,7 @@ static void test_codec_dithered__refuses_what_is_not_finite(void)
     CU_ASSERT_EQUAL(encode(&sample, 0), TALLY_OK);
     CU_ASSERT_EQUAL(sample.clipped, 1);
     CU_ASSERT_EQUAL(sample.levels[66], TALLY_DITHERED_MAX_TOP);
-    sample_fini(&sample);
+    dithered_sample_fini(&sample);
 }
 
 /* Random bytes, and messages with a bit turned over, cut short or longer: refused, or exactly what
@@ -289,11 +196,11 @@ static void test_codec_dithered__a_message_is_refused_or_canonical(void)
     size_t n_accepted = 0;
     bool good = true;
     for (uint32_t k = 0; k < 6000; k++) {
-        struct sample sample;
+        struct dithered_sample sample;
         const double ratio = exp2(14 * tally_rng_uniform(&rng) - 7);
-        sample_init(&sample, 1 + tally_rng_below(&rng, 12), grid_of(1, ratio));
+        dithered_sample_init(&sample, 1 + tally_rng_below(&rng, 12), grid_of(1, ratio));
         sample.grid.intervals = 2 * (1 + tally_rng_below(&rng, 2 + (uint32_t)(8 * ratio)));
-        fill_normal(&rng, ratio, sample.y, sample.dim);
+        dithered_fill_normal(&rng, ratio, sample.y, sample.dim);
         CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
         uint8_t bytes[400];
         size_t n = sample.payload.size;
@@ -316,10 +223,11 @@ static void test_codec_dithered__a_message_is_refused_or_canonical(void)
         }
         enum tally_status status = TALLY_MALFORMED;
         if (n_bits > UINT32_MAX) {
-            sample_fini(&sample);
+            dithered_sample_fini(&sample);
             continue;
         }
-        good = good && decodes(&sample, bytes, n, n_bits, &status);
+        struct tally_level_stats seen;
+        good = good && dithered_sample_decodes(&sample, bytes, n, n_bits, &status, &seen);
         if (status == TALLY_OK) {
             n_accepted++;
             for (size_t i = 0; i < sample.dim; i++) {
@@ -329,7 +237,7 @@ static void test_codec_dithered__a_message_is_refused_or_canonical(void)
             good = good && sample.stats.payload_bits == n_bits && sample.payload.size == n &&
                    memcmp(sample.payload.data, bytes, n) == 0;
         }
-        sample_fini(&sample);
+        dithered_sample_fini(&sample);
     }
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(n_accepted > 500);
@@ -337,37 +245,22 @@ static void test_codec_dithered__a_message_is_refused_or_canonical(void)
 
 /* --- bits ------------------------------------------------------------------------------------ */
 
-/* -log2 of P(q | u) of a sent vector whose coordinates have this standard deviation: the ideal. */
-static double ideal_bits(const struct sample *sample, double sigma)
-{
-    double bits = 0;
-    for (size_t i = 0; i < sample->dim; i++) {
-        const double u = dither_of(sample, i) * 0x1p-32;
-        const double to_z = sample->grid.step / sigma / sqrt(2);
-        const double low = (sample->levels[i] - 0.5 - u) * to_z;
-        const double high = (sample->levels[i] + 0.5 - u) * to_z;
-        const double p = low > 0 ? erfc(low) - erfc(high) : erfc(-high) - erfc(-low);
-        bits -= log2(p / 2 > 1e-12 ? p / 2 : 1e-12);
-    }
-    return bits;
-}
-
 /* Mean bits of messages above the ideal, at a ratio step / sigma. */
 static void compare(size_t dim, uint32_t n_messages, double coarseness, double *ret_bits,
                     double *ret_ideal)
 {
     struct tally_rng rng = stream((uint32_t)(1000 * coarseness), TALLY_RNG_SAMPLING);
-    struct sample sample;
+    struct dithered_sample sample;
     const double step = 0.37, sigma = step / coarseness;
-    sample_init(&sample, dim, grid_of(step, 1 / coarseness));
+    dithered_sample_init(&sample, dim, grid_of(step, 1 / coarseness));
     *ret_bits = *ret_ideal = 0;
     for (uint32_t k = 0; k < n_messages; k++) {
-        fill_normal(&rng, sigma, sample.y, dim);
+        dithered_fill_normal(&rng, sigma, sample.y, dim);
         CU_ASSERT_EQUAL_FATAL(encode(&sample, k), TALLY_OK);
         *ret_bits += (double)sample.stats.payload_bits / n_messages;
-        *ret_ideal += ideal_bits(&sample, sigma) / n_messages;
+        *ret_ideal += dithered_sample_ideal_bits(&sample, sigma) / n_messages;
     }
-    sample_fini(&sample);
+    dithered_sample_fini(&sample);
 }
 
 static const double COARSENESS[] = {0.3, 0.4, 0.55, 0.7, 0.91, 1, 1.3, 1.7, 2.2, 3, 4.1, 5.5, 8};
@@ -401,13 +294,13 @@ static void test_codec_dithered__scales_adapt(void)
     static const double coarseness[] = {0.5, 1, 2, 4};
     for (size_t k = 0; k < sizeof coarseness / sizeof coarseness[0]; k++) {
         struct tally_rng rng = stream((uint32_t)k + 20, TALLY_RNG_SAMPLING);
-        struct sample sample;
+        struct dithered_sample sample;
         double squares = 0;
-        sample_init(&sample, DIM, grid_of(1, 1 / coarseness[k]));
+        dithered_sample_init(&sample, DIM, grid_of(1, 1 / coarseness[k]));
         for (size_t i = 0; i < DIM; i += RUN) {
             const bool is_dark = i / RUN % 28 < 11; /* the ends of a row of the image */
-            fill_normal(&rng, is_dark ? 0.01 : exp2((double)(i / RUN % 5) / 2 - 1), sample.y + i,
-                        RUN);
+            dithered_fill_normal(&rng, is_dark ? 0.01 : exp2((double)(i / RUN % 5) / 2 - 1),
+                                 sample.y + i, RUN);
         }
         for (size_t i = 0; i < DIM; i++) {
             squares += (double)sample.y[i] * (double)sample.y[i] / DIM;
@@ -416,9 +309,9 @@ static void test_codec_dithered__scales_adapt(void)
             sample.y[i] = (float)((double)sample.y[i] / sqrt(squares) / coarseness[k]);
         }
         CU_ASSERT_EQUAL_FATAL(encode(&sample, 40), TALLY_OK);
-        const double ideal = ideal_bits(&sample, 1 / coarseness[k]);
+        const double ideal = dithered_sample_ideal_bits(&sample, 1 / coarseness[k]);
         CU_ASSERT_TRUE((double)sample.stats.payload_bits < 0.85 * ideal);
-        sample_fini(&sample);
+        dithered_sample_fini(&sample);
     }
 }
 
@@ -443,22 +336,18 @@ static void test_codec_dithered__example_of_format_md(void)
     static const float y[7] = {0.7f, -1.2f, 0.1f, 2.6f, 0, -0.4f, 9.9f};
     static const int32_t levels[7] = {1, -1, 0, 3, 0, -1, 10};
     static const uint8_t payload[5] = {0xc3, 0xfc, 0x23, 0x18, 0x00};
-    struct sample sample;
-    sample_init(&sample, 7, grid_of(1, 1));
+    struct dithered_sample sample;
+    dithered_sample_init(&sample, 7, grid_of(1, 1));
     memcpy(sample.y, y, sizeof y);
     tally_rng_init(&sample.rng, tally_rng_key(1, 0), 2, 3, TALLY_RNG_UPLINK);
-    const struct tally_vector vector = {
-        .y = sample.y, .dim = 7, .grid = &sample.grid, .rng = &sample.rng};
-    CU_ASSERT_EQUAL_FATAL(tally_dithered_encode(&vector, sample.levels, &sample.payload,
-                                                &sample.stats, &sample.clipped, NULL),
-                          TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(dithered_sample_encode(&sample), TALLY_OK);
     CU_ASSERT_EQUAL(sample.grid.scale, 128);
     CU_ASSERT_EQUAL(sample.stats.payload_bits, 34);
     CU_ASSERT_EQUAL(sample.stats.formula_bits, 23);
     CU_ASSERT_EQUAL(memcmp(sample.levels, levels, sizeof levels), 0);
     CU_ASSERT_EQUAL_FATAL(sample.payload.size, sizeof payload);
     CU_ASSERT_EQUAL(memcmp(sample.payload.data, payload, sizeof payload), 0);
-    sample_fini(&sample);
+    dithered_sample_fini(&sample);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */
@@ -469,14 +358,15 @@ static void test_codec_dithered__example_of_format_md(void)
 static void test_codec_dithered__the_error_is_uniform_and_independent_of_the_value(void)
 {
     enum { DIM = 100000, CELLS = 20 };
-    struct sample sample;
+    struct dithered_sample sample;
     struct tally_rng rng = stream(6, TALLY_RNG_SAMPLING);
-    sample_init(&sample, DIM, grid_of(1, 0.5));
-    fill_normal(&rng, 0.5, sample.y, DIM);
+    dithered_sample_init(&sample, DIM, grid_of(1, 0.5));
+    dithered_fill_normal(&rng, 0.5, sample.y, DIM);
     CU_ASSERT_EQUAL_FATAL(encode(&sample, 6), TALLY_OK);
     enum tally_status status;
-    CU_ASSERT_TRUE(decodes(&sample, sample.payload.data, sample.payload.size,
-                           sample.stats.payload_bits, &status));
+    struct tally_level_stats seen;
+    CU_ASSERT_TRUE(dithered_sample_decodes(&sample, sample.payload.data, sample.payload.size,
+                                           sample.stats.payload_bits, &status, &seen));
     CU_ASSERT_EQUAL_FATAL(status, TALLY_OK);
     double counts[CELLS] = {0}, sums[CELLS] = {0}, squares[CELLS] = {0}, ns[CELLS] = {0};
     double chi_squared = 0, product = 0;
@@ -502,7 +392,7 @@ static void test_codec_dithered__the_error_is_uniform_and_independent_of_the_val
     }
     CU_ASSERT_TRUE(chi_squared < 52.4);
     CU_ASSERT_TRUE(fabs(product) < 4.5 * 0.5 * sqrt(DIM / 12.0));
-    sample_fini(&sample);
+    dithered_sample_fini(&sample);
 }
 
 static const struct tally_test TESTS[] = {

@@ -8,13 +8,7 @@
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "tests/harness.h"
-
-static void *allocate(size_t n)
-{
-    void *block = malloc(n + (n == 0));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(block);
-    return block;
-}
+#include "tests/unit/codec/dithered_sample.h"
 
 static struct tally_rng stream(uint32_t round)
 {
@@ -23,128 +17,60 @@ static struct tally_rng stream(uint32_t round)
     return rng;
 }
 
-/* A vector and its message. */
-struct sample {
-    size_t dim;
-    float *y;
-    int32_t *levels;
-    int64_t *values;
-    struct tally_grid grid;
-    struct tally_rng rng;
-    struct tally_buffer payload;
-    struct tally_level_stats stats;
-    uint64_t clipped;
-};
-
-static void sample_init(struct sample *sample, size_t dim, double ratio, uint32_t top,
+static void sample_init(struct dithered_sample *sample, size_t dim, double ratio, uint32_t top,
                         uint32_t round)
 {
-    *sample = (struct sample){
-        .dim = dim,
-        .y = allocate(dim * sizeof *sample->y),
-        .levels = allocate(dim * sizeof *sample->levels),
-        .values = allocate(dim * sizeof *sample->values),
-        .grid = {.step = 0.3, .intervals = 2 * top, .scale = tally_dithered_scale_of(ratio)},
-        .rng = stream(round)};
+    const struct tally_grid grid = {
+        .step = 0.3, .intervals = 2 * top, .scale = tally_dithered_scale_of(ratio)};
+    dithered_sample_init(sample, dim, grid);
+    sample->is_long = true;
+    sample->rng = stream(round);
 }
 
-static void sample_fini(struct sample *sample)
+static void encode(struct dithered_sample *sample, enum tally_cpu cpu)
 {
-    free(sample->y);
-    free(sample->levels);
-    free(sample->values);
-    tally_buffer_fini(&sample->payload);
-}
-
-static void fill_normal(struct tally_rng *rng, double sigma, float *y, size_t dim)
-{
-    double *normal = allocate(dim * sizeof *normal);
-    tally_rng_normal(rng, normal, dim);
-    for (size_t i = 0; i < dim; i++) {
-        y[i] = (float)(sigma * normal[i]);
-    }
-    free(normal);
-}
-
-static void encode(struct sample *sample, enum tally_cpu cpu)
-{
-    const struct tally_vector vector = {
-        .y = sample->y, .dim = sample->dim, .grid = &sample->grid, .rng = &sample->rng};
     tally_cpu_set_limit(cpu);
-    CU_ASSERT_EQUAL_FATAL(tally_dithered_encode_as(true, &vector, sample->levels, &sample->payload,
-                                                   &sample->stats, &sample->clipped, NULL),
-                          TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(dithered_sample_encode(sample), TALLY_OK);
     tally_cpu_set_limit(TALLY_CPU_AVX512);
 }
 
-static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
-{
-    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
-           a->nonzeros == b->nonzeros;
-}
-
-/* Decodes a copy of exactly n bytes into sample->values, and accumulates it. True if both agree. */
-static bool decodes(struct sample *sample, const uint8_t *bytes, size_t n, uint64_t payload_bits,
-                    enum tally_cpu cpu, enum tally_status *ret_status,
+static bool decodes(struct dithered_sample *sample, const uint8_t *bytes, size_t n,
+                    uint64_t payload_bits, enum tally_cpu cpu, enum tally_status *ret_status,
                     struct tally_level_stats *ret_stats)
 {
-    uint8_t *data = allocate(n);
-    if (n > 0) {
-        memcpy(data, bytes, n);
-    }
-    const struct tally_dithered_message message = {
-        true, data, n, payload_bits, sample->dim, &sample->grid, &sample->rng};
-    struct tally_error err = TALLY_ERROR_INIT;
-    struct tally_level_stats again;
-    int64_t *sums = allocate(sample->dim * sizeof *sums);
-    for (size_t i = 0; i < sample->dim; i++) {
-        sums[i] = (int64_t)i * 1000003 - 500;
-    }
     tally_cpu_set_limit(cpu);
-    *ret_status = tally_dithered_decode_as(&message, sample->values, ret_stats, &err);
-    bool good = *ret_status == TALLY_OK || (*ret_status == TALLY_MALFORMED && err.message[0] != 0);
-    good = good && tally_dithered_accumulate_as(&message, sums, &again, NULL) == *ret_status;
+    const bool good =
+        dithered_sample_decodes(sample, bytes, n, payload_bits, ret_status, ret_stats);
     tally_cpu_set_limit(TALLY_CPU_AVX512);
-    for (size_t i = 0; i < sample->dim; i++) {
-        const int64_t added = *ret_status == TALLY_OK ? sample->values[i] : 0;
-        good = good && sums[i] == (int64_t)i * 1000003 - 500 + added;
-    }
-    good = good && (*ret_status != TALLY_OK || same_stats(ret_stats, &again));
-    free(sums);
-    free(data);
     return good;
 }
 
-static bool means_levels(const struct sample *sample)
+static bool means_levels(const struct dithered_sample *sample)
 {
-    uint32_t words[TALLY_RNG_LANES];
     bool good = true;
     for (size_t i = 0; i < sample->dim; i++) {
-        if (i % TALLY_RNG_LANES == 0) {
-            tally_rng_lanes(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        }
-        good = good && sample->values[i] == sample->levels[i] * (INT64_C(1) << 32) -
-                                                (int32_t)words[i % TALLY_RNG_LANES];
+        good = good &&
+               sample->values[i] == sample->levels[i] * (INT64_C(1) << 32) - sample->dithers[i];
     }
     return good;
 }
 
 /* Whether an instruction set writes the same message as plain C and reads it back. */
-static bool is_like_plain(struct sample *sample, enum tally_cpu cpu)
+static bool is_like_plain(struct dithered_sample *sample, enum tally_cpu cpu)
 {
     encode(sample, TALLY_CPU_PORTABLE);
     const struct tally_level_stats stats = sample->stats;
     const uint64_t clipped = sample->clipped;
     const size_t n = sample->payload.size;
-    uint8_t *plain = allocate(n);
+    uint8_t *plain = dithered_allocate(n);
     memcpy(plain, sample->payload.data, n);
     encode(sample, cpu);
     bool good = sample->payload.size == n && memcmp(sample->payload.data, plain, n) == 0 &&
-                same_stats(&sample->stats, &stats) && sample->clipped == clipped;
+                dithered_same_stats(&sample->stats, &stats) && sample->clipped == clipped;
     struct tally_level_stats seen;
     enum tally_status status;
     good = decodes(sample, plain, n, stats.payload_bits, cpu, &status, &seen) && good;
-    good = good && status == TALLY_OK && same_stats(&seen, &stats) && means_levels(sample);
+    good = good && status == TALLY_OK && dithered_same_stats(&seen, &stats) && means_levels(sample);
     free(plain);
     return good;
 }
@@ -158,15 +84,15 @@ static void test_codec_dithered_kernels__all_forms_give_the_same(void)
             const double ratio = exp2(26 * tally_rng_uniform(&rng) - 9);
             const double wrong = k % 3 == 0 ? exp2(12 * tally_rng_uniform(&rng) - 6) : 1;
             const uint32_t top = 1 + (tally_rng_u32(&rng) >> (12 + tally_rng_below(&rng, 20)));
-            struct sample sample;
+            struct dithered_sample sample;
             sample_init(&sample, 1 + tally_rng_below(&rng, k % 8 == 0 ? 20000 : 300), ratio, top,
                         k);
-            fill_normal(&rng, 0.3 * ratio * wrong, sample.y, sample.dim);
+            dithered_fill_normal(&rng, 0.3 * ratio * wrong, sample.y, sample.dim);
             for (size_t i = 0; i < sample.dim; i += 7) { /* on the middle between two levels */
                 sample.y[i] = (float)(0.15 * (2 * (double)tally_rng_below(&rng, 9) - 9));
             }
             good = is_like_plain(&sample, cpu);
-            sample_fini(&sample);
+            dithered_sample_fini(&sample);
         }
         CU_ASSERT_TRUE(good);
     }
@@ -179,9 +105,10 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
 {
     enum { N = 4096 };
     const struct tally_grid grid = {.step = 49, .intervals = 2 * TALLY_DITHERED_MAX_TOP};
-    float *y = allocate(N * sizeof *y);
-    int32_t *dithers = allocate(N * sizeof *dithers);
-    int32_t *plain = allocate(N * sizeof *plain), *levels = allocate(N * sizeof *levels);
+    float *y = dithered_allocate(N * sizeof *y);
+    int32_t *dithers = dithered_allocate(N * sizeof *dithers);
+    int32_t *plain = dithered_allocate(N * sizeof *plain),
+            *levels = dithered_allocate(N * sizeof *levels);
     struct tally_rng rng = stream(2);
     for (size_t i = 0; i < N; i++) {
         const double quotient = (double)tally_rng_below(&rng, 1 << 18) / 64;
@@ -207,7 +134,7 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
 /* The largest level is accepted on a grid that has it, and refused on the next smaller one. */
 static void test_codec_dithered_kernels__a_level_above_the_top_is_refused(void)
 {
-    struct sample sample;
+    struct dithered_sample sample;
     sample_init(&sample, 100, 1, TALLY_DITHERED_MAX_TOP, 4);
     memset(sample.y, 0, sample.dim * sizeof *sample.y);
     sample.y[70] = -0.3f * 1000;
@@ -221,7 +148,7 @@ static void test_codec_dithered_kernels__a_level_above_the_top_is_refused(void)
                                sample.stats.payload_bits, TALLY_CPU_AVX512, &status, &stats));
         CU_ASSERT_EQUAL(status, missing == 0 ? TALLY_OK : TALLY_MALFORMED);
     }
-    sample_fini(&sample);
+    dithered_sample_fini(&sample);
 }
 
 static void test_codec_dithered_kernels__what_is_not_finite_is_found(void)
@@ -288,12 +215,12 @@ static void test_codec_dithered_kernels__a_message_is_refused_or_canonical(void)
     for (uint32_t k = 0; k < 3000; k++) {
         const double ratio = exp2(14 * tally_rng_uniform(&rng) - 5);
         const enum tally_cpu cpu = (enum tally_cpu)(k % ((uint32_t)tally_cpu_best() + 1));
-        struct sample sample;
+        struct dithered_sample sample;
         sample_init(&sample, 1 + tally_rng_below(&rng, 200), ratio, 2 + (uint32_t)(3 * ratio), k);
-        fill_normal(&rng, 0.3 * ratio, sample.y, sample.dim);
+        dithered_fill_normal(&rng, 0.3 * ratio, sample.y, sample.dim);
         encode(&sample, cpu);
         size_t n = sample.payload.size;
-        uint8_t *bytes = allocate(n + 8);
+        uint8_t *bytes = dithered_allocate(n + 8);
         memcpy(bytes, sample.payload.data, n);
         memset(bytes + n, 0, 8);
         uint64_t n_bits = sample.stats.payload_bits;
@@ -323,7 +250,7 @@ static void test_codec_dithered_kernels__a_message_is_refused_or_canonical(void)
                    memcmp(sample.payload.data, bytes, n) == 0;
         }
         free(bytes);
-        sample_fini(&sample);
+        dithered_sample_fini(&sample);
     }
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(n_accepted > 200);
@@ -336,30 +263,18 @@ static void test_codec_dithered_kernels__long_vectors_are_near_the_ideal(void)
     static const double coarseness[] = {0.35, 1, 2, 4};
     for (size_t k = 0; k < sizeof coarseness / sizeof coarseness[0]; k++) {
         struct tally_rng rng = stream(4);
-        struct sample sample;
+        struct dithered_sample sample;
         sample_init(&sample, TALLY_DITHERED_LONG_MESSAGE, 1 / coarseness[k], TALLY_DITHERED_MAX_TOP,
                     9);
-        const double sigma = 0.3 / coarseness[k], to_z = coarseness[k] / sqrt(2);
-        fill_normal(&rng, sigma, sample.y, sample.dim);
-        const struct tally_vector vector = {
-            .y = sample.y, .dim = sample.dim, .grid = &sample.grid, .rng = &sample.rng};
-        CU_ASSERT_EQUAL_FATAL(tally_dithered_encode(&vector, sample.levels, &sample.payload,
-                                                    &sample.stats, &sample.clipped, NULL),
-                              TALLY_OK);
+        const double sigma = 0.3 / coarseness[k];
+        dithered_fill_normal(&rng, sigma, sample.y, sample.dim);
+        sample.is_long = false; /* the length decides */
+        CU_ASSERT_EQUAL_FATAL(dithered_sample_encode(&sample), TALLY_OK);
         CU_ASSERT_EQUAL(sample.stats.payload_bits % 16, 0);
-        double ideal = 0;
-        uint32_t words[TALLY_RNG_LANES];
-        for (size_t i = 0; i < sample.dim; i++) {
-            if (i % TALLY_RNG_LANES == 0) {
-                tally_rng_lanes(&sample.rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-            }
-            const double middle = sample.levels[i] - (int32_t)words[i % TALLY_RNG_LANES] * 0x1p-32;
-            const double low = (fabs(middle) - 0.5) * to_z, high = (fabs(middle) + 0.5) * to_z;
-            ideal -= log2((erfc(low) - erfc(high)) / 2);
-        }
+        const double ideal = dithered_sample_ideal_bits(&sample, sigma);
         CU_ASSERT_TRUE((double)sample.stats.payload_bits < ideal * 1.006 + 1600);
         CU_ASSERT_TRUE((double)sample.stats.payload_bits > ideal * 0.999);
-        sample_fini(&sample);
+        dithered_sample_fini(&sample);
     }
 }
 
