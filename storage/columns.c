@@ -45,6 +45,12 @@ _Static_assert(sizeof(struct tally_round_record) ==
         .name = #member, .kind = TALLY_COLUMN_REAL,                                                \
         .offset = offsetof(struct tally_store_job, curvature.member), .since = 4                   \
     }
+#define SCHEDULE                                                                                   \
+    {                                                                                              \
+        .name = "schedule", .kind = TALLY_COLUMN_TEXT,                                             \
+        .offset = offsetof(struct tally_store_job, schedule),                                      \
+        .capacity = sizeof((struct tally_store_job *)0)->schedule, .since = 6                      \
+    }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_TEXT,                                                \
@@ -89,7 +95,7 @@ static const struct tally_column JOB_COLUMN[] = {
     JOB(UINT64, recovery_bits),   JOB(UINT64, wire_in_bytes),
     JOB(UINT64, wire_out_bytes),  ESTIMATE(sigma),
     ESTIMATE(gradient_bound),     CURVATURE(smoothness),
-    CURVATURE(strong_convexity),
+    CURVATURE(strong_convexity),  SCHEDULE,
 };
 
 static const struct tally_column ROUND_COLUMN[] = {

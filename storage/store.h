@@ -64,8 +64,9 @@ struct tally_store_job {
     int64_t dim;                            /* d */
     int64_t horizon;                        /* T */
     struct tally_progress progress;
-    struct tally_curvature curvature; /* of f */
-    uint64_t recovery_bits;           /* broadcasts and snapshots sent again */
+    struct tally_curvature curvature;       /* of f */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that the job was planned as; "" = it was not */
+    uint64_t recovery_bits;                 /* broadcasts and snapshots sent again */
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 

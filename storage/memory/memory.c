@@ -104,6 +104,7 @@ static enum tally_status memory_job_update(struct tally_store *store,
     row->finished_ms = job->finished_ms;
     row->progress = job->progress;
     row->curvature = job->curvature;
+    memcpy(row->schedule, job->schedule, sizeof row->schedule);
     row->recovery_bits = job->recovery_bits;
     row->wire_in_bytes = job->wire_in_bytes;
     row->wire_out_bytes = job->wire_out_bytes;

@@ -115,8 +115,14 @@ static const char *const VERSION_3[] = {
     NULL,
 };
 
+/* The schedule that a job was planned as. Coordinators of older versions do not touch it. */
+static const char *const VERSION_4[] = {
+    "ALTER TABLE jobs ADD COLUMN schedule text NOT NULL DEFAULT ''",
+    NULL,
+};
+
 /* Entry i takes the schema from version i to i + 1. */
-static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3};
+static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4};
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
 

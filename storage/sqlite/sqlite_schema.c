@@ -15,6 +15,13 @@
     "downlink_formula_bits, downlink_payload_bits, downlink_messages, downlink_clipped,"           \
     "delivered_payload_bits, control_bits, telemetry_bits"
 
+/* As of version 4: the columns that the row checksum of a job covers. */
+#define MOVING_NAMES_4                                                                             \
+    "status, reason, started_ms, finished_ms, round, time_step, iterate, stage,"                   \
+    " cumulative_regret, f_star, has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2          \
+    ", recovery_bits, wire_in_bytes, wire_out_bytes, estimated_sigma, estimated_gradient_bound,"   \
+    " smoothness, strong_convexity"
+
 #define LEDGER_COLUMNS                                                                             \
     "uplink_formula_bits INTEGER NOT NULL, uplink_payload_bits INTEGER NOT NULL,"                  \
     "uplink_messages INTEGER NOT NULL, uplink_clipped INTEGER NOT NULL,"                           \
@@ -123,6 +130,12 @@ static const char *const MIGRATIONS[] = {
     "row_checksum INTEGER NOT NULL,"
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
+
+    /* 5 to 6: the schedule that a job was planned as. A damaged row stays damaged, as above. */
+    "ALTER TABLE jobs ADD COLUMN schedule TEXT NOT NULL DEFAULT '';"
+    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
+    ", schedule)"
+    " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ");",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };

@@ -265,6 +265,7 @@ struct tally_store_job sample_job(const char *id, int salt)
     snprintf(job.name, sizeof job.name, "name %d", salt);
     snprintf(job.algorithm, sizeof job.algorithm, "algorithm %d", salt);
     snprintf(job.reason, sizeof job.reason, "reason %d", salt);
+    snprintf(job.schedule, sizeof job.schedule, "1 %d 0x1p+0 0x1p+0", salt);
     return job;
 }
 
@@ -344,6 +345,7 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_ledger(&a->bits, &e->bits);
     expect_same_real(actual->curvature.smoothness, expected->curvature.smoothness);
     expect_same_real(actual->curvature.strong_convexity, expected->curvature.strong_convexity);
+    TALLY_ASSERT_TEXT(actual->schedule, expected->schedule);
     CU_ASSERT_EQUAL(actual->recovery_bits, expected->recovery_bits);
     CU_ASSERT_EQUAL(actual->wire_in_bytes, expected->wire_in_bytes);
     CU_ASSERT_EQUAL(actual->wire_out_bytes, expected->wire_out_bytes);
