@@ -8,6 +8,7 @@
 #include "api/json/json.h"
 #include "api/worker/worker_messages.h"
 #include "codec/base/record.h"
+#include "services/document/planned.h"
 #include "services/job/advice.h"
 
 enum { TALLY_WAITING_WORKERS = 16, TALLY_WAITING_TEXT_CAPACITY = 768 };
@@ -45,7 +46,8 @@ struct tally_job_facts {
     uint64_t wire_in_bytes, wire_out_bytes;
     const struct tally_waiting *waiting; /* NULL = it gets on, or has ended */
     struct tally_curvature curvature;
-    const struct tally_advice *advice; /* NULL = none */
+    const struct tally_advice *advice;   /* NULL = none */
+    const struct tally_planned *planned; /* NULL = it was not planned */
 };
 
 /* Adds the detail's members to `object`, the job's document. False = out of memory. */

@@ -160,16 +160,26 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err)
 {
+    struct tally_local_preparation preparation = {.f_star = f_star,
+                                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    tally_local_schedule(spec, preparation.schedule);
+    return tally_local_run_prepared(spec, objective, &preparation, observer, ret_job, err);
+}
+
+enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
+                                           const struct tally_objective *objective,
+                                           const struct tally_local_preparation *preparation,
+                                           const struct tally_local_observer *observer,
+                                           struct tally_job **ret_job, struct tally_error *err)
+{
     struct tally_model_copy *copy = NULL;
     struct tally_job *job = NULL;
-    char schedule[TALLY_SCHEDULE_CAPACITY];
     enum tally_status status = tally_model_copy_new(spec, objective, &copy, err);
     if (status == TALLY_OK) {
         status = tally_job_new(spec, &job, err);
     }
     if (status == TALLY_OK) {
-        tally_local_schedule(spec, schedule);
-        status = tally_job_start(job, f_star, schedule, err);
+        status = tally_job_start(job, preparation->f_star, preparation->schedule, err);
     }
     if (status == TALLY_OK) {
         status = run_rounds(job, copy, observer, err);

@@ -17,14 +17,6 @@ struct tally_local_observer {
                        const struct tally_message_view *message);
 };
 
-/* Runs a valid spec to its end, on its objective (borrowed) and f(x*). On success *ret_job is
- * completed or failed, and the caller frees it; divergence fails the job and is not an error here.
- * Errors: NO_MEMORY, CANCELLED, FAILED_PRECONDITION (the objective cannot answer). */
-enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
-                                     const struct tally_objective *objective, double f_star,
-                                     const struct tally_local_observer *observer,
-                                     struct tally_job **ret_job, struct tally_error *err);
-
 /* What a host computes before a job starts. */
 struct tally_local_preparation {
     double f_star;
@@ -48,5 +40,19 @@ void tally_local_schedule(const struct tally_job_spec *spec,
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,
                                         const struct tally_objective *objective, double *ret_f_star,
                                         struct tally_error *err);
+
+/* Runs a valid spec to its end, on its objective (borrowed) and f(x*). On success *ret_job is
+ * completed or failed, and the caller frees it; divergence fails the job and is not an error here.
+ * Errors: NO_MEMORY, CANCELLED, FAILED_PRECONDITION (the objective cannot answer). */
+enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective, double f_star,
+                                     const struct tally_local_observer *observer,
+                                     struct tally_job **ret_job, struct tally_error *err);
+/* The same of a job that has been prepared, so that nothing is planned again. */
+enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
+                                           const struct tally_objective *objective,
+                                           const struct tally_local_preparation *preparation,
+                                           const struct tally_local_observer *observer,
+                                           struct tally_job **ret_job, struct tally_error *err);
 
 #endif

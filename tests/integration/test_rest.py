@@ -5,12 +5,16 @@ import io
 import json
 import socket
 import struct
+import subprocess
 import unittest
 
 from common import (
-    BIN, ENDLESS, Client, ForeignWorker, Process, TallyTestCase, free_port, job_document, simulate, wait_until,
+    BIN, ENDLESS, HANG_S, Client, ForeignWorker, Process, TallyTestCase, essence, free_port, job_document, simulate,
+    wait_until,
 )
 
+CALM = {"type": "calm", "step_size": 3.0, "noise": 0.6667, "noise_growth": 3.333, "client_spread": 0.03,
+        "curvature_spread": 0.0144, "initial_variance": 0.06667, "local_step_limit": 0.1}
 DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star",
                "x_checksum", "bits"}
 BITS_KEYS = {"uplink", "downlink", "uplink_per_client", "control", "telemetry", "wire_bytes"}
@@ -92,6 +96,31 @@ class Rest(TallyTestCase):
         self.assertEqual(calm["smoothness"], expected["smoothness"])  # the data are the same
         self.assertEqual(calm["warnings"], [])
         self.assertEqual([given[key] for key in ("smoothness", "strong_convexity", "warnings")], [None, None, []])
+
+    def test_planned(self):
+        """What `tally plan` predicts, stored before the job starts and kept when it has ended; null without a plan."""
+        document = job_document(
+            algorithm=CALM, budget={"uplink_bits": 263, "downlink_bits": 289}, encoding="dithered", horizon=400)
+        done = subprocess.run([BIN / "tally", "plan", "-", "--json"], input=json.dumps(document), text=True,
+                              capture_output=True, timeout=HANG_S, check=True)
+        [expected] = json.loads(done.stdout)["plans"]
+        job_id = self.client.submit(document)
+        queued = wait_until(lambda: (job := self.client.job(job_id))["planned"] and job, "the plan")
+        self.assertEqual(queued["status"], "queued")
+        self.assertEqual(queued["planned"], {key: expected[key] for key in queued["planned"]})
+        self.assertEqual(sum(epoch["samples"] for epoch in queued["planned"]["epochs"]), 400)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        self.start_worker(self.coordinator, "w", clients=10)
+        ended = self.client.wait_status(job_id, "completed")
+        self.assertEqual(ended["planned"], queued["planned"])
+        self.assertEqual(essence(ended), essence(simulate(document)))
+        lengths = [record["samples"] for record in self.client.rounds(job_id)]
+        self.assertEqual(lengths, [epoch["samples"] for epoch in ended["planned"]["epochs"]])
+        self.assertIsNone(self.run_job(job_document())["planned"])
+        del document["budget"]
+        self.assertIsNone(self.run_job(document)["planned"])
 
     def test_detail_keys(self):
         detail = self.run_job(job_document())

@@ -25,7 +25,7 @@ const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
 
 /* What one option lists. */
 struct budgets {
-    double bits[MAX_BUDGETS];
+    int64_t bits[MAX_BUDGETS];
     int n;
 };
 
@@ -34,20 +34,20 @@ static enum tally_status read_bits(const struct tally_options *options, const ch
                                    int64_t otherwise, struct budgets *ret, struct tally_error *err)
 {
     ret->n = 1;
-    ret->bits[0] = otherwise > 0 ? (double)otherwise : INFINITY;
+    ret->bits[0] = otherwise;
     const char *at = tally_options_text(options, name);
     for (ret->n = at == NULL; at != NULL; ret->n++) {
         char *end;
         const double bits = strtod(at, &end);
-        if (end == at || (*end != ',' && *end != '\0') || !(bits > 0 && bits <= MAX_BITS)) {
+        if (end == at || (*end != ',' && *end != '\0') || !(bits >= 1 && bits <= MAX_BITS)) {
             return tally_options_refuse(options, name, err,
-                                        "\"%.60s\" is no list of numbers of bits in (0, %g]", at,
+                                        "\"%.60s\" is no list of numbers of bits in [1, %g]", at,
                                         MAX_BITS);
         }
         if (ret->n == MAX_BUDGETS) {
             return tally_options_refuse(options, name, err, "more than %d budgets", MAX_BUDGETS);
         }
-        ret->bits[ret->n] = bits;
+        ret->bits[ret->n] = (int64_t)bits;
         at = *end == ',' ? end + 1 : NULL;
     }
     return TALLY_OK;
@@ -56,7 +56,7 @@ static enum tally_status read_bits(const struct tally_options *options, const ch
 /* Pairs the two lists, one of which may be a single number for all of the other. */
 static enum tally_status read_budgets(const struct tally_options *options,
                                       const struct tally_budget *own,
-                                      struct tally_calm_budget budgets[MAX_BUDGETS], int *ret_n,
+                                      struct tally_budget budgets[MAX_BUDGETS], int *ret_n,
                                       struct tally_error *err)
 {
     struct budgets up, down;
@@ -73,8 +73,8 @@ static enum tally_status read_budgets(const struct tally_options *options,
     }
     *ret_n = up.n > down.n ? up.n : down.n;
     for (int i = 0; i < *ret_n; i++) {
-        budgets[i] = (struct tally_calm_budget){.uplink_bits = up.bits[up.n > 1 ? i : 0],
-                                                .downlink_bits = down.bits[down.n > 1 ? i : 0]};
+        budgets[i] = (struct tally_budget){.uplink_bits = up.bits[up.n > 1 ? i : 0],
+                                           .downlink_bits = down.bits[down.n > 1 ? i : 0]};
     }
     return TALLY_OK;
 }
@@ -85,9 +85,7 @@ static enum tally_status refuse_auto(const char *name, struct tally_error *err)
                       "a plan needs a number for %s; `auto` is estimated while the job runs", name);
 }
 
-static enum tally_status read_constants(const struct tally_job_spec *spec,
-                                        struct tally_calm_constants *ret_constants,
-                                        struct tally_error *err)
+static enum tally_status check_constants(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_calm_params *params = &spec->params.calm;
     if (tally_job_spec_algorithm(spec) != &TALLY_CALM) {
@@ -98,19 +96,8 @@ static enum tally_status read_constants(const struct tally_job_spec *spec,
     if (isnan(params->noise)) {
         return refuse_auto("algorithm.noise", err);
     }
-    if (isnan(params->client_spread)) {
-        return refuse_auto("algorithm.client_spread", err);
-    }
-    if (isnan(params->initial_variance)) {
-        return refuse_auto("algorithm.initial_variance", err);
-    }
-    const struct tally_setting setting = tally_job_spec_setting(spec);
-    const struct tally_walk_facts facts = {.distance = params->initial_variance,
-                                           .client_spread = params->client_spread,
-                                           .noise = params->noise,
-                                           .noise_growth = params->noise_growth};
-    *ret_constants = calm_constants(&setting, &facts);
-    return TALLY_OK;
+    return isnan(params->initial_variance) ? refuse_auto("algorithm.initial_variance", err)
+                                           : TALLY_OK;
 }
 
 static int print_report(const struct tally_cli *cli, const struct tally_json *report)
@@ -126,13 +113,12 @@ static int print_report(const struct tally_cli *cli, const struct tally_json *re
 int tally_cli_plan(struct tally_cli *cli)
 {
     struct tally_job_spec spec;
-    struct tally_calm_constants constants;
-    struct tally_calm_budget budgets[MAX_BUDGETS];
+    struct tally_budget budgets[MAX_BUDGETS];
     int n = 0;
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = tally_cli_read_document(cli, &spec, &err);
     if (status == TALLY_OK) {
-        status = read_constants(&spec, &constants, &err);
+        status = check_constants(&spec, &err);
     }
     if (status == TALLY_OK) {
         status = read_budgets(cli->options, &spec.budget, budgets, &n, &err);
@@ -140,7 +126,8 @@ int tally_cli_plan(struct tally_cli *cli)
     if (status != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
-    struct tally_json *report = tally_plan_report_make(&constants, budgets, n);
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    struct tally_json *report = tally_plan_report_make(&setting, budgets, n);
     const int exit_code = print_report(cli, report);
     tally_json_free(report);
     return exit_code;

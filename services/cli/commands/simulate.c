@@ -54,10 +54,12 @@ static bool on_round(void *context, const struct tally_job *job,
 
 /* The detail that the service would show, with no id and no wire. */
 static struct tally_json *detail_of(const struct tally_job *job,
-                                    const struct tally_curvature *curvature)
+                                    const struct tally_local_preparation *preparation)
 {
     const struct tally_job_spec *spec = tally_job_get_spec(job);
-    const struct tally_advice advice = tally_advise(spec, curvature);
+    const struct tally_advice advice = tally_advise(spec, &preparation->curvature);
+    struct tally_planned planned;
+    const bool is_planned = tally_planned_read(spec, preparation->schedule, &planned);
     size_t dim;
     tally_job_point(job, &dim);
     const struct tally_job_facts facts = {.id = "",
@@ -65,8 +67,9 @@ static struct tally_json *detail_of(const struct tally_job *job,
                                           .reason = tally_job_reason(job),
                                           .clients = spec->clients,
                                           .dim = (int64_t)dim,
-                                          .curvature = *curvature,
-                                          .advice = &advice};
+                                          .curvature = preparation->curvature,
+                                          .advice = &advice,
+                                          .planned = is_planned ? &planned : NULL};
     struct tally_json *detail = tally_document_of(spec);
     bool ok = detail != NULL && tally_detail_add(detail, &facts, tally_job_progress(job)) &&
               tally_json_set_integer(detail, "run", spec->run);
@@ -101,7 +104,7 @@ static enum tally_status run_job(struct simulation *simulation,
     }
     if (status == TALLY_OK) {
         status =
-            tally_local_run_on(spec, objective, ret_preparation->f_star, &observer, ret_job, err);
+            tally_local_run_prepared(spec, objective, ret_preparation, &observer, ret_job, err);
     }
     tally_objective_free(objective);
     return status;
@@ -117,7 +120,7 @@ static enum tally_status run_once(struct simulation *simulation, struct tally_js
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_json *detail = detail_of(job, &preparation.curvature);
+    struct tally_json *detail = detail_of(job, &preparation);
     *completed = *completed && tally_job_status(job) == TALLY_JOB_COMPLETED;
     tally_job_free(job);
     bool ok = detail != NULL && tally_json_append(details, detail);

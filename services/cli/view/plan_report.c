@@ -4,64 +4,46 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_plan.h"
 #include "services/base/text/text_table.h"
+#include "services/document/planned.h"
 
-static struct tally_json *epoch_json(const struct tally_calm_epoch_forecast *epoch,
-                                     const struct tally_calm_epoch *planned)
+static double bits_of(int64_t budget)
 {
-    struct tally_json *object = tally_json_object();
-    const bool sends = planned != NULL;
-    return tally_json_if_complete(
-        object, tally_json_set_integer(object, "samples", epoch->samples) &&
-                    tally_json_set_real(object, "uplink_resolution",
-                                        sends ? planned->uplink_resolution : NAN) &&
-                    tally_json_set_real(object, "downlink_resolution",
-                                        sends ? planned->downlink_resolution : NAN) &&
-                    tally_json_set_real(object, "uplink_bits", epoch->uplink_bits) &&
-                    tally_json_set_real(object, "downlink_bits", epoch->downlink_bits) &&
-                    tally_json_set_real(object, "regret", epoch->regret) &&
-                    tally_json_set_real(object, "variance", epoch->variance));
+    return budget > 0 ? (double)budget : INFINITY;
 }
 
-static struct tally_json *epochs_json(const struct tally_calm_forecast *forecast,
-                                      const struct tally_calm_schedule *schedule)
-{
-    struct tally_json *list = tally_json_array();
-    bool ok = list != NULL;
-    for (int k = 0; ok && k < forecast->n; k++) {
-        ok = tally_json_append(
-            list, epoch_json(&forecast->epochs[k], k < schedule->n ? &schedule->epochs[k] : NULL));
-    }
-    return tally_json_if_complete(list, ok);
-}
-
-static struct tally_json *budget_json(const struct tally_calm_budget *budget)
+static struct tally_json *budget_json(const struct tally_budget *budget)
 {
     struct tally_json *object = tally_json_object();
     return tally_json_if_complete(
-        object, tally_json_set_real(object, "uplink_bits", budget->uplink_bits) &&
-                    tally_json_set_real(object, "downlink_bits", budget->downlink_bits));
+        object, tally_json_set_real(object, "uplink_bits", bits_of(budget->uplink_bits)) &&
+                    tally_json_set_real(object, "downlink_bits", bits_of(budget->downlink_bits)));
 }
 
-static struct tally_json *plan_json(const struct tally_calm_constants *constants,
-                                    const struct tally_calm_budget *budget)
+/* Null where a direction has no budget. */
+static double ideal_regret(const struct tally_setting *setting)
+{
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    const struct tally_calm_budget budget = {.uplink_bits = bits_of(setting->budget.uplink_bits),
+                                             .downlink_bits =
+                                                 bits_of(setting->budget.downlink_bits)};
+    const bool is_limited = isfinite(budget.uplink_bits) && isfinite(budget.downlink_bits);
+    return is_limited ? tally_calm_ideal_regret(&constants, &budget) : NAN;
+}
+
+static struct tally_json *plan_json(const struct tally_setting *setting)
 {
     struct tally_calm_schedule schedule;
-    struct tally_calm_forecast forecast;
-    const struct tally_calm_state start = tally_calm_start(constants);
-    tally_calm_plan(constants, &start, budget, NULL, &schedule);
-    tally_calm_forecast(constants, &start, &schedule, &forecast);
-    const bool is_limited = isfinite(budget->uplink_bits) && isfinite(budget->downlink_bits);
+    struct tally_planned planned;
+    calm_make_schedule(setting, &schedule);
+    tally_planned_make(setting, &schedule, &planned);
     struct tally_json *object = tally_json_object();
     return tally_json_if_complete(
-        object,
-        tally_json_set(object, "budget", budget_json(budget)) &&
-            tally_json_set_real(object, "regret", forecast.regret) &&
-            tally_json_set_real(object, "uplink_bits", forecast.uplink_bits) &&
-            tally_json_set_real(object, "downlink_bits", forecast.downlink_bits) &&
-            tally_json_set_real(object, "ideal_regret",
-                                is_limited ? tally_calm_ideal_regret(constants, budget) : NAN) &&
-            tally_json_set(object, "epochs", epochs_json(&forecast, &schedule)));
+        object, tally_json_set(object, "budget", budget_json(&setting->budget)) &&
+                    tally_json_set_real(object, "ideal_regret", ideal_regret(setting)) &&
+                    tally_planned_add(object, &planned));
 }
 
 static double alone_regret(const struct tally_calm_constants *constants)
@@ -73,20 +55,23 @@ static double alone_regret(const struct tally_calm_constants *constants)
     return forecast.regret;
 }
 
-struct tally_json *tally_plan_report_make(const struct tally_calm_constants *constants,
-                                          const struct tally_calm_budget *budgets, int n)
+struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
+                                          const struct tally_budget *budgets, int n)
 {
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    struct tally_setting own = *setting;
     struct tally_json *plans = tally_json_array();
     bool ok = plans != NULL;
     for (int i = 0; ok && i < n; i++) {
-        ok = tally_json_append(plans, plan_json(constants, &budgets[i]));
+        own.budget = budgets[i];
+        ok = tally_json_append(plans, plan_json(&own));
     }
     struct tally_json *report = tally_json_object();
-    ok = tally_json_set_integer(report, "clients", constants->clients) && ok;
-    ok = tally_json_set_integer(report, "dim", (int64_t)constants->dim) && ok;
-    ok = tally_json_set_integer(report, "horizon", constants->horizon) && ok;
-    ok = tally_json_set_real(report, "alone_regret", alone_regret(constants)) && ok;
-    ok = tally_json_set_real(report, "shared_regret", tally_calm_shared_regret(constants)) && ok;
+    ok = tally_json_set_integer(report, "clients", constants.clients) && ok;
+    ok = tally_json_set_integer(report, "dim", (int64_t)constants.dim) && ok;
+    ok = tally_json_set_integer(report, "horizon", constants.horizon) && ok;
+    ok = tally_json_set_real(report, "alone_regret", alone_regret(&constants)) && ok;
+    ok = tally_json_set_real(report, "shared_regret", tally_calm_shared_regret(&constants)) && ok;
     ok = tally_json_set(report, "plans", plans) && ok;
     return tally_json_if_complete(report, ok);
 }

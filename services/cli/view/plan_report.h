@@ -4,8 +4,8 @@
  *     regret shared  219.8  every query shared at no cost
  *
  *     bits up  bits down  regret  / shared  ideal rates  queries between messages
- *       130.0      145.0   932.6      4.24        777.9  49 208 | 1743
- *       263.0      289.0   522.4      2.38        456.8  15 37 111 346 | 1491
+ *       121.8      110.3    1243      5.65        777.9  59 166 | 1775
+ *       254.8      254.3   561.0      2.55        456.8  16 38 109 324 | 1513
  *
  * `ideal rates`: the regret of the same budget if messages were coded at the rates of information
  * theory (services/algorithms/calm/calm_plan.h). A single plan has its epochs below. */
@@ -13,20 +13,19 @@
 #define TALLY_SERVICES_CLI_VIEW_PLAN_REPORT_H
 
 #include "api/json/json.h"
-#include "services/algorithms/calm/calm_plan.h"
+#include "services/algorithms/algorithm.h"
 
-/* Plans for n budgets:
+/* Plans a job for n budgets, each as the job would itself, with the same reserves:
  *
  *     {"clients", "dim", "horizon", "alone_regret", "shared_regret",
- *      "plans": [{"budget": {"uplink_bits", "downlink_bits"}, "regret", "uplink_bits",
- *                 "downlink_bits", "ideal_regret",
- *                 "epochs": [{"samples", "uplink_resolution", "downlink_resolution", "uplink_bits",
- *                             "downlink_bits", "regret", "variance"}]}]}
+ *      "plans": [{"budget": {"uplink_bits", "downlink_bits"}, "ideal_regret", and the members of
+ *                 services/document/planned.h}]}
  *
- * A direction without a budget has null there, and then `ideal_regret` is null. The last epoch
- * sends nothing: its resolutions are null. NULL when memory ran out. */
-struct tally_json *tally_plan_report_make(const struct tally_calm_constants *constants,
-                                          const struct tally_calm_budget *budgets, int n);
+ * A direction without a budget has null there, and then `ideal_regret` is null. Without any the
+ * plan is for the price of bits, and not what such a job does. `setting` is that of a CALM job with
+ * nothing to estimate; its own budget does not count. NULL when memory ran out. */
+struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
+                                          const struct tally_budget *budgets, int n);
 
 /* Appends the report as text. Errors: NO_MEMORY. */
 enum tally_status tally_plan_report_render(const struct tally_json *report,

@@ -1,5 +1,6 @@
 #include "services/cli/view/result_table.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,6 +101,31 @@ static void add_curvature(struct tally_text_table *table, const struct tally_jso
     }
 }
 
+/* What a planned job expects: "522.4 at 254.8 bits up, 254.3 down", and the queries between
+ * messages: "15 37 111 346 | 1491", the last of which send nothing. */
+static void add_planned(struct tally_text_table *table, const struct tally_json *planned)
+{
+    const struct tally_json *epochs = tally_json_get(planned, "epochs");
+    const size_t n = tally_json_size(epochs);
+    char text[32 * TALLY_RESULT_CELL_CAPACITY] = "";
+    if (n == 0) {
+        return;
+    }
+    snprintf(text, sizeof text, "%.1f at %.1f bits up, %.1f down",
+             tally_json_get_real(planned, "regret", NAN),
+             tally_json_get_real(planned, "uplink_bits", NAN),
+             tally_json_get_real(planned, "downlink_bits", NAN));
+    add_fact(table, "planned", text);
+    size_t length = 0;
+    for (size_t k = 0; k < n && length < sizeof text; k++) {
+        const char *gap = k == 0 ? "" : k + 1 == n ? " | " : " ";
+        length += (size_t)snprintf(
+            text + length, sizeof text - length, "%s%lld", gap,
+            (long long)tally_json_get_integer(tally_json_at(epochs, k), "samples", 0));
+    }
+    add_fact(table, "  queries", text);
+}
+
 static void add_facts(struct tally_text_table *table, const struct tally_json *detail)
 {
     const char *id = tally_json_get_text(detail, "id");
@@ -123,6 +149,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     add_member(table, "iterate", detail, "iterate");
     add_member(table, "stage", detail, "stage");
     add_member(table, "regret", detail, "cumulative_regret");
+    add_planned(table, tally_json_get(detail, "planned"));
     add_member(table, "f_star", detail, "f_star");
     add_member(table, "x_checksum", detail, "x_checksum");
 }

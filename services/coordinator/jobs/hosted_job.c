@@ -131,6 +131,7 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
     job->prepared = row->progress.has_f_star;
     job->f_star = row->progress.f_star;
     job->curvature = row->curvature;
+    memcpy(job->schedule, row->schedule, sizeof job->schedule);
     job->recovery_bits = row->recovery_bits;
     job->wire_in_bytes = row->wire_in_bytes;
     job->wire_out_bytes = row->wire_out_bytes;
@@ -267,6 +268,9 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     row.status = tally_job_status(job->engine);
     row.progress = *tally_job_progress(job->engine);
     row.curvature = job->curvature;
+    if (job->schedule[0] != '\0') { /* another replica may have stored one that is not known here */
+        memcpy(row.schedule, job->schedule, sizeof row.schedule);
+    }
     row.recovery_bits = job->recovery_bits;
     row.wire_in_bytes = job->wire_in_bytes;
     row.wire_out_bytes = job->wire_out_bytes;
@@ -356,10 +360,13 @@ struct tally_json *job_detail(const struct tally_store_job *row,
     }
     /* A document that an older version took, and this one would not, has a detail all the same. */
     struct tally_advice advice = {.n = 0};
+    struct tally_planned planned;
+    bool is_planned = false;
     struct tally_job_spec spec;
     if (tally_document_parse((const char *)document->data, document->size, &spec, NULL) ==
         TALLY_OK) {
         advice = tally_advise(&spec, &row->curvature);
+        is_planned = tally_planned_read(&spec, row->schedule, &planned);
     }
     const struct tally_job_facts facts = {.id = row->id,
                                           .status = row->status,
@@ -374,7 +381,8 @@ struct tally_json *job_detail(const struct tally_store_job *row,
                                           .wire_out_bytes = row->wire_out_bytes,
                                           .waiting = waiting,
                                           .curvature = row->curvature,
-                                          .advice = &advice};
+                                          .advice = &advice,
+                                          .planned = is_planned ? &planned : NULL};
     if (!tally_detail_add(detail, &facts, &row->progress)) {
         tally_json_free(detail);
         return NULL;

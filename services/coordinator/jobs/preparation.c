@@ -41,8 +41,8 @@ void fail_unprepared(struct tally_coordinator *coordinator)
     }
 }
 
-/* What is known about f now; the curvature is stored at once, to be shown while
- * it waits for workers. */
+/* What is known about f now; curvature and schedule are stored at once, to be shown while the job
+ * waits for workers. */
 static void take_preparation(struct tally_coordinator *coordinator, struct hosted_job *job,
                              const struct tally_local_preparation *preparation)
 {
@@ -52,7 +52,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     job->curvature = preparation->curvature;
     memcpy(job->schedule, preparation->schedule, sizeof job->schedule);
     restart_clock(job);
-    if (!(job->curvature.smoothness > 0)) {
+    if (!(job->curvature.smoothness > 0) && job->schedule[0] == '\0') {
         return;
     }
     struct tally_error err = TALLY_ERROR_INIT;

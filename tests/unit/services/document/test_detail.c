@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/document/document.h"
 #include "tests/harness.h"
 
 static const struct tally_progress PROGRESS = {
@@ -79,12 +80,76 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
                 "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
                 "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
                 "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"smoothness\":null,"
-                "\"strong_convexity\":null,\"warnings\":[],\"waiting\":null,\"bits\":{"
+                "\"strong_convexity\":null,\"warnings\":[],\"planned\":null,\"waiting\":null,"
+                "\"bits\":{"
                 "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
                 "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
                 "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
                 "\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},\"recovery\":64,"
                 "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
+}
+
+/* `planned` are the sums of the whole job and its epochs, of which the last one sends nothing. */
+static void test_document_detail__a_planned_job_says_what_it_expects(void)
+{
+    const struct tally_planned planned = {
+        .schedule = {.n = 1, .epochs = {{14, 1.25, 1.5}}},
+        .forecast = {.regret = 522.5,
+                     .uplink_bits = 62.25,
+                     .downlink_bits = 61.5,
+                     .n = 2,
+                     .epochs = {{.samples = 14,
+                                 .regret = 120.25,
+                                 .uplink_bits = 62.25,
+                                 .downlink_bits = 61.5,
+                                 .variance = 0.0625},
+                                {.samples = 86, .regret = 402.25, .variance = 0.0625}}}};
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_QUEUED, .reason = "", .clients = 10, .planned = &planned};
+    struct tally_json *object = tally_json_object();
+    CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
+    expect_json(tally_json_copy(tally_json_get(object, "planned")),
+                "{\"regret\":522.5,\"uplink_bits\":62.25,\"downlink_bits\":61.5,\"epochs\":["
+                "{\"samples\":14,\"uplink_resolution\":1.25,\"downlink_resolution\":1.5,"
+                "\"uplink_bits\":62.25,\"downlink_bits\":61.5,\"regret\":120.25,"
+                "\"variance\":0.0625},{\"samples\":86,\"uplink_resolution\":null,"
+                "\"downlink_resolution\":null,\"uplink_bits\":0.0,\"downlink_bits\":0.0,"
+                "\"regret\":402.25,\"variance\":0.0625}]}");
+    tally_json_free(object);
+}
+
+static struct tally_job_spec parsed(const char *document)
+{
+    struct tally_job_spec spec;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_document_parse(document, strlen(document), &spec, &err), TALLY_OK,
+                        &err);
+    return spec;
+}
+
+#define CALM(more)                                                                                 \
+    "{\"name\":\"n\",\"clients\":2,\"horizon\":100,\"encoding\":\"dithered\","                     \
+    "\"algorithm\":{\"type\":\"calm\",\"step_size\":3" more                                        \
+    ",\"objective\":{\"type\":\"least_squares\",\"data\":{\"type\":\"synthetic_linear\","          \
+    "\"dim\":30,\"points\":20,\"frobenius_norm\":10,\"noise_std\":1}}}"
+#define KNOWN ",\"noise\":0.6,\"initial_variance\":0.2}"
+
+/* A text is a plan of jobs that are planned, and of no others. */
+static void test_document_detail__only_a_planned_job_has_a_plan(void)
+{
+    static const char TEXT[] = "1 14 0x1.4p+0 0x1.8p+0";
+    const struct tally_job_spec known = parsed(CALM(KNOWN ",\"budget\":{\"uplink_bits\":200}"));
+    const struct tally_job_spec free_of_budget = parsed(CALM(KNOWN));
+    const struct tally_job_spec unknown = parsed(CALM("},\"budget\":{\"uplink_bits\":200}"));
+    struct tally_planned planned;
+    CU_ASSERT_TRUE_FATAL(tally_planned_read(&known, TEXT, &planned));
+    CU_ASSERT_EQUAL(planned.schedule.epochs[0].samples, 14);
+    CU_ASSERT_EQUAL(planned.forecast.n, 2);
+    CU_ASSERT_EQUAL(planned.forecast.epochs[1].samples, 86);
+    CU_ASSERT_TRUE(planned.forecast.regret > 0);
+    CU_ASSERT_FALSE(tally_planned_read(&known, "", &planned));
+    CU_ASSERT_FALSE(tally_planned_read(&free_of_budget, TEXT, &planned));
+    CU_ASSERT_FALSE(tally_planned_read(&unknown, TEXT, &planned));
 }
 
 static const struct tally_waiting WAITING = {.what = TALLY_WAITS_FOR_CLIENTS,
@@ -318,6 +383,8 @@ static void test_document_detail__npy_follows_nep_1(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__job_has_the_members_of_the_architecture),
+    TALLY_TEST(test_document_detail__a_planned_job_says_what_it_expects),
+    TALLY_TEST(test_document_detail__only_a_planned_job_has_a_plan),
     TALLY_TEST(test_document_detail__a_job_says_what_it_waits_for),
     TALLY_TEST(test_document_detail__waiting_is_compared_by_all_it_says),
     TALLY_TEST(test_document_detail__unknown_things_are_null),

@@ -1,0 +1,65 @@
+#include "services/document/planned.h"
+
+#include <math.h>
+
+#include "services/algorithms/calm.h"
+
+void tally_planned_make(const struct tally_setting *setting,
+                        const struct tally_calm_schedule *schedule,
+                        struct tally_planned *ret_planned)
+{
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    const struct tally_calm_state start = tally_calm_start(&constants);
+    ret_planned->schedule = *schedule;
+    tally_calm_forecast(&constants, &start, schedule, &ret_planned->forecast);
+}
+
+bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
+                        struct tally_planned *ret_planned)
+{
+    struct tally_calm_schedule read;
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    if (tally_job_spec_algorithm(spec) != &TALLY_CALM || !calm_is_planned(&setting) ||
+        !calm_read_schedule(schedule, &read)) {
+        return false;
+    }
+    tally_planned_make(&setting, &read, ret_planned);
+    return true;
+}
+
+static struct tally_json *epoch_json(const struct tally_calm_epoch_forecast *epoch,
+                                     const struct tally_calm_epoch *planned)
+{
+    struct tally_json *object = tally_json_object();
+    const bool sends = planned != NULL;
+    return tally_json_if_complete(
+        object, tally_json_set_integer(object, "samples", epoch->samples) &&
+                    tally_json_set_real(object, "uplink_resolution",
+                                        sends ? planned->uplink_resolution : NAN) &&
+                    tally_json_set_real(object, "downlink_resolution",
+                                        sends ? planned->downlink_resolution : NAN) &&
+                    tally_json_set_real(object, "uplink_bits", epoch->uplink_bits) &&
+                    tally_json_set_real(object, "downlink_bits", epoch->downlink_bits) &&
+                    tally_json_set_real(object, "regret", epoch->regret) &&
+                    tally_json_set_real(object, "variance", epoch->variance));
+}
+
+static struct tally_json *epochs_json(const struct tally_planned *planned)
+{
+    struct tally_json *list = tally_json_array();
+    const struct tally_calm_schedule *schedule = &planned->schedule;
+    bool ok = list != NULL;
+    for (int k = 0; ok && k < planned->forecast.n; k++) {
+        ok = tally_json_append(list, epoch_json(&planned->forecast.epochs[k],
+                                                k < schedule->n ? &schedule->epochs[k] : NULL));
+    }
+    return tally_json_if_complete(list, ok);
+}
+
+bool tally_planned_add(struct tally_json *object, const struct tally_planned *planned)
+{
+    return tally_json_set_real(object, "regret", planned->forecast.regret) &&
+           tally_json_set_real(object, "uplink_bits", planned->forecast.uplink_bits) &&
+           tally_json_set_real(object, "downlink_bits", planned->forecast.downlink_bits) &&
+           tally_json_set(object, "epochs", epochs_json(planned));
+}
