@@ -33,6 +33,15 @@ const LONG = {
   initial_point: {type: "random_sphere", radius: 1.0}, reference: {type: "solve"},
 };
 
+// Planned for its budget before it starts.
+const CALM = {
+  ...CEAL, name: "calm", encoding: "dithered", budget: {uplink_bits: 263, downlink_bits: 289},
+  algorithm: {
+    type: "calm", step_size: 3.0, noise: 0.6667, noise_growth: 3.333, client_spread: 0.03,
+    curvature_spread: 0.0144, initial_variance: 0.06667, local_step_limit: 0.1,
+  },
+};
+
 let browser, stage, window, page;
 
 before(async () => {
@@ -104,6 +113,34 @@ test("a job submitted through the form; its curve grows without reload; values a
     assert.ok(await page.isDisabled(`button[data-action=${action}]`), action);
   }
   await assertShowsRest(id);
+});
+
+test("a planned job: the regret that is expected is drawn, named and told beside the measured", async () => {
+  const [id, unplanned] = [await stage.submit(CALM), await stage.submit(CEAL)];
+  const job = await stage.ended(id);
+  await stage.ended(unplanned);
+  const expected = [{x: 0, y: 0}];
+  for (const epoch of job.planned.epochs) {
+    expected.push({x: lastOf(expected).x + epoch.samples, y: lastOf(expected).y + epoch.regret});
+  }
+  await window.go(`#/job/${id}`);
+  await until("the curve", async () => lastOf(await drawnRegret())?.x === job.horizon);
+  const [regret, planned] = await window.lines(0);
+  assert.deepEqual(lastOf(regret), {x: job.horizon, y: job.cumulative_regret});
+  assert.deepEqual(planned, expected);
+  assert.ok(Math.abs(lastOf(planned).y / job.planned.regret - 1) < 1e-9);
+  const dashes = await page.evaluate(() => Chart.getChart(document.querySelector("canvas")).data.datasets.map((set) => set.borderDash.length));
+  assert.deepEqual(dashes, [0, 2]);
+  const card = page.locator(".chart").first();
+  assert.deepEqual(await card.locator(".legend-item").allTextContents(), ["Regret", "Planned regret"]);
+  const label = await page.locator("canvas").first().getAttribute("aria-label");
+  assert.match(label, /Planned: [\d.,]+ for [\d.]+ bits up per client and [\d.]+ down\./);
+  assert.ok(label.includes(await window.text(".chart .summary")));
+  await window.picture("planned");
+
+  await window.go(`#/job/${unplanned}`);
+  await until("the other curve", async () => (await window.lines(0)).length === 1 && (await drawnRegret()).length > 1);
+  assert.ok(!(await page.locator("canvas").first().getAttribute("aria-label")).includes("Planned"));
 });
 
 // The page of a job that stands still against the detail and the series.

@@ -37,6 +37,15 @@ async function getWorkers(signal) {
   return all;
 }
 
+// What the plan expects by the end of each epoch: [{x: time steps, y: cumulative regret}].
+function plannedRegret(plan) {
+  let at = {x: 0, y: 0};
+  return (plan?.epochs ?? []).map((epoch) => (at = {x: at.x + epoch.samples, y: at.y + epoch.regret}));
+}
+
+const plannedText = (job, planned) => (planned.length === 0 ? ""
+  : ` Planned: ${regretText(job.planned.regret)} for ${tenths(job.planned.uplink_bits)} bits up per client and ${tenths(job.planned.downlink_bits)} down.`);
+
 // The three lines of thought of the page: regret over time, bits over time, one against the other.
 function drawCharts(cards, feed, count) {
   const {job, points} = feed;
@@ -46,9 +55,11 @@ function drawCharts(cards, feed, count) {
   const up = (point) => point.uplink[count] / job.clients;
   const down = (point) => point.downlink[count];
   const line = (key, label, color, list, more) => ({key, label, color, points: list, ...more});
+  const planned = plannedRegret(job.planned);
   cards.regret.set(
-    [line("regret", "Regret", 0, last?.regret === null ? [] : origin(points.map((p) => ({x: p.timeStep, y: p.regret}))))],
-    last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`);
+    [line("regret", "Regret", 0, last?.regret === null ? [] : origin(points.map((p) => ({x: p.timeStep, y: p.regret})))),
+      ...(planned.length > 0 ? [line("planned", "Planned regret", 0, origin(planned), {dash: 1})] : [])],
+    `${last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`}${plannedText(job, planned)}`);
   cards.bits.set(
     [line("uplink", "Uplink per client", 1, origin(points.map((p) => ({x: p.timeStep, y: up(p)}))), {stepped: true}),
       line("downlink", "Downlink", 2, origin(points.map((p) => ({x: p.timeStep, y: down(p)}))), {stepped: true, dash: 1})],
