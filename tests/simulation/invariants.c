@@ -35,7 +35,8 @@ struct watch {
     int64_t *payload_bits;      /* of the uplink, after round r */
     int64_t moved_us;           /* when a round last closed or the coordinator last failed */
     int64_t said_us;            /* when the job was last seen to say what it waits for */
-    bool has_two_histories;     /* a power cut took rounds back that had closed without somebody */
+    int64_t lost_rounds;        /* the most that had closed when a power cut took some back */
+    bool has_two_histories;     /* rounds that a power cut took back closed with other clients */
     bool may_be_cancelled;
     char waiting[160]; /* what its last detail said that it waits for */
     bool is_listed;    /* in the walk under way */
@@ -268,6 +269,7 @@ static void check_missing(struct watch *watch, const struct tally_round_record *
     if (n_missing > 0 && watch->dropped_in_round == INT64_MAX) {
         sim_note("store", "%s: round %" PRId64 " closed without %s", job->name, record->round,
                  record->missing);
+        watch->has_two_histories |= record->round <= watch->lost_rounds;
         watch->dropped_in_round = record->round;
         watch->dropped_at_iterate = record->iterate;
         const int64_t next = record->iterate + 1;
@@ -597,6 +599,9 @@ void invariants_see_power_cut(bool power_loss_safe)
     for (int i = 0; i < all.n; i++) {
         struct watch *watch = &all.watches[i];
         watch->has_two_histories |= watch->dropped_in_round != INT64_MAX;
+        if (watch->n_records > watch->lost_rounds) {
+            watch->lost_rounds = watch->n_records;
+        }
         forget(watch);
     }
 }
