@@ -431,25 +431,26 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
                                         struct tally_decision *decision, bool *ret_fits,
                                         struct tally_error *err)
 {
-    enum { COARSER_GRIDS = 1 << CALM_COARSER_BITS };
+    enum { COARSER_GRIDS = 16 };
     static const double COARSER = 1.125;
     const struct tally_setting *setting = task->setting;
     const struct calm_memory *memory = task->memory;
     const int64_t budget = setting->budget.downlink_bits;
+    const bool is_last = memory->epoch + 1 >= memory->schedule.n;
     const int64_t left = budget - memory->downlink_bits - (int64_t)decision->control_bits -
-                         CALM_COARSER_BITS - CALM_INDEX_BITS - 1;
+                         (is_last ? 0 : CALM_MOST_INDEX_BITS);
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, task->iterate + 1, TALLY_RNG_DOWNLINK);
-    decision->control_bits += budget > 0 ? CALM_COARSER_BITS : 0;
     enum tally_status status = TALLY_OK;
     *ret_fits = false;
-    for (int i = 0; status == TALLY_OK && i < COARSER_GRIDS && !*ret_fits; i++) {
+    for (int i = 1; status == TALLY_OK && i <= COARSER_GRIDS && !*ret_fits; i++) {
         struct tally_grid coded;
         status = grid_of(setting, grid, &coded, err);
         if (status == TALLY_OK) {
             status = encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
         }
-        *ret_fits = budget == 0 || (int64_t)decision->broadcast.bits.payload_bits <= left;
+        *ret_fits = budget == 0 || (int64_t)decision->broadcast.bits.payload_bits + i <= left;
+        decision->control_bits += budget > 0 ? 1 : 0;
         grid.step *= COARSER;
     }
     return status;

@@ -16,9 +16,11 @@ struct calm_memory {
     struct tally_calm_schedule schedule;
 };
 
-/* Control bits under a budget: that tell clients how the uplink grids change, and how much coarser
- * a broadcast's grid is than it was meant to be. */
-enum { CALM_INDEX_BITS = 4, CALM_COARSER_BITS = 4 };
+/* Control bits under a budget. A factor between the grids that clients expect and those of the
+ * epochs to come is 2^(k/4), k in [-CALM_MOST_INDEX, CALM_MOST_INDEX]: one bit for k = 0, else one
+ * more for the sign and |k| in unary. A broadcast's grid that is 1.125^i times as coarse as it was
+ * meant to be takes i + 1 bits. Both are nearly always 0. */
+enum { CALM_MOST_INDEX = 8, CALM_MOST_INDEX_BITS = CALM_MOST_INDEX + 2 };
 
 /* The slots of tally_algorithm.memory. */
 size_t calm_memory_bytes(const struct tally_setting *setting);
@@ -67,7 +69,7 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
 uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory);
 
 /* Makes the grids of the epochs to come use what is left of the budget, and no more. Returns the
- * control bits that say so. */
+ * control bits that say so, at most CALM_MOST_INDEX_BITS. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
 
 /* Learns s0 and B of a job that estimates them from what the messages of a walk show: `noise` is

@@ -100,13 +100,13 @@ uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_m
  * number of epochs. */
 static double reserve_up(const struct tally_setting *setting)
 {
-    return 1.5 * sqrt((double)setting->dim);
+    return 2.5 * sqrt((double)setting->dim);
 }
 
 static double reserve_down(const struct tally_setting *setting, int64_t epochs)
 {
-    return 0.5 * sqrt((double)setting->dim) +
-           (double)(CALM_INDEX_BITS + CALM_COARSER_BITS) * (double)epochs;
+    static const double USUAL_CONTROL_BITS = 4;
+    return 0.5 * sqrt((double)setting->dim) + USUAL_CONTROL_BITS * (double)epochs;
 }
 
 /* What a plan may spend. */
@@ -206,16 +206,20 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
     return true;
 }
 
-/* The factor by which n grids of dim coordinates each get coarser to save `excess` bits: a power of
- * 2^(1/4), of which CALM_INDEX_BITS name one. */
-static double coarsening(double excess, size_t dim, int n)
+/* By which power of 2^(1/4) n grids of dim coordinates each get coarser to save `excess` bits. */
+static int coarsening(double excess, size_t dim, int n)
 {
     const double quarters = rint(4 * excess / ((double)dim * n));
-    return exp2(fmax(-7, fmin(8, quarters)) / 4);
+    return (int)fmax(-CALM_MOST_INDEX, fmin(CALM_MOST_INDEX, quarters));
 }
 
-/* Makes the grids of the epochs to come use what is left of the budget, and no more. Returns the
- * control bits that say so. */
+static uint64_t index_bits(int index)
+{
+    return index == 0 ? 1 : 2 + (uint64_t)abs(index);
+}
+
+/* Clients compute the factor down themselves, from the broadcasts. Only that up, which depends on
+ * what each client has sent, is told. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory)
 {
     const struct tally_budget *budget = &setting->budget;
@@ -230,7 +234,7 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
     memcpy(rest.epochs, epochs, (size_t)n * sizeof *epochs);
     struct tally_calm_forecast forecast;
     tally_calm_forecast(&constants, &memory->state, &rest, &forecast);
-    double up = 1, down = 1;
+    int up = 0, down = 0;
     if (budget->uplink_bits > 0) {
         const double left = (double)calm_bits_left(setting, memory) - reserve_up(setting);
         up = coarsening(forecast.uplink_bits - left, setting->dim, n);
@@ -241,10 +245,10 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
         down = coarsening(forecast.downlink_bits - left, setting->dim, n);
     }
     for (int i = 0; i < n; i++) {
-        epochs[i].uplink_resolution *= up;
-        epochs[i].downlink_resolution *= down;
+        epochs[i].uplink_resolution *= exp2(up / 4.0);
+        epochs[i].downlink_resolution *= exp2(down / 4.0);
     }
-    return CALM_INDEX_BITS;
+    return budget->uplink_bits > 0 ? index_bits(up) : 0;
 }
 
 /* A budget has paid for the opening round, as if every client had answered. */

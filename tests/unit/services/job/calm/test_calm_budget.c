@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/algorithms/calm.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/calm/calm_jobs.h"
 
@@ -170,7 +171,7 @@ static void test_calm_budget__client_declines_only_under_a_cap(void)
     CU_ASSERT_EQUAL_FATAL(HOST.n_records, 1);
     CU_ASSERT_EQUAL(HOST.records[0].received, 3);
     CU_ASSERT_EQUAL(HOST.records[0].bits.uplink.messages, 2);
-    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 1 + 4 + 4);
+    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 1 + 1 + 1);
     job_host_fini(&HOST);
 
     const struct tally_job_spec spec = calm_job_known(30, 3);
@@ -234,6 +235,35 @@ static void test_calm_budget__messages_that_cannot_be_are_malformed(void)
     job_host_fini(&HOST);
 }
 
+/* What a client has sent changes the grids of the epochs to come by 2^(k/4): one control bit for k
+ * = 0, else a sign and |k| in unary. */
+static void test_calm_budget__control_bits_name_the_factor(void)
+{
+    struct tally_job_spec spec = calm_job_known(30, 3);
+    spec.budget = (struct tally_budget){.uplink_bits = 150, .downlink_bits = 200};
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    const double x[30] = {0};
+    char schedule[TALLY_SCHEDULE_CAPACITY];
+    calm_schedule(&setting, schedule);
+    bool finer = false, same = false, coarser = false;
+    for (uint64_t sent = 0; sent <= 150; sent++) {
+        struct calm_memory *memory = malloc(calm_memory_bytes(&setting));
+        CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
+        calm_memory_begin(&setting, x, 0, schedule, memory);
+        memory->epoch = 1;
+        calm_memory_spend(&setting, memory, 0, sent);
+        const double before = memory->schedule.epochs[1].uplink_resolution;
+        const uint64_t bits = calm_fit_grids(&setting, memory);
+        const double k = 4 * log2(memory->schedule.epochs[1].uplink_resolution / before);
+        CU_ASSERT_EQUAL(bits, fabs(k) < 0.5 ? 1 : 2 + (uint64_t)rint(fabs(k)));
+        finer = finer || k < -0.5;
+        same = same || fabs(k) < 0.5;
+        coarser = coarser || k > 0.5;
+        free(memory);
+    }
+    CU_ASSERT_TRUE(finer && same && coarser);
+}
+
 /* The bits of the opening round are part of the budget. */
 static void test_calm_budget__opening_round_needs_its_bits(void)
 {
@@ -258,6 +288,7 @@ static void test_calm_budget__opening_round_needs_its_bits(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_budget__is_never_exceeded),
     TALLY_TEST(test_calm_budget__client_declines_only_under_a_cap),
+    TALLY_TEST(test_calm_budget__control_bits_name_the_factor),
     TALLY_TEST(test_calm_budget__all_decline_and_the_talking_ends),
     TALLY_TEST(test_calm_budget__messages_that_cannot_be_are_malformed),
     TALLY_TEST(test_calm_budget__opening_round_needs_its_bits),
