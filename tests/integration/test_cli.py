@@ -658,7 +658,9 @@ class Plan(CliCase):
         self.assertLessEqual(plan["uplink_bits"], 263)
         self.assertLessEqual(plan["downlink_bits"], 289)
         self.assertEqual(sum(epoch["samples"] for epoch in plan["epochs"]), 2000)
-        self.assertAlmostEqual(plan["regret"], 561, delta=2)  # services/cli/view/plan_report.h
+        # Without reserves 522, services/algorithms/calm/calm_plan.h.
+        self.assertTrue(522 < plan["regret"] < 1.15 * 522, plan["regret"])
+        self.assertTrue(0.85 * 263 < plan["uplink_bits"] < 263, plan["uplink_bits"])
         self.assertLess(report["shared_regret"], plan["ideal_regret"])
         self.assertLess(plan["ideal_regret"], plan["regret"])
         self.assertLess(plan["regret"], report["alone_regret"])
@@ -683,7 +685,7 @@ class Plan(CliCase):
     def test_table(self):
         out, err = self.expect(0, "plan", "-", stdin=json.dumps(self.JOB).encode())
         self.assertEqual(err, "")
-        self.assertRegex(out, r"(?m)^ +25\d\.\d +25\d\.\d +56\d\.\d +2\.\d\d +45\d\.\d  16 \d+ \d+ \d+ \| \d+$")
+        self.assertRegex(out, r"(?m)^ +2\d\d\.\d +2\d\d\.\d +5\d\d\.\d +2\.\d\d +45\d\.\d  1\d \d+ \d+ \d+ \| \d+$")
         self.assertRegex(out, r"(?m)^ +5 +\d+ +0 +0 +- +- ")
 
     def test_mistakes(self):

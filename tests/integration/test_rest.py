@@ -100,7 +100,8 @@ class Rest(TallyTestCase):
     def test_planned(self):
         """What `tally plan` predicts, stored before the job starts and kept when it has ended; null without a plan."""
         document = job_document(
-            algorithm=CALM, budget={"uplink_bits": 263, "downlink_bits": 289}, encoding="dithered", horizon=400)
+            algorithm=CALM, budget={"uplink_bits": 263, "downlink_bits": 289}, encoding="dithered", horizon=400,
+            reference={"type": "value", "value": 0.9})  # of which nothing else is found out before the start
         done = subprocess.run([BIN / "tally", "plan", "-", "--json"], input=json.dumps(document), text=True,
                               capture_output=True, timeout=HANG_S, check=True)
         [expected] = json.loads(done.stdout)["plans"]

@@ -4,8 +4,8 @@
  *     regret shared  219.8  every query shared at no cost
  *
  *     bits up  bits down  regret  / shared  ideal rates  queries between messages
- *       121.8      110.3    1243      5.65        777.9  59 166 | 1775
- *       254.8      254.3   561.0      2.55        456.8  16 38 109 324 | 1513
+ *       116.3      126.3    1078      4.90        777.9  54 190 | 1756
+ *       249.3      270.3   546.0      2.48        456.8  16 38 110 334 | 1502
  *
  * `ideal rates`: the regret of the same budget if messages were coded at the rates of information
  * theory (services/algorithms/calm/calm_plan.h). A single plan has its epochs below. */

@@ -224,6 +224,25 @@ static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_
     job_in_store_fini(&host);
 }
 
+/* What a job was planned as is in its row, and a replica that does not know it keeps it there. */
+static void test_coordinator_hosted_job__schedule_stays_stored(void)
+{
+    static const char SCHEDULE[] = "1 7 0x1.2p+1 0x1.3p+1";
+    struct job_in_store host;
+    job_in_store_init(&host, NULL, NULL);
+    memcpy(host.job->schedule, SCHEDULE, sizeof SCHEDULE);
+    for (int i = 0; i < 2; i++) {
+        (void)job_in_store_write_round(&host);
+        TALLY_ASSERT_STATUS(host.store->ops->commit(host.store, &host.err), TALLY_OK, &host.err);
+        struct hosted_job *again = job_in_store_load(&host);
+        TALLY_ASSERT_TEXT(again->row.schedule, SCHEDULE);
+        TALLY_ASSERT_TEXT(again->schedule, SCHEDULE);
+        hosted_job_free(again);
+        host.job->schedule[0] = '\0';
+    }
+    job_in_store_fini(&host);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job),
     TALLY_TEST(test_coordinator_ended__a_job_is_read_once_and_answers_as_before),
@@ -231,6 +250,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_ended__a_job_that_ended_in_a_round_is_read),
     TALLY_TEST(test_coordinator_hosted_job__goes_on_from_what_is_stored_after_a_rollback),
     TALLY_TEST(test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again),
+    TALLY_TEST(test_coordinator_hosted_job__schedule_stays_stored),
 };
 
 TALLY_SUITE(coordinator_hosted_job, TESTS);
