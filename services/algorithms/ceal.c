@@ -28,8 +28,6 @@
 
 #include <math.h>
 
-#include "services/algorithms/ceal_opening.h"
-
 #define PARAM(member) offsetof(struct tally_ceal_params, member)
 
 /* Stages past 60 would overflow 4^j / M as a sample count of any horizon. */

@@ -32,4 +32,19 @@ struct tally_ceal_stage {
 struct tally_ceal_stage tally_ceal_stage(const struct tally_ceal_params *params, uint32_t clients,
                                          size_t dim, int64_t stage);
 
+/* The opening round of a job whose sigma or gradient_bound is `auto` (ceal_opening.c). */
+
+/* Whether sigma or gradient_bound is to be estimated. */
+bool tally_ceal_opens(const union tally_algorithm_params *params);
+
+/* s_0. */
+int64_t tally_ceal_opening_samples(uint32_t clients);
+
+/* Client: queries x plan->samples times and makes its message. Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status tally_ceal_report(const struct tally_client_task *task,
+                                    struct tally_scratch *scratch, struct tally_message *message,
+                                    struct tally_error *err);
+
+extern const struct tally_opening TALLY_CEAL_OPENING;
+
 #endif

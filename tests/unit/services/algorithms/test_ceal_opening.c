@@ -1,5 +1,5 @@
 /* The opening round of CEAL: what clients report, and what the server concludes from it. */
-#include "services/algorithms/ceal_opening.h"
+#include "services/algorithms/ceal.h"
 
 #include <float.h>
 #include <math.h>
