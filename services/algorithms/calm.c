@@ -38,7 +38,6 @@
 
 #include "codec/dithered/dithered.h"
 #include "services/algorithms/calm/calm_leg.h"
-#include "services/objectives/loss_path.h"
 
 #define PARAM(member) offsetof(struct tally_calm_params, member)
 
@@ -86,19 +85,12 @@ static bool repeats_opening(const struct calm_memory *memory)
     return memory->epoch == 0 && memory->opening_samples > 0;
 }
 
-/* The queries that a client's message of this round is made of. A round that makes none repeats
- * those of the opening round. */
-static int64_t message_samples(const struct tally_round_plan *plan)
-{
-    return plan->samples > 0 ? plan->samples : CALM_OPENING_SAMPLES;
-}
-
 /* What the recursion says of the round's walk. */
 static void follow_walk(const struct tally_setting *setting, const struct tally_round_plan *plan,
                         struct tally_calm_walk *walk)
 {
     const struct tally_calm_constants constants = calm_walk_constants(setting, plan);
-    tally_calm_walk_ahead(walk, &constants, plan->facts.distance, message_samples(plan));
+    tally_calm_walk_ahead(walk, &constants, plan->facts.distance, calm_message_samples(plan));
 }
 
 static enum tally_status grid_of(const struct tally_setting *setting, struct tally_calm_grid grid,
@@ -156,149 +148,6 @@ static enum tally_status calm_plan(const struct tally_setting *setting, int64_t 
     }
     *ret_plan = plan;
     return status;
-}
-
-/* Client. */
-
-static enum tally_status diverged(const struct tally_client_task *task, struct tally_error *err)
-{
-    return tally_fail(err, TALLY_NOT_FINITE, NULL,
-                      "the steps of client %u diverged; step_size %g is too large", task->client,
-                      task->setting->params->calm.step_size);
-}
-
-/* One query: adds its prediction to scratch->wide.reals and moves scratch->local. */
-static enum tally_status query(const struct tally_client_task *task, struct tally_rng *rng,
-                               double step, double pull, struct tally_scratch *scratch,
-                               struct tally_error *err)
-{
-    const struct tally_setting *setting = task->setting;
-    const double length = setting->params->calm.step_size;
-    double *w = scratch->local, *sum = scratch->wide.reals;
-    const double *g = scratch->gradient, *x = task->x;
-    enum tally_status status = tally_objective_local_gradient(
-        task->objective, task->client, w, setting->minibatch, rng, scratch->gradient, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < setting->dim; i++) {
-        const double away = w[i] - x[i];
-        sum[i] += away - length * g[i];
-        w[i] -= step * (g[i] + pull * away);
-    }
-    tally_domain_project(&setting->domain, w, setting->dim);
-    return TALLY_OK;
-}
-
-/* The queries of the round, from x on, with a client's own steps in between. */
-static enum tally_status walk_queries(const struct tally_client_task *task,
-                                      struct tally_scratch *scratch, struct tally_loss_path *path,
-                                      struct tally_error *err)
-{
-    const struct tally_setting *setting = task->setting;
-    const int64_t samples = message_samples(task->plan);
-    const bool repeats = task->plan->samples == 0;
-    const struct tally_calm_constants constants = calm_walk_constants(setting, task->plan);
-    struct tally_calm_walk walk;
-    tally_calm_walk_begin(&walk, &constants, task->plan->facts.distance);
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, task->client, task->round - repeats, TALLY_RNG_SAMPLING);
-    memcpy(scratch->local, task->x, setting->dim * sizeof *task->x);
-    memset(scratch->wide.reals, 0, setting->dim * sizeof *scratch->wide.reals);
-    enum tally_status status = TALLY_OK;
-    for (int64_t i = 0; status == TALLY_OK && i < samples; i++) {
-        if (task->evaluate) {
-            status = tally_loss_path_visit(path, i, scratch->local, err);
-        }
-        if (status == TALLY_OK) {
-            const double step = tally_calm_walk_next(&walk);
-            status = query(task, &rng, step, walk.pull, scratch, err);
-        }
-    }
-    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
-        scratch->vector[i] = (float)(scratch->wide.reals[i] / (double)samples);
-    }
-    return status;
-}
-
-static enum tally_status make_path(const struct tally_client_task *task,
-                                   struct tally_scratch *scratch, double *ret_loss,
-                                   struct tally_error *err)
-{
-    struct tally_loss_path path = {0};
-    if (task->evaluate && !tally_loss_path_init(&path, task->objective, task->plan->samples,
-                                                task->setting->evaluate_every)) {
-        tally_loss_path_fini(&path);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu",
-                          task->setting->dim);
-    }
-    enum tally_status status = walk_queries(task, scratch, &path, err);
-    if (status == TALLY_OK && task->evaluate) {
-        status = tally_loss_path_mean(&path, ret_loss, err);
-        if (status == TALLY_OK && !isfinite(*ret_loss)) {
-            status = diverged(task, err);
-        }
-    }
-    tally_loss_path_fini(&path);
-    return status;
-}
-
-/* Encodes scratch->vector on the grid. */
-static enum tally_status encode(const struct tally_setting *setting, const struct tally_grid *grid,
-                                const struct tally_rng *rng, struct tally_scratch *scratch,
-                                struct tally_message *message, struct tally_error *err)
-{
-    const struct tally_vector vector = {
-        .y = scratch->vector, .dim = setting->dim, .grid = grid, .rng = rng};
-    struct tally_level_stats stats;
-    uint64_t clipped;
-    enum tally_status status =
-        tally_dithered_encode(&vector, scratch->levels, &message->payload, &stats, &clipped, err);
-    if (status == TALLY_OK) {
-        message->grid = *grid;
-        message->bits = (struct tally_bits){.formula_bits = stats.formula_bits,
-                                            .payload_bits = stats.payload_bits,
-                                            .messages = 1,
-                                            .clipped = clipped};
-    }
-    return status;
-}
-
-static enum tally_status send(const struct tally_client_task *task, struct tally_scratch *scratch,
-                              struct tally_message *message, struct tally_error *err)
-{
-    const struct tally_round_plan *plan = task->plan;
-    if (!tally_dithered_grid_is_valid(&plan->grid)) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
-                          "step %g with %u intervals and scale %u is not a valid quantizer",
-                          plan->grid.step, plan->grid.intervals, plan->grid.scale);
-    }
-    struct tally_rng rng;
-    tally_rng_init(&rng, task->setting->key, task->client, task->round, TALLY_RNG_UPLINK);
-    enum tally_status status = encode(task->setting, &plan->grid, &rng, scratch, message, err);
-    if (status == TALLY_NOT_FINITE) {
-        return diverged(task, err);
-    }
-    if (status == TALLY_OK && plan->max_bits > 0 && message->bits.payload_bits > plan->max_bits) {
-        message->payload.size = 0;
-        message->bits = (struct tally_bits){0};
-    }
-    return status;
-}
-
-static enum tally_status client_step(const struct tally_client_task *task,
-                                     struct tally_scratch *scratch,
-                                     struct tally_client_answer *answer, struct tally_error *err)
-{
-    if (tally_scratch_widen(scratch, task->setting->dim, err) != TALLY_OK) {
-        return TALLY_NO_MEMORY;
-    }
-    if (task->plan->stage == 0) {
-        return calm_report(task, scratch, answer, err);
-    }
-    enum tally_status status = make_path(task, scratch, &answer->loss, err);
-    return status != TALLY_OK || task->plan->cut ? status
-                                                 : send(task, scratch, &answer->message, err);
 }
 
 /* Server. */
@@ -447,7 +296,7 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
         struct tally_grid coded;
         status = grid_of(setting, grid, &coded, err);
         if (status == TALLY_OK) {
-            status = encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
+            status = calm_encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
         }
         *ret_fits = budget == 0 || (int64_t)decision->broadcast.bits.payload_bits + i <= left;
         decision->control_bits += budget > 0 ? 1 : 0;
@@ -590,7 +439,7 @@ const struct tally_algorithm TALLY_CALM = {
     .step_limit = calm_step_limit,
     .moves_locally = true,
     .repeats_opening = true,
-    .client_step = client_step,
+    .client_step = calm_client_step,
     .receive = calm_receive,
     .decide = calm_decide,
     .apply = calm_apply,

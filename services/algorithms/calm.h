@@ -61,6 +61,10 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
 
+/* The queries that a client's message of this round is made of. A round that makes none repeats
+ * those of the opening round. */
+int64_t calm_message_samples(const struct tally_round_plan *plan);
+
 /* What clients of the open round are told. */
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory);
@@ -87,6 +91,16 @@ enum { CALM_OPENING_SAMPLES = 6 };
 
 /* Bits of a client's report, and the most control bits of the opening round. */
 enum { CALM_REPORT_BITS = 20 };
+
+/* Client: the slot. */
+enum tally_status calm_client_step(const struct tally_client_task *task,
+                                   struct tally_scratch *scratch,
+                                   struct tally_client_answer *answer, struct tally_error *err);
+
+/* Both sides: encodes scratch->vector on the grid. Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
+enum tally_status calm_encode(const struct tally_setting *setting, const struct tally_grid *grid,
+                              const struct tally_rng *rng, struct tally_scratch *scratch,
+                              struct tally_message *message, struct tally_error *err);
 
 /* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
