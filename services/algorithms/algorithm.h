@@ -91,6 +91,7 @@ struct tally_walk_facts {
     double client_spread; /* B */
     double noise;         /* s0 */
     double noise_growth;  /* m */
+    double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
 };
 
 /* What every client does in a round. */

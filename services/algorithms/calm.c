@@ -28,6 +28,11 @@
  * from the spread across the clients' messages. The round after the opening makes no queries; it
  * sends the message of the opening's, which a client draws again.
  *
+ * Where the clients' means show that some directions are much flatter than h says, a job that knows
+ * nothing but its step size stops averaging and travels (calm/calm_travel.h): clients take plain
+ * gradient steps of one length and send how far they got, z is where they got to on average, and
+ * epochs grow slowly.
+ *
  * A budget is never exceeded: a client whose message would be too long sends an empty one, and the
  * server coarsens a broadcast until it fits, or ends the talking. Left out: shifts for unlike
  * shards. */
@@ -38,6 +43,7 @@
 
 #include "codec/dithered/dithered.h"
 #include "services/algorithms/calm/calm_leg.h"
+#include "services/algorithms/calm/calm_travel.h"
 
 #define PARAM(member) offsetof(struct tally_calm_params, member)
 
@@ -107,32 +113,68 @@ static enum tally_status grid_of(const struct tally_setting *setting, struct tal
     return TALLY_OK;
 }
 
+/* The queries of the open epoch; more than are left if it has no message. */
+static int64_t epoch_samples(const struct tally_setting *setting, const struct calm_memory *memory)
+{
+    const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
+    const int64_t all = setting->horizon + 1; /* the engine cuts it */
+    const bool is_last = travel != NULL
+                             ? tally_calm_travel_is_last(travel, memory->state.samples_left)
+                             : memory->epoch >= memory->schedule.n;
+    if (repeats_opening(memory)) {
+        return 0;
+    }
+    if (is_last) {
+        return all;
+    }
+    return travel != NULL ? travel->samples : calm_open_epoch(memory)->samples;
+}
+
+/* What the budget says of the open epoch. */
+static void limit_epoch(const struct tally_setting *setting, const struct calm_memory *memory,
+                        struct tally_round_plan *plan)
+{
+    const struct tally_budget *budget = &setting->budget;
+    const bool is_last = memory->epoch >= memory->schedule.n;
+    if (budget->uplink_bits > 0 && !is_last) {
+        plan->max_bits = calm_bits_left(setting, memory);
+        plan->samples = plan->max_bits > 0 ? plan->samples : setting->horizon + 1;
+    }
+    if (budget->downlink_bits > 0 && memory->downlink_bits >= budget->downlink_bits) {
+        plan->samples = setting->horizon + 1; /* no bit is left to answer with */
+    }
+}
+
+/* The grid of a client's message, and the variance that its noise is expected to have. */
+static struct tally_calm_grid uplink_grid(const struct tally_setting *setting,
+                                          const struct calm_memory *memory,
+                                          const struct tally_round_plan *plan, double *ret_noise)
+{
+    const double resolution = calm_open_epoch(memory)->uplink_resolution;
+    if (plan->facts.travel_step > 0) {
+        const struct tally_calm_passage message = tally_calm_travel_message(
+            calm_travel(setting, (struct calm_memory *)memory), plan->facts.noise);
+        *ret_noise = message.noise;
+        return (struct tally_calm_grid){resolution * sqrt(message.noise), sqrt(message.square)};
+    }
+    struct tally_calm_walk walk;
+    follow_walk(setting, plan, &walk);
+    *ret_noise = tally_calm_walk_message_noise(&walk);
+    return tally_calm_uplink_grid(&walk, resolution);
+}
+
 static enum tally_status plan_epoch(const struct tally_setting *setting, const void *bytes,
                                     struct tally_round_plan *plan, struct tally_error *err)
 {
     const struct calm_memory *memory = bytes;
-    const struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
-    const bool is_last = memory->epoch >= memory->schedule.n;
     plan->facts = calm_facts(setting, memory);
-    plan->samples = setting->horizon + 1; /* the engine cuts it */
-    if (!is_last) {
-        plan->samples = repeats_opening(memory) ? 0 : epoch->samples;
-    }
-    if (setting->budget.uplink_bits > 0 && !is_last) {
-        plan->max_bits = calm_bits_left(setting, memory);
-        plan->samples = plan->max_bits > 0 ? plan->samples : setting->horizon + 1;
-    }
-    if (setting->budget.downlink_bits > 0 &&
-        memory->downlink_bits >= setting->budget.downlink_bits) {
-        plan->samples = setting->horizon + 1; /* no bit is left to answer with */
-    }
+    plan->samples = epoch_samples(setting, memory);
+    limit_epoch(setting, memory, plan);
     if (plan->samples > memory->state.samples_left) {
         return TALLY_OK; /* no message */
     }
-    struct tally_calm_walk walk;
-    follow_walk(setting, plan, &walk);
-    return grid_of(setting, tally_calm_uplink_grid(&walk, epoch->uplink_resolution), &plan->grid,
-                   err);
+    double noise;
+    return grid_of(setting, uplink_grid(setting, memory, plan, &noise), &plan->grid, err);
 }
 
 static enum tally_status calm_plan(const struct tally_setting *setting, int64_t stage,
@@ -230,21 +272,20 @@ static double take_mean(const struct tally_server_task *task, double gain,
     return sqrt(square);
 }
 
-/* A positive factor as one of 2^5 powers of 2^(1/4). */
+/* What the clients are told of the noise in their messages and of the size of a broadcast. */
 enum { FACTOR_BITS = 5 };
-static double coded_factor(double factor)
-{
-    enum { LEAST = -16, MOST = 15 };
-    return exp2(fmax(LEAST, fmin(MOST, rint(4 * log2(factor)))) / 4);
-}
 
 /* Where constants are estimated, a broadcast lowers V by MOST_GAIN at most: V is rough, and the
- * next broadcast would make the finer bits worthless. */
-static struct tally_calm_grid downlink_grid(const struct calm_memory *memory, double after,
+ * next broadcast would make the finer bits worthless. While clients travel, V is not in use. */
+static struct tally_calm_grid downlink_grid(const struct tally_server_task *task, double after,
                                             const struct tally_calm_epoch *epoch)
 {
     static const double MOST_GAIN = 8;
+    const struct calm_memory *memory = task->memory;
     const double before = memory->state.variance;
+    if (task->plan->facts.travel_step > 0) {
+        return (struct tally_calm_grid){.step = epoch->downlink_resolution * sqrt(after)};
+    }
     struct tally_calm_grid grid =
         tally_calm_downlink_grid(before, after, epoch->downlink_resolution);
     if (memory->opening_samples > 0) {
@@ -270,7 +311,7 @@ static double broadcast_scale(const struct tally_server_task *task,
     }
     decision->control_bits += FACTOR_BITS;
     const double size = sqrt(squares / (double)task->setting->dim);
-    return grid.step * coded_factor(fmax(size / grid.step, LEAST_FACTOR));
+    return tally_calm_coded(fmax(size, LEAST_FACTOR * grid.step), grid.step, FACTOR_BITS);
 }
 
 /* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
@@ -314,44 +355,107 @@ static void stop_talking(struct calm_memory *memory, struct tally_decision *deci
     memory->downlink_bits++;
 }
 
-/* The variance of a client's message around x*, but for that of its quantization, per coordinate:
- * as the recursion has it where the document gives the constants, else as the spread across the
- * messages shows it, which clients are told in FACTOR_BITS as a factor of the former. */
-static double measure_noise(const struct tally_server_task *task,
-                            const struct tally_calm_walk *walk, struct tally_decision *decision)
+/* The variance across the clients' messages, per coordinate. received >= 2. */
+static double spread_of(const struct tally_server_task *task)
 {
-    static const double LEAST_SHARE = 0.2;
-    const struct calm_memory *memory = task->memory;
-    const double expected = tally_calm_walk_message_noise(walk), n = (double)task->received;
-    if (memory->opening_samples == 0 || task->received < 2) {
-        return expected;
-    }
-    const double step = task->plan->grid.step, scale = step * 0x1p-32;
+    const double scale = task->plan->grid.step * 0x1p-32, n = (double)task->received;
     double squares = 0;
     for (size_t i = 0; i < task->setting->dim; i++) {
         const double sum = scale * (double)task->sums[i];
         squares += sum * sum;
     }
-    const double spread =
-        (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim) - step * step / 12;
-    const double factor = fmax(spread / expected, LEAST_SHARE);
-    decision->control_bits += FACTOR_BITS;
-    return expected * coded_factor(factor);
+    return (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim);
 }
 
-static struct tally_calm_merge merge_of(const struct tally_server_task *task,
-                                        const struct tally_calm_walk *walk, double noise)
+/* The variance of a client's message around what it has in common with the others, but for that of
+ * its quantization, per coordinate: as `expected` where the document gives the constants, else as
+ * the spread across the messages shows it, which clients are told as a factor. */
+static double measure_noise(const struct tally_server_task *task, double expected,
+                            struct tally_decision *decision)
+{
+    static const double LEAST_SHARE = 0.2, LEAST_SHARE_TRAVELLING = 0.05;
+    const struct calm_memory *memory = task->memory;
+    if (memory->opening_samples == 0 || task->received < 2) {
+        return expected;
+    }
+    const double least = task->plan->facts.travel_step > 0 ? LEAST_SHARE_TRAVELLING : LEAST_SHARE;
+    const double step = task->plan->grid.step, noise = spread_of(task) - step * step / 12;
+    decision->control_bits += FACTOR_BITS;
+    return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
+}
+
+/* How z takes the clients' mean. While they travel, it is where they got to. */
+static struct tally_calm_merge merge_of(const struct tally_server_task *task, double noise)
 {
     const struct calm_memory *memory = task->memory;
     const struct tally_calm_constants constants = calm_constants(task->setting, &task->plan->facts);
     const double step = task->plan->grid.step, before = memory->state.estimate_variance;
-    if (memory->opening_samples == 0) {
-        return tally_calm_merge(&constants, walk, step, (uint32_t)task->received, before);
+    const double of_mean = (noise + step * step / 12) / (double)task->received;
+    if (task->plan->facts.travel_step > 0) {
+        return (struct tally_calm_merge){.gain = 1, .variance = of_mean};
     }
-    const double variance = (noise + step * step / 12) / (double)task->received +
-                            constants.curvature_spread * memory->state.variance;
+    if (memory->opening_samples == 0) {
+        struct tally_calm_walk walk;
+        follow_walk(task->setting, task->plan, &walk);
+        return tally_calm_merge(&constants, &walk, step, (uint32_t)task->received, before);
+    }
+    const double variance = of_mean + constants.curvature_spread * memory->state.variance;
     return (struct tally_calm_merge){.gain = before / (before + variance),
                                      .variance = before * variance / (before + variance)};
+}
+
+/* Compares the clients' mean with the last one, and keeps it in that one's place. */
+static void compare_means(const struct tally_server_task *task, double *last,
+                          struct tally_calm_sight *sight)
+{
+    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
+    const size_t dim = task->setting->dim;
+    double product = 0, squares = 0, last_squares = 0;
+    for (size_t i = 0; i < dim; i++) {
+        const double mean = scale * (double)task->sums[i];
+        product += mean * last[i];
+        squares += mean * mean;
+        last_squares += last[i] * last[i];
+        last[i] = mean;
+    }
+    const double norms = sqrt(squares) * sqrt(last_squares);
+    sight->square = squares / (double)dim;
+    sight->cosine = norms > 0 ? product / norms : 0;
+}
+
+/* Decides how a job that may travel goes on. */
+static void choose_way(const struct tally_server_task *task, double noise,
+                       struct tally_decision *decision)
+{
+    const struct tally_setting *setting = task->setting;
+    struct calm_memory *memory = task->memory;
+    struct tally_calm_travel *travel = calm_travel(setting, memory);
+    if (travel == NULL) {
+        return;
+    }
+    const double step = task->plan->grid.step;
+    struct tally_calm_sight sight = {.spread = task->received < 2 ? noise + step * step / 12
+                                                                  : spread_of(task),
+                                     .noise = noise,
+                                     .step = step,
+                                     .variance = memory->state.variance,
+                                     .query = memory->noise,
+                                     .answers = task->received,
+                                     .time = setting->horizon - memory->state.samples_left};
+    compare_means(task, calm_last_mean(setting, memory), &sight);
+    const struct tally_calm_ground ground = {1 / setting->params->calm.step_size, setting->dim};
+    decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, &sight);
+}
+
+/* Learns the constants of the problem from an epoch that averaged. */
+static void learn(const struct tally_server_task *task, double noise)
+{
+    struct tally_calm_walk walk;
+    if (task->plan->facts.travel_step > 0) {
+        return;
+    }
+    follow_walk(task->setting, task->plan, &walk);
+    calm_learn(task->setting, task->memory, &walk, noise);
 }
 
 static enum tally_status calm_decide(const struct tally_server_task *task,
@@ -360,19 +464,19 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
 {
     const struct tally_setting *setting = task->setting;
     struct calm_memory *memory = task->memory;
-    const struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
+    const struct tally_calm_epoch *epoch = calm_open_epoch(memory);
     decision->next_stage = task->plan->stage + 1;
     memory->state.samples_left -= task->plan->samples;
     if (task->received == 0) {
         stop_talking(memory, decision);
         return TALLY_OK;
     }
-    struct tally_calm_walk walk;
-    follow_walk(setting, task->plan, &walk);
-    const double measured = measure_noise(task, &walk, decision);
-    const struct tally_calm_merge merge = merge_of(task, &walk, measured);
+    double noise;
+    uplink_grid(setting, memory, task->plan, &noise);
+    noise = measure_noise(task, noise, decision);
+    const struct tally_calm_merge merge = merge_of(task, noise);
     decision->norm = take_mean(task, merge.gain, scratch);
-    struct tally_calm_grid grid = downlink_grid(memory, merge.variance, epoch);
+    struct tally_calm_grid grid = downlink_grid(task, merge.variance, epoch);
     grid.scale = broadcast_scale(task, scratch, grid, decision);
     enum tally_status status =
         make_broadcast(task, grid, scratch, decision, &decision->passed, err);
@@ -380,7 +484,8 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         return status;
     }
     memory->state.estimate_variance = merge.variance;
-    calm_learn(setting, memory, &walk, measured);
+    choose_way(task, noise, decision);
+    learn(task, noise);
     if (!decision->passed) {
         stop_talking(memory, decision);
         return TALLY_OK;

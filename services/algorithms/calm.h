@@ -4,9 +4,11 @@
 
 #include "services/algorithms/algorithm.h"
 #include "services/algorithms/calm/calm_model.h"
+#include "services/algorithms/calm/calm_travel.h"
 
 /* What the server remembers from round to round: plain data, stored as it is. Behind it in the same
- * bytes stand z, double[dim], and the bits that each client has sent, uint64[clients]. */
+ * bytes stand z, double[dim], and the bits that each client has sent, uint64[clients]; of a job
+ * that may travel also a struct tally_calm_travel and the clients' last mean, double[dim]. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
@@ -49,6 +51,11 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
 /* The vectors behind it. */
 double *calm_estimate(struct calm_memory *memory);
 uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
+/* NULL of a job that does not travel, whatever comes: it has a budget, or the document limits the
+ * clients' own steps or gives the constants of the problem. */
+struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
+                                      struct calm_memory *memory);
+double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
 
 /* The constants of the job for the recursion; noise and spread are those of `facts`. */
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
@@ -60,6 +67,9 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
 /* The same of a round's walk: clients that repeat the opening round's queries do not move. */
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
+
+/* The open epoch as it was scheduled. A job that may travel takes only the resolutions from it. */
+const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory);
 
 /* The queries that a client's message of this round is made of. A round that makes none repeats
  * those of the opening round. */

@@ -1,10 +1,20 @@
 /* A client of CALM in one round: its queries, its own steps and its message; calm.c has the method.
- */
+ *
+ * While the job averages, a client steps by the recursion (calm/calm_model.h) and sends the mean of
+ * what its queries predict. While it travels (calm/calm_travel.h), it takes plain gradient steps
+ * and sends how far they led:
+ *
+ *     w_1 = x;  w_{i+1} = w_i - e_i g_i,  e_i = e, shorter where gradients scatter more than s
+ *     sends Q(w_{n+1} - x)
+ *
+ * How much they scatter is seen in the differences of successive gradients, starting from s at
+ * every round: a client keeps nothing between rounds, so that any worker can take it over. */
 #include <math.h>
 #include <string.h>
 
 #include "codec/dithered/dithered.h"
 #include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_travel.h"
 #include "services/objectives/loss_path.h"
 
 int64_t calm_message_samples(const struct tally_round_plan *plan)
@@ -19,42 +29,116 @@ static enum tally_status diverged(const struct tally_client_task *task, struct t
                       task->setting->params->calm.step_size);
 }
 
-/* One query: adds its prediction to scratch->wide.reals and moves scratch->local. */
-static enum tally_status query(const struct tally_client_task *task, struct tally_rng *rng,
-                               double step, double pull, struct tally_scratch *scratch,
-                               struct tally_error *err)
+/* What a client keeps from query to query. */
+struct course {
+    struct tally_rng rng;
+    struct tally_calm_walk walk; /* while the job averages */
+    double seen;                 /* while it travels: the noise of one query */
+    int64_t queries;             /* so far */
+};
+
+static bool travels(const struct tally_client_task *task)
 {
-    const struct tally_setting *setting = task->setting;
-    const double length = setting->params->calm.step_size;
+    return task->plan->facts.travel_step > 0;
+}
+
+/* Adds the prediction of the gradient at w to scratch->wide.reals and moves w. */
+static void average(const struct tally_client_task *task, struct course *course,
+                    struct tally_scratch *scratch)
+{
+    const double length = task->setting->params->calm.step_size;
+    const double step = tally_calm_walk_next(&course->walk), pull = course->walk.pull;
     double *w = scratch->local, *sum = scratch->wide.reals;
     const double *g = scratch->gradient, *x = task->x;
-    enum tally_status status = tally_objective_local_gradient(
-        task->objective, task->client, w, setting->minibatch, rng, scratch->gradient, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < setting->dim; i++) {
+    for (size_t i = 0; i < task->setting->dim; i++) {
         const double away = w[i] - x[i];
         sum[i] += away - length * g[i];
         w[i] -= step * (g[i] + pull * away);
     }
-    tally_domain_project(&setting->domain, w, setting->dim);
+}
+
+/* Two successive gradients differ by twice the noise of one. s counts for as much as the gradients
+ * of an opening round, and an old difference fades as soon as a newer one has this weight. */
+static void see_noise(struct course *course, double difference)
+{
+    static const double LEAST_WEIGHT = 0.05;
+    const double weight = 1 / (double)(CALM_OPENING_SAMPLES + course->queries);
+    course->seen += (difference / 2 - course->seen) * fmax(weight, LEAST_WEIGHT);
+}
+
+/* Moves w along the gradient there; the one before is in scratch->wide.reals. */
+static void travel(const struct tally_client_task *task, struct course *course,
+                   struct tally_scratch *scratch)
+{
+    const struct tally_walk_facts *facts = &task->plan->facts;
+    const size_t dim = task->setting->dim;
+    double *w = scratch->local, *before = scratch->wide.reals, squares = 0;
+    const double *g = scratch->gradient;
+    for (size_t i = 0; i < dim; i++) {
+        squares += (g[i] - before[i]) * (g[i] - before[i]);
+        before[i] = g[i];
+    }
+    if (course->queries > 0) {
+        see_noise(course, squares / (double)dim);
+    }
+    const double step = tally_calm_travel_step(
+        facts->travel_step, 1 / task->setting->params->calm.step_size, course->seen, facts->noise);
+    for (size_t i = 0; i < dim; i++) {
+        w[i] -= step * g[i];
+    }
+}
+
+/* One query at scratch->local, which it moves. */
+static enum tally_status query(const struct tally_client_task *task, struct course *course,
+                               struct tally_scratch *scratch, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    enum tally_status status =
+        tally_objective_local_gradient(task->objective, task->client, scratch->local,
+                                       setting->minibatch, &course->rng, scratch->gradient, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (travels(task)) {
+        travel(task, course, scratch);
+    } else {
+        average(task, course, scratch);
+    }
+    course->queries++;
+    tally_domain_project(&setting->domain, scratch->local, setting->dim);
     return TALLY_OK;
 }
 
+static void begin_course(const struct tally_client_task *task, struct course *course)
+{
+    const struct tally_setting *setting = task->setting;
+    const bool repeats = task->plan->samples == 0;
+    const struct tally_calm_constants constants = calm_walk_constants(setting, task->plan);
+    *course = (struct course){.seen = task->plan->facts.noise};
+    tally_calm_walk_begin(&course->walk, &constants, task->plan->facts.distance);
+    tally_rng_init(&course->rng, setting->key, task->client, task->round - repeats,
+                   TALLY_RNG_SAMPLING);
+}
+
+/* scratch->vector <- what the client has to say. */
+static void conclude(const struct tally_client_task *task, int64_t samples,
+                     struct tally_scratch *scratch)
+{
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        scratch->vector[i] = (float)(travels(task) ? scratch->local[i] - task->x[i]
+                                                   : scratch->wide.reals[i] / (double)samples);
+    }
+}
+
 /* The queries of the round, from x on, with a client's own steps in between. */
-static enum tally_status walk_queries(const struct tally_client_task *task,
+static enum tally_status make_queries(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, struct tally_loss_path *path,
                                       struct tally_error *err)
 {
     const struct tally_setting *setting = task->setting;
     const int64_t samples = calm_message_samples(task->plan);
-    const bool repeats = task->plan->samples == 0;
-    const struct tally_calm_constants constants = calm_walk_constants(setting, task->plan);
-    struct tally_calm_walk walk;
-    tally_calm_walk_begin(&walk, &constants, task->plan->facts.distance);
-    struct tally_rng rng;
-    tally_rng_init(&rng, setting->key, task->client, task->round - repeats, TALLY_RNG_SAMPLING);
+    struct course course;
+    begin_course(task, &course);
     memcpy(scratch->local, task->x, setting->dim * sizeof *task->x);
     memset(scratch->wide.reals, 0, setting->dim * sizeof *scratch->wide.reals);
     enum tally_status status = TALLY_OK;
@@ -63,12 +147,11 @@ static enum tally_status walk_queries(const struct tally_client_task *task,
             status = tally_loss_path_visit(path, i, scratch->local, err);
         }
         if (status == TALLY_OK) {
-            const double step = tally_calm_walk_next(&walk);
-            status = query(task, &rng, step, walk.pull, scratch, err);
+            status = query(task, &course, scratch, err);
         }
     }
-    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
-        scratch->vector[i] = (float)(scratch->wide.reals[i] / (double)samples);
+    if (status == TALLY_OK) {
+        conclude(task, samples, scratch);
     }
     return status;
 }
@@ -84,7 +167,7 @@ static enum tally_status make_path(const struct tally_client_task *task,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu",
                           task->setting->dim);
     }
-    enum tally_status status = walk_queries(task, scratch, &path, err);
+    enum tally_status status = make_queries(task, scratch, &path, err);
     if (status == TALLY_OK && task->evaluate) {
         status = tally_loss_path_mean(&path, ret_loss, err);
         if (status == TALLY_OK && !isfinite(*ret_loss)) {
@@ -119,14 +202,18 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
                               struct tally_message *message, struct tally_error *err)
 {
     const struct tally_round_plan *plan = task->plan;
-    if (!tally_dithered_grid_is_valid(&plan->grid)) {
+    struct tally_grid grid = plan->grid;
+    if (travels(task)) { /* the task does not say it: worker.proto */
+        grid.intervals = 2 * tally_dithered_top(task->setting->clients);
+    }
+    if (!tally_dithered_grid_is_valid(&grid)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
                           "step %g with %u intervals and scale %u is not a valid quantizer",
-                          plan->grid.step, plan->grid.intervals, plan->grid.scale);
+                          grid.step, grid.intervals, grid.scale);
     }
     struct tally_rng rng;
     tally_rng_init(&rng, task->setting->key, task->client, task->round, TALLY_RNG_UPLINK);
-    enum tally_status status = calm_encode(task->setting, &plan->grid, &rng, scratch, message, err);
+    enum tally_status status = calm_encode(task->setting, &grid, &rng, scratch, message, err);
     if (status == TALLY_NOT_FINITE) {
         return diverged(task, err);
     }

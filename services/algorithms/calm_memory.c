@@ -24,10 +24,37 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
     return (uint64_t *)(calm_estimate(memory) + setting->dim);
 }
 
+static bool may_travel(const struct tally_setting *setting)
+{
+    const struct tally_calm_params *params = &setting->params->calm;
+    return isnan(params->client_spread) && isnan(params->local_step_limit) &&
+           setting->budget.uplink_bits == 0 && setting->budget.downlink_bits == 0;
+}
+
+struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
+                                      struct calm_memory *memory)
+{
+    return may_travel(setting) && memory->opening_samples > 0
+               ? (struct tally_calm_travel *)(calm_spent(setting, memory) + setting->clients)
+               : NULL;
+}
+
+double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    return (double *)(calm_travel(setting, memory) + 1);
+}
+
 size_t calm_memory_bytes(const struct tally_setting *setting)
 {
-    return sizeof(struct calm_memory) + setting->dim * sizeof(double) +
-           setting->clients * sizeof(uint64_t);
+    const size_t vector = setting->dim * sizeof(double);
+    return sizeof(struct calm_memory) + vector + setting->clients * sizeof(uint64_t) +
+           (may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0);
+}
+
+const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory)
+{
+    const int64_t last = memory->schedule.n > 0 ? memory->schedule.n - 1 : 0;
+    return &memory->schedule.epochs[memory->epoch < last ? memory->epoch : last];
 }
 
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
@@ -61,10 +88,13 @@ struct tally_calm_constants calm_walk_constants(const struct tally_setting *sett
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory)
 {
+    const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
     return (struct tally_walk_facts){.distance = memory->state.variance,
                                      .client_spread = memory->client_spread,
                                      .noise = memory->noise,
-                                     .noise_growth = setting->params->calm.noise_growth};
+                                     .noise_growth = setting->params->calm.noise_growth,
+                                     .travel_step =
+                                         travel != NULL && travel->is_on ? travel->step : 0};
 }
 
 /* Epochs that grow by three; coarser grids where more coordinates average out their errors. */
@@ -275,6 +305,9 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     if (opening_samples > 0) {
         spend_opening(setting, memory);
     }
+    if (calm_travel(setting, memory) != NULL) {
+        tally_calm_travel_begin(calm_travel(setting, memory), opening_samples);
+    }
     if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
         default_schedule(setting, &memory->schedule);
     }
@@ -284,10 +317,14 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
 {
     const struct calm_memory *memory = bytes;
     const bool has_begun = memory->schedule.n > 0 || memory->epoch > 0;
-    return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 &&
-           memory->epoch <= memory->schedule.n && memory->state.samples_left >= 0 &&
-           memory->state.samples_left <= setting->horizon && memory->opening_samples >= 0 &&
-           memory->downlink_bits >= 0 &&
+    const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
+    const bool is_in_place = travel != NULL
+                                 ? memory->schedule.n > 0 && tally_calm_travel_is_valid(travel) &&
+                                       travel->epochs == memory->epoch
+                                 : memory->epoch <= memory->schedule.n;
+    return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 && is_in_place &&
+           memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
+           memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
                            memory->noise > 0 && memory->client_spread >= 0));
 }

@@ -152,12 +152,14 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->iterate = (uint64_t)round->iterate;
     task->samples = (uint64_t)round->plan.samples;
     task->quantizer_step = round->plan.grid.step;
-    task->quantizer_intervals = round->plan.grid.intervals;
+    task->quantizer_intervals =
+        round->plan.facts.travel_step > 0 ? 0 : round->plan.grid.intervals; /* worker.proto */
     task->quantizer_scale = round->plan.grid.scale;
     task->distance = round->plan.facts.distance;
     task->client_spread = round->plan.facts.client_spread;
     task->noise = round->plan.facts.noise;
     task->noise_growth = round->plan.facts.noise_growth;
+    task->travel_step = round->plan.facts.travel_step;
     task->max_bits = round->plan.max_bits;
     snprintf(task->encoding, sizeof task->encoding, "%s",
              TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);

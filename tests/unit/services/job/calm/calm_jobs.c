@@ -39,6 +39,16 @@ struct tally_job_spec calm_job_known(uint32_t dim, int64_t clients)
     return spec;
 }
 
+struct tally_job_spec calm_job_travelling(uint32_t dim, int64_t clients)
+{
+    struct tally_job_spec spec = calm_job_auto(dim, clients);
+    spec.params.calm.local_step_limit = NAN;
+    spec.params.calm.step_size = 0.3;
+    spec.minibatch = 8;
+    spec.objective.data.synthetic_linear.noise_std = 0.05;
+    return spec;
+}
+
 void calm_job_restore(struct job_host *host, const struct tally_progress *progress,
                       const struct tally_buffer *state)
 {

@@ -9,6 +9,9 @@ struct tally_job_spec calm_job_known(uint32_t dim, int64_t clients);
 /* The same one, of which only the step size is known. */
 struct tally_job_spec calm_job_auto(uint32_t dim, int64_t clients);
 
+/* One whose steps are far too short for its curvature, so that its clients soon travel. */
+struct tally_job_spec calm_job_travelling(uint32_t dim, int64_t clients);
+
 /* Replaces the engine by one that is restored from `progress` and `state`. */
 void calm_job_restore(struct job_host *host, const struct tally_progress *progress,
                       const struct tally_buffer *state);

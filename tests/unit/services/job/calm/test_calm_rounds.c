@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/dithered/dithered.h"
 #include "services/algorithms/calm.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/calm/calm_jobs.h"
@@ -153,6 +154,192 @@ static void test_calm_rounds__absent_clients_make_the_estimate_worse(void)
     job_host_fini(&OTHER);
 }
 
+/* From the second mean on, the clients of a job whose steps are too short agree where to go. */
+static void test_calm_rounds__clients_travel_where_their_means_agree(void)
+{
+    const struct tally_job_spec spec = calm_job_travelling(30, 3);
+    complete(&spec);
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    int n_travelled = 0;
+    struct job_host *host = &OTHER;
+    job_host_init(host, &spec);
+    while (!tally_job_status_is_terminal(tally_job_status(host->job))) {
+        const struct tally_round_plan plan = tally_job_open_round(host->job)->plan;
+        const int at = host->n_records;
+        job_host_round(host);
+        n_travelled += plan.facts.travel_step > 0 && !plan.cut;
+        if (plan.facts.travel_step > 0 && !plan.cut) { /* noise, size, regime, step, motion */
+            CU_ASSERT_EQUAL(host->records[at].bits.control_bits,
+                            n_travelled == 1 ? 5 + 5 + 1 + 6 + 6 : 5 + 5 + 5 + 6);
+            CU_ASSERT_TRUE(host->records[at].samples >= 24);
+            CU_ASSERT_TRUE(plan.facts.travel_step <= 0.95 * setting.params->calm.step_size);
+        }
+    }
+    CU_ASSERT_TRUE(n_travelled >= 4);
+    const double travelled = tally_job_progress(host->job)->cumulative_regret;
+    job_host_fini(host);
+    job_host_fini(&HOST);
+    struct tally_job_spec stays = spec;
+    stays.params.calm.local_step_limit = stays.params.calm.step_size;
+    complete(&stays);
+    CU_ASSERT_TRUE(travelled < 0.5 * tally_job_progress(HOST.job)->cumulative_regret);
+    job_host_fini(&HOST);
+}
+
+/* Plays until the open round travels. */
+static void travel_to(const struct tally_job_spec *spec)
+{
+    job_host_init(&HOST, spec);
+    while (tally_job_open_round(HOST.job)->plan.facts.travel_step == 0) {
+        job_host_round(&HOST);
+    }
+}
+
+/* Where client 1 gets to from x, with the formulas of calm_client.c. */
+static void travel_alone(const struct tally_job_round *round, double *w)
+{
+    const struct tally_job_spec *spec = &HOST.spec;
+    const struct tally_walk_facts *facts = &round->plan.facts;
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    double g[30], before[30] = {0}, seen = facts->noise;
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting.key, 1, (uint32_t)round->round, TALLY_RNG_SAMPLING);
+    for (int64_t i = 0; i < round->plan.samples; i++) {
+        CU_ASSERT_EQUAL_FATAL(
+            tally_objective_local_gradient(HOST.objective, 1, w, spec->minibatch, &rng, g, NULL),
+            TALLY_OK);
+        double half = 0;
+        for (int k = 0; k < 30; k++) {
+            half += (g[k] - before[k]) * (g[k] - before[k]) / (2 * 30);
+        }
+        if (i > 0) {
+            seen += (half - seen) * fmax(1 / (6.0 + (double)i), 0.05);
+        }
+        const double eh = facts->travel_step / spec->params.calm.step_size;
+        const double step =
+            spec->params.calm.step_size * eh / (eh + (1 - eh) * fmax(1, seen / facts->noise));
+        for (int k = 0; k < 30; k++) {
+            w[k] -= step * g[k];
+            before[k] = g[k];
+        }
+    }
+}
+
+/* With a fine grid the message says it exactly. The noise is told to be a third of what it is, so
+ * that steps become shorter on the way. */
+static void test_calm_rounds__client_sends_how_far_it_travelled(void)
+{
+    const struct tally_job_spec spec = calm_job_travelling(30, 3);
+    travel_to(&spec);
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    struct tally_job_round round = *tally_job_open_round(HOST.job);
+    struct tally_job_update update;
+    struct tally_bits bits;
+    struct tally_rng rng;
+    struct tally_level_stats stats;
+    int64_t values[30];
+    double w[30];
+    size_t dim;
+    const double *x = tally_job_point(HOST.job, &dim);
+    CU_ASSERT_EQUAL_FATAL(dim, 30);
+    job_host_compute(&HOST);
+    round.plan.facts.noise /= 3;
+    round.plan.grid = (struct tally_grid){.step = 1e-4,
+                                          .intervals = round.plan.grid.intervals,
+                                          .scale = tally_dithered_scale_of(1e3)};
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
+                          TALLY_OK);
+    tally_rng_init(&rng, setting.key, 1, (uint32_t)round.round, TALLY_RNG_UPLINK);
+    CU_ASSERT_EQUAL_FATAL(tally_dithered_decode(update.payload, update.n_payload,
+                                                update.payload_bits, dim, &round.plan.grid, &rng,
+                                                values, &stats, NULL),
+                          TALLY_OK);
+    memcpy(w, x, sizeof w);
+    travel_alone(&round, w);
+    for (int k = 0; k < 30; k++) {
+        CU_ASSERT_DOUBLE_EQUAL((double)values[k] * 0x1p-32 * 1e-4, w[k] - x[k], 0.51e-4);
+    }
+    job_host_fini(&HOST);
+}
+
+/* The last mean of the clients, z, and how they travel, of a job of CALM. */
+static struct tally_calm_travel travel_of(const struct job_host *host, double *ret_z,
+                                          double *ret_mean)
+{
+    struct tally_calm_travel travel;
+    struct tally_buffer state = {0};
+    const struct tally_setting setting = tally_job_spec_setting(&host->spec);
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(host->job, &state), TALLY_OK);
+    const uint8_t *end = state.data + state.size - sizeof(uint64_t);
+    const size_t n = setting.dim * sizeof(double);
+    memcpy(ret_z, end - calm_memory_bytes(&setting) + sizeof(struct calm_memory), n);
+    memcpy(ret_mean, end - n, n);
+    memcpy(&travel, end - n - sizeof travel, sizeof travel);
+    tally_buffer_fini(&state);
+    return travel;
+}
+
+/* z is where the clients got to, on average, and as uncertain as their mean; the step follows from
+ * the gap and s. */
+static void test_calm_rounds__estimate_travels_with_the_clients(void)
+{
+    const struct tally_job_spec spec = calm_job_travelling(30, 3);
+    travel_to(&spec);
+    for (int i = 0; i < 4; i++) {
+        double x[30], z[30], mean[30];
+        size_t dim;
+        memcpy(x, tally_job_point(HOST.job, &dim), sizeof x);
+        const struct tally_round_plan plan = tally_job_open_round(HOST.job)->plan;
+        job_host_round(&HOST);
+        const struct tally_calm_travel travel = travel_of(&HOST, z, mean);
+        for (int k = 0; k < 30; k++) {
+            CU_ASSERT_DOUBLE_EQUAL(z[k], x[k] + mean[k], 1e-12);
+        }
+        const struct calm_memory memory = memory_of(&HOST);
+        const double h = 1 / spec.params.calm.step_size, step = plan.grid.step;
+        CU_ASSERT_TRUE(memory.state.estimate_variance > step * step / 12 / 3);
+        CU_ASSERT_TRUE(memory.state.estimate_variance < step * step); /* noise of step / 1.3 */
+        const double e = tally_job_open_round(HOST.job)->plan.facts.travel_step;
+        CU_ASSERT_EQUAL(memory.noise, plan.facts.noise); /* s stays while clients travel */
+        const double meant = h * travel.gap / (h * h * travel.gap + memory.noise);
+        CU_ASSERT_TRUE(fabs(log2(e / meant)) < 0.126); /* in quarter octaves */
+    }
+    job_host_fini(&HOST);
+}
+
+static void test_calm_rounds__jobs_with_a_budget_do_not_travel(void)
+{
+    struct tally_job_spec spec = calm_job_travelling(30, 3);
+    spec.budget.downlink_bits = 100000;
+    job_host_init(&HOST, &spec);
+    while (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
+        CU_ASSERT_EQUAL(tally_job_open_round(HOST.job)->plan.facts.travel_step, 0);
+        job_host_round(&HOST);
+    }
+    job_host_fini(&HOST);
+}
+
+/* A worker gets the number of intervals of a travelling round from the number of clients, so that a
+ * worker of 0.13.0, to which the task would be one of averaging, refuses it. */
+static void test_calm_rounds__travelling_task_names_no_intervals(void)
+{
+    const struct tally_job_spec spec = calm_job_travelling(30, 3);
+    travel_to(&spec);
+    struct tally_job_round round = *tally_job_open_round(HOST.job);
+    struct tally_job_update update;
+    struct tally_bits bits;
+    job_host_compute(&HOST);
+    round.plan.grid.intervals = 0;
+    CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
+                          TALLY_OK);
+    CU_ASSERT_EQUAL(update.payload_bits, HOST.updates[1].payload_bits);
+    CU_ASSERT_EQUAL(memcmp(update.payload, HOST.updates[1].payload, update.n_payload), 0);
+    round.plan.facts.travel_step = 0; /* as that worker reads it */
+    CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
+                    TALLY_OUT_OF_RANGE);
+    job_host_fini(&HOST);
+}
+
 /* Regret is near what the recursion promises: h d / 2 sum V is of this size only if the point comes
  * near the optimum, round by round. */
 static void test_calm_rounds__point_comes_near_the_optimum(void)
@@ -172,6 +359,11 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_rounds__horizon_may_end_in_or_behind_the_opening),
     TALLY_TEST(test_calm_rounds__job_without_noise_completes),
     TALLY_TEST(test_calm_rounds__absent_clients_make_the_estimate_worse),
+    TALLY_TEST(test_calm_rounds__clients_travel_where_their_means_agree),
+    TALLY_TEST(test_calm_rounds__client_sends_how_far_it_travelled),
+    TALLY_TEST(test_calm_rounds__estimate_travels_with_the_clients),
+    TALLY_TEST(test_calm_rounds__jobs_with_a_budget_do_not_travel),
+    TALLY_TEST(test_calm_rounds__travelling_task_names_no_intervals),
     TALLY_TEST(test_calm_rounds__point_comes_near_the_optimum),
 };
 TALLY_SUITE(calm_rounds, TESTS);

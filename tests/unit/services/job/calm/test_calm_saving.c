@@ -10,11 +10,14 @@
 
 static struct job_host HOST, EXPECTED; /* large: not on the stack */
 
-enum { KINDS = 4 };
+enum { KINDS = 5, TRAVELLING = 4 };
 
-/* Known or not, with or without a budget. */
+/* Known or not, with or without a budget; or travelling. */
 static struct tally_job_spec job_of_kind(int kind, uint32_t dim, int64_t clients)
 {
+    if (kind == TRAVELLING) {
+        return calm_job_travelling(dim, clients);
+    }
     struct tally_job_spec spec =
         kind % 2 == 0 ? calm_job_known(dim, clients) : calm_job_auto(dim, clients);
     if (kind / 2 == 1) {
@@ -30,7 +33,7 @@ static void for_each_job(void (*run)(const struct tally_job_spec *spec))
     static const int64_t CLIENTS[] = {1, 3, 10};
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 9; i++) {
-            if (kind % 2 == 0 && (i / 3 + i % 3) % 3 != kind / 2) {
+            if (kind % 2 == 0 && kind != TRAVELLING && (i / 3 + i % 3) % 3 != kind / 2) {
                 continue; /* to plan a schedule takes long: a third of them */
             }
             const struct tally_job_spec spec = job_of_kind(kind, DIMS[i / 3], CLIENTS[i % 3]);
@@ -38,6 +41,7 @@ static void for_each_job(void (*run)(const struct tally_job_spec *spec))
             job_host_run(&EXPECTED);
             CU_ASSERT_EQUAL(tally_job_status(EXPECTED.job), TALLY_JOB_COMPLETED);
             CU_ASSERT_TRUE(DIMS[i / 3] == 1 || tally_job_progress(EXPECTED.job)->iterate > 1);
+            CU_ASSERT_TRUE(kind != TRAVELLING || DIMS[i / 3] < 30 || EXPECTED.n_records > 8);
             job_host_init(&HOST, &spec);
             run(&spec);
             calm_job_expect_same(&HOST, &EXPECTED);
@@ -115,9 +119,9 @@ struct saved {
     struct tally_buffer state;
 };
 
-static void save_some(struct saved *saved)
+static void save_some(struct saved *saved, int kind)
 {
-    *saved = (struct saved){.spec = job_of_kind(1, 3, 3)};
+    *saved = (struct saved){.spec = job_of_kind(kind, 3, 3)};
     job_host_init(&HOST, &saved->spec);
     for (int i = 0; i < 3; i++) {
         job_host_round(&HOST);
@@ -140,7 +144,7 @@ static enum tally_status restore(const struct saved *saved)
 static void test_calm_saving__damaged_bytes_are_data_loss(void)
 {
     struct saved saved;
-    save_some(&saved);
+    save_some(&saved, 1);
     CU_ASSERT_EQUAL(restore(&saved), TALLY_OK);
     bool refused = true;
     for (size_t i = 0; i < saved.state.size; i++) {
@@ -153,21 +157,28 @@ static void test_calm_saving__damaged_bytes_are_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
-/* What is restored with `memory` in place of the stored one and the checksum made right. */
-static enum tally_status restore_with(struct saved *saved, const struct calm_memory *memory)
+/* What is restored with `part` in place of the stored bytes at `from` of the memory and the
+ * checksum made right. */
+static enum tally_status restore_with_part(struct saved *saved, size_t from, const void *part,
+                                           size_t n)
 {
     const struct tally_setting setting = tally_job_spec_setting(&saved->spec);
     const size_t body = saved->state.size - sizeof(uint64_t);
-    memcpy(saved->state.data + body - calm_memory_bytes(&setting), memory, sizeof *memory);
+    memcpy(saved->state.data + body - calm_memory_bytes(&setting) + from, part, n);
     const uint64_t sum = tally_checksum64(saved->state.data, body);
     memcpy(saved->state.data + body, &sum, sizeof sum);
     return restore(saved);
 }
 
+static enum tally_status restore_with(struct saved *saved, const struct calm_memory *memory)
+{
+    return restore_with_part(saved, 0, memory, sizeof *memory);
+}
+
 static void test_calm_saving__memory_out_of_range_is_data_loss(void)
 {
     struct saved saved;
-    save_some(&saved);
+    save_some(&saved, 1);
     const struct tally_setting setting = tally_job_spec_setting(&saved.spec);
     struct calm_memory good;
     memcpy(&good,
@@ -205,11 +216,39 @@ static void test_calm_saving__memory_out_of_range_is_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
+/* z and the bits of each client stand before it, the last mean behind it. */
+static void test_calm_saving__travel_out_of_range_is_data_loss(void)
+{
+    enum { DIM = 3, CLIENTS = 3 };
+    struct saved saved;
+    save_some(&saved, TRAVELLING);
+    const struct tally_setting setting = tally_job_spec_setting(&saved.spec);
+    const size_t from = sizeof(struct calm_memory) + (DIM + CLIENTS) * sizeof(double);
+    CU_ASSERT_EQUAL_FATAL(calm_memory_bytes(&setting),
+                          from + sizeof(struct tally_calm_travel) + DIM * sizeof(double));
+    struct tally_calm_travel good;
+    memcpy(&good,
+           saved.state.data + saved.state.size - sizeof(uint64_t) - calm_memory_bytes(&setting) +
+               from,
+           sizeof good);
+    CU_ASSERT_EQUAL(good.epochs, 2);
+    CU_ASSERT_EQUAL(restore_with_part(&saved, from, &good, sizeof good), TALLY_OK);
+    struct tally_calm_travel bad[] = {good, good, good};
+    bad[0].epochs = 1; /* fewer than are closed */
+    bad[1].samples = 0;
+    bad[2].total_reach = NAN;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CU_ASSERT_EQUAL(restore_with_part(&saved, from, &bad[i], sizeof bad[i]), TALLY_DATA_LOSS);
+    }
+    tally_buffer_fini(&saved.state);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_saving__restored_after_every_round_ends_the_same),
     TALLY_TEST(test_calm_saving__restored_within_a_round_ends_the_same),
     TALLY_TEST(test_calm_saving__order_of_arrival_does_not_matter),
     TALLY_TEST(test_calm_saving__damaged_bytes_are_data_loss),
     TALLY_TEST(test_calm_saving__memory_out_of_range_is_data_loss),
+    TALLY_TEST(test_calm_saving__travel_out_of_range_is_data_loss),
 };
 TALLY_SUITE(calm_saving, TESTS);

@@ -1,0 +1,218 @@
+#include "services/algorithms/calm/calm_travel.h"
+
+#include <math.h>
+
+/* Lengths: an averaging epoch is three times as long as the one before; a travelling one has at
+ * least FIRST queries and a share of those so far, both for d = 30 and less. */
+enum { GROWTH = 3, FIRST = 24, LEAST_DIM = 10 };
+static const double SHARE = 0.15;
+/* Steps: the gap is STEP_GAIN gamma tau / h, at most MOST_NOISE times what one query's noise is
+ * worth, and e is at most LONGEST / h. */
+static const double STEP_GAIN = 3, MOST_NOISE = 8, LONGEST = 0.95, AVERAGING_REACH = 1.5;
+/* The gap falls by DECAY per e-fold of time at most, by LEAST_FALL per epoch, and rises by
+ * MOST_RISE, twice that after the first epoch. */
+static const double DECAY = 0.05, LEAST_FALL = 0.3, MOST_RISE = 2;
+/* Standard errors of a cosine that are taken for noise; where it is held; where it stops. */
+static const double COSINE_ERRORS = 1.5, HOLD_COSINE = 0.5, HOLD_ERRORS = 2, STOP_COSINE = 0.25;
+
+double tally_calm_coded(double value, double reference, int bits)
+{
+    static const double TINY = 1e-30;
+    const double half = ldexp(1, bits - 1), base = reference > 0 ? reference : TINY;
+    const double index = rint(4 * log2(fmax(value, TINY) / base));
+    return base * exp2(fmax(-half, fmin(half - 1, index)) / 4);
+}
+
+void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples)
+{
+    *travel = (struct tally_calm_travel){.samples = samples};
+}
+
+/* What is derived from a sight, beside the state before it. */
+struct view {
+    double reach, error, motion, spread_of_mean, cross;
+};
+
+static struct view view_of(const struct tally_calm_travel *travel,
+                           const struct tally_calm_ground *ground,
+                           const struct tally_calm_sight *sight)
+{
+    struct view view = {
+        .reach = travel->is_on ? travel->step * (double)travel->samples
+                               : AVERAGING_REACH / ground->curvature,
+        .error = sight->noise + sight->step * sight->step / 12,
+        .spread_of_mean = sight->spread / (double)sight->answers,
+    };
+    view.motion = fmax(sight->square - view.error / (double)sight->answers, 0);
+    if (travel->epochs > 0) {
+        view.cross = sqrt(sight->square * travel->square) / (view.reach * travel->reach);
+    }
+    return view;
+}
+
+/* The clients' means agree with each other, and are longer than V and their noise explain. */
+static bool shall_start(const struct tally_calm_travel *travel,
+                        const struct tally_calm_ground *ground,
+                        const struct tally_calm_sight *sight, const struct view *view)
+{
+    const double by_variance = view->motion / sight->variance;
+    const double by_noise = view->motion / view->spread_of_mean;
+    const double far = travel->epochs == 1 ? 1.5 : 3;
+    return (sight->cosine > 0.7 && by_variance > 1.2 && by_noise > 4) ||
+           (sight->cosine > 0.2 && by_variance > far && by_noise > 8) ||
+           (sight->cosine > 0.8 && ground->dim >= LEAST_DIM);
+}
+
+static double gap_at_start(const struct tally_calm_travel *travel,
+                           const struct tally_calm_ground *ground,
+                           const struct tally_calm_sight *sight, const struct view *view)
+{
+    const double h = ground->curvature, s = sight->query, m = view->motion;
+    const double slope = fmax(m / (view->reach * view->reach), sight->cosine * view->cross);
+    const double gap =
+        fmin(2 * STEP_GAIN * slope * travel->total_reach / h, MOST_NOISE * s / (h * h));
+    const double step = fmin(2 * h * m / (h * h * m + s), LONGEST / h);
+    return fmin(gap, s * step / (h * (1 - step * h)));
+}
+
+/* Whether the mean still shows a common motion that its noise does not explain. */
+static bool shall_hold(const struct tally_calm_travel *travel,
+                       const struct tally_calm_ground *ground, const struct tally_calm_sight *sight,
+                       const struct view *view)
+{
+    static const double TINY = 1e-60;
+    const double cosine = sight->cosine * sqrt(sight->square * travel->square) /
+                          sqrt(view->motion * travel->motion + TINY);
+    return cosine > HOLD_COSINE && sight->cosine > HOLD_ERRORS / sqrt((double)ground->dim) &&
+           view->motion > sight->noise / (double)sight->answers;
+}
+
+static double gap_on_the_way(const struct tally_calm_travel *travel,
+                             const struct tally_calm_ground *ground,
+                             const struct tally_calm_sight *sight, const struct view *view)
+{
+    const double h = ground->curvature, before = travel->gap;
+    const double slope =
+        fmax(sight->cosine - COSINE_ERRORS / sqrt((double)ground->dim), 0) * view->cross;
+    double gap = 2 * STEP_GAIN * slope * travel->total_reach / h;
+    if (shall_hold(travel, ground, sight, view)) {
+        gap = fmax(gap, before);
+    }
+    const double elapsed = log((double)sight->time / (double)travel->time);
+    const double least = before * fmax(LEAST_FALL, pow(DECAY, elapsed));
+    const double most = before * MOST_RISE * (travel->is_first ? 2 : 1);
+    return fmin(fmin(fmax(gap, least), most), MOST_NOISE * sight->query / (h * h));
+}
+
+/* `bits` tell of it. */
+static double step_of(const struct tally_calm_ground *ground, double gap, double query,
+                      double reference, int bits)
+{
+    const double h = ground->curvature;
+    const double step = tally_calm_coded(h * gap / (h * h * gap + query), reference, bits);
+    return fmin(step, LONGEST / h);
+}
+
+static int64_t next_samples(const struct tally_calm_travel *travel,
+                            const struct tally_calm_ground *ground, bool is_fresh, int64_t time)
+{
+    const double excess = fmax(1, (double)ground->dim / 30);
+    const int64_t first = llrint(FIRST * pow(excess, 0.12));
+    const int64_t share = (int64_t)(fmin(1, SHARE * pow(excess, 0.08)) * (double)time);
+    if (!travel->is_on) {
+        return GROWTH * travel->samples;
+    }
+    const int64_t twice = 2 * travel->samples < first ? 2 * travel->samples : first;
+    const int64_t least = is_fresh ? first : (twice > travel->samples ? twice : travel->samples);
+    return share > least ? share : least;
+}
+
+/* Returns whether it starts here. */
+static bool change_regime(struct tally_calm_travel *travel, const struct tally_calm_ground *ground,
+                          const struct tally_calm_sight *sight, const struct view *view)
+{
+    if (travel->epochs == 0) {
+        return false;
+    }
+    if (!travel->is_on) {
+        travel->is_on = shall_start(travel, ground, sight, view);
+        return travel->is_on;
+    }
+    if (travel->is_first && sight->cosine < STOP_COSINE) {
+        travel->is_on = false;
+    }
+    return false;
+}
+
+int tally_calm_travel_advance(struct tally_calm_travel *travel,
+                              const struct tally_calm_ground *ground,
+                              const struct tally_calm_sight *sight)
+{
+    enum { SETTLED_BITS = TALLY_CALM_TRAVEL_BITS - 1 }; /* the gap is bounded, and the step too */
+    static const double LEAST_TOLD = 1.0 / 200;
+    const struct view view = view_of(travel, ground, sight);
+    const bool was_on = travel->is_on, is_settled = was_on && !travel->is_first;
+    const int step_bits = is_settled ? SETTLED_BITS : TALLY_CALM_TRAVEL_BITS;
+    int bits = travel->epochs > 0 && !is_settled; /* which regime is next */
+    travel->total_reach += view.reach;
+    const bool is_fresh = change_regime(travel, ground, sight, &view);
+    if (travel->is_on) {
+        travel->gap = is_fresh ? gap_at_start(travel, ground, sight, &view)
+                               : gap_on_the_way(travel, ground, sight, &view);
+        travel->step = step_of(ground, travel->gap, sight->query,
+                               was_on ? travel->step : 1 / ground->curvature, step_bits);
+        travel->told = tally_calm_coded(fmax(view.motion, view.error * LEAST_TOLD), view.error,
+                                        TALLY_CALM_TRAVEL_BITS);
+        bits += step_bits + TALLY_CALM_TRAVEL_BITS;
+    }
+    travel->samples = next_samples(travel, ground, is_fresh, sight->time);
+    travel->is_first = is_fresh;
+    travel->reach = view.reach;
+    travel->square = sight->square;
+    travel->motion = view.motion;
+    travel->noise = sight->noise;
+    travel->time = sight->time;
+    travel->epochs++;
+    return bits;
+}
+
+struct tally_calm_passage tally_calm_travel_message(const struct tally_calm_travel *travel,
+                                                    double query)
+{
+    static const double TINY = 1e-30;
+    const double e = travel->step, n = (double)travel->samples, ratio = e * n / travel->reach;
+    if (travel->is_first) {
+        const double noise = fmax(e * e * n * query / 2, TINY);
+        return (struct tally_calm_passage){noise, noise + travel->told * ratio * ratio};
+    }
+    const double f = fmax(0.25, fmin(4, ratio)), noise = travel->noise * f;
+    return (struct tally_calm_passage){noise, noise + travel->told * f * f};
+}
+
+bool tally_calm_travel_is_last(const struct tally_calm_travel *travel, int64_t left)
+{
+    const int64_t n = travel->samples;
+    return n > left || 4 * n >= 3 * left;
+}
+
+double tally_calm_travel_step(double step, double curvature, double seen, double query)
+{
+    const double more = seen > query ? seen / query : 1, eh = step * curvature;
+    return eh / (eh + (1 - eh) * more) / curvature;
+}
+
+bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel)
+{
+    const double positive[] = {travel->reach, travel->noise};
+    const double others[] = {travel->square, travel->motion, travel->total_reach, travel->gap};
+    bool is_valid = travel->samples >= 1 && travel->epochs >= 0 && travel->time >= 0;
+    for (int i = 0; i < 4; i++) {
+        is_valid = is_valid && others[i] >= 0 && isfinite(others[i]);
+    }
+    for (int i = 0; i < 2 && travel->epochs > 0; i++) {
+        is_valid = is_valid && positive[i] > 0 && isfinite(positive[i]);
+    }
+    return is_valid && (!travel->is_on ||
+                        (travel->epochs > 1 && travel->time >= 1 && travel->step > 0 &&
+                         travel->told > 0 && isfinite(travel->step) && isfinite(travel->told)));
+}

@@ -1,0 +1,114 @@
+/* calm_travel: when a CALM job that knows nothing but its step size stops averaging and travels.
+ *
+ * Idea: the recursion of calm_model.h has one curvature h. Where some directions are much flatter,
+ * a client's prediction w - g / h falls far short of the optimum along them: the clients' means of
+ * successive epochs point the same way, and are longer than V says. Such a job has a way to go, and
+ * averaging at one point wastes its queries. So the clients travel: each takes plain gradient steps
+ * of one length e, which the server sends, and reports where it got to, w - x. Epochs grow slowly.
+ *
+ *     averaging   | 6 | 18 |  the means agree
+ *     travelling           | 24 | 24 | 24 | 27 | 31 | 36 ...   n = max(n, gamma t)
+ *
+ * The length of the steps is that of Polyak for the gap that is left, against the noise s of one
+ * query: e = h vs / (h^2 vs + s), where h vs / 2 is the gap per coordinate. Per coordinate the
+ * square of f's gradient is gamma_k = cos_k sqrt(raw_k raw_{k-1}) / (E_k E_{k-1}), seen between two
+ * successive means so that their noise cancels; E is how far an epoch would carry a point along a
+ * constant gradient of 1. While f - f* falls as a power of tau, the sum of E, what is left to gain
+ * is about gamma tau. vs follows that, within bounds per epoch.
+ *
+ *     raw, cos    mean square of the clients' mean D_k; cosine of D_k and D_{k-1}
+ *     m           max(raw - (A + step^2 / 12) / R, 0): raw without its noise; A as in calm.c
+ *     E           e n while travelling, 1.5 / h while averaging
+ *
+ * Everything here is the server's. Clients are told whether they travel, in one bit while that may
+ * change; e in 6 bits, later 5; and, for the grids, A and m: as indices of quarter octaves relative
+ * to what they know.
+ *
+ * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9;
+ * from then on 27 rounds of 24 to 500 queries with steps that shrink from 0.3 to 0.02.
+ *
+ * Left out: blocks of coordinates, each with a grid of its own; a message at the horizon for jobs
+ * whose model at the end is all that counts.
+ *
+ * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
+ * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */
+#ifndef TALLY_SERVICES_ALGORITHMS_CALM_CALM_TRAVEL_H
+#define TALLY_SERVICES_ALGORITHMS_CALM_CALM_TRAVEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Plain data, stored as it is. Zero is not a start: tally_calm_travel_begin(). */
+struct tally_calm_travel {
+    int64_t samples;  /* n of the open epoch */
+    int64_t epochs;   /* those that ended */
+    int32_t is_on;    /* the open epoch travels */
+    int32_t is_first; /* and is the first that does */
+    double step;      /* e of the open epoch if it travels, else of the last that did; 0: none */
+    /* Of the epoch that ended last: */
+    double reach;  /* E */
+    double square; /* raw */
+    double motion; /* m */
+    double noise;  /* A */
+    double told;   /* m as clients know it; set where the open epoch travels */
+    int64_t time;  /* t: queries up to its end */
+    /* Over all epochs: */
+    double total_reach; /* tau */
+    double gap;         /* vs; 0: not travelled yet */
+};
+
+/* What the server sees when an epoch ends. Variances and squares are per coordinate. */
+struct tally_calm_sight {
+    double square;   /* raw */
+    double cosine;   /* with the mean before; 0 for the first */
+    double spread;   /* variance across the clients' messages, quantization included */
+    double noise;    /* A: what clients are told of it, without quantization */
+    double step;     /* of the uplink grid */
+    double variance; /* V of x, before the broadcast */
+    double query;    /* s: noise of one query */
+    int64_t answers; /* R >= 1 */
+    int64_t time;    /* t */
+};
+
+/* A job, as travelling sees it. */
+struct tally_calm_ground {
+    double curvature; /* h */
+    size_t dim;
+};
+
+/* The job starts to average with epochs of `samples` queries. */
+void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples);
+
+/* Ends the open epoch: decides whether the next one travels, its steps and its length. Returns the
+ * control bits that tell clients. */
+int tally_calm_travel_advance(struct tally_calm_travel *travel,
+                              const struct tally_calm_ground *ground,
+                              const struct tally_calm_sight *sight);
+
+/* What the open epoch, which travels, is expected to send: the variance of its noise, and the mean
+ * square with what the clients have in common. `query` as in the sight. */
+struct tally_calm_passage {
+    double noise, square;
+};
+struct tally_calm_passage tally_calm_travel_message(const struct tally_calm_travel *travel,
+                                                    double query);
+
+/* Whether the open epoch is to last to the horizon, `left` queries away: it would leave less than a
+ * third of itself. */
+bool tally_calm_travel_is_last(const struct tally_calm_travel *travel, int64_t left);
+
+/* The client's step where its own gradients show noise of `seen` per query: e, shorter if that is
+ * more than `query`. Noise may grow with the distance. */
+double tally_calm_travel_step(double step, double curvature, double seen, double query);
+
+/* `value` > 0 as what `bits` control bits tell of it: the nearest of reference 2^(j / 4), j in
+ * [-2^(bits - 1), 2^(bits - 1) - 1]. */
+double tally_calm_coded(double value, double reference, int bits);
+
+enum { TALLY_CALM_TRAVEL_BITS = 6 };
+
+/* Whether stored bytes can be a state of a job that has made `time` queries. */
+bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel);
+
+#endif
