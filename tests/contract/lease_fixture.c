@@ -117,3 +117,14 @@ enum tally_status write_update_at_last(struct store_fixture *f, int64_t job_key,
     }
     return status;
 }
+
+void outlive(const struct store_fixture *first, struct store_fixture *b, struct store_fixture *c)
+{
+    for (int i = 0; i < 5; i++) {
+        store_fixture_pass_time(first, STEP_MS);
+        expect_renew(b, "b");
+        if (c != NULL) {
+            expect_renew(c, "c");
+        }
+    }
+}

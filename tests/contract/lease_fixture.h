@@ -5,8 +5,12 @@
 #include "storage/leases.h"
 #include "tests/contract/store_fixture.h"
 
-/* Longer than any test, so that nobody dies of a slow machine. */
+/* Longer than any test, so that no replica dies of a slow machine. */
 enum { LEASE_MS = 3600000 };
+
+/* The longest time that is sure to count: the clock of leases stops half a lease after a renewal.
+ */
+enum { STEP_MS = LEASE_MS / 4 };
 
 struct tally_replica replica_named(const char *id);
 /* Joins; returns the number. */
@@ -32,5 +36,8 @@ enum tally_status write_update(struct store_fixture *f, int64_t job_key, uint32_
 int n_updates(struct store_fixture *f, int64_t job_key);
 /* The same by a store whose connection is being ended. */
 enum tally_status write_update_at_last(struct store_fixture *f, int64_t job_key, uint32_t client);
+
+/* A lease passes while only "b", and "c" unless it is NULL, tell that they live. */
+void outlive(const struct store_fixture *first, struct store_fixture *b, struct store_fixture *c);
 
 #endif

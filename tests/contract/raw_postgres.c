@@ -138,3 +138,8 @@ void raw_end_connections(const char *schema)
             " WHERE application_name = '%s'",
             schema);
 }
+
+int64_t raw_n_rows(const char *schema, const char *table)
+{
+    return raw_ask(schema, "SELECT count(*) FROM %s", table);
+}

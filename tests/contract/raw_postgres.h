@@ -30,6 +30,9 @@ bool raw_is_busy(struct raw *raw);
 /* The same as raw_run on a connection of its own. */
 int64_t raw_ask(const char *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The number of rows of a table. */
+int64_t raw_n_rows(const char *schema, const char *table);
+
 /* Where the server of TALLY_POSTGRES is, for getaddrinfo(). */
 void raw_find_server(char *ret_host, size_t host_capacity, char *ret_port, size_t port_capacity);
 

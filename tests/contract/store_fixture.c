@@ -470,3 +470,36 @@ void describe_store(struct store_fixture *fixture, struct tally_buffer *out)
     }
     tally_buffer_append(out, "", 1);
 }
+
+enum tally_status write_transaction(struct store_fixture *f, int64_t key, int64_t round)
+{
+    struct tally_store_update update = {round, 0, (const uint8_t *)"body", 4};
+    tally_error_clear(&f->err);
+    enum tally_status status = f->ops->begin(f->store, &f->err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (; update.client < 3 && status == TALLY_OK; update.client++) {
+        status = f->ops->update_insert(f->store, key, &update, &f->err);
+    }
+    if (status == TALLY_OK) {
+        status = f->ops->state_put(f->store, key, &round, sizeof round, &f->err);
+    }
+    if (status == TALLY_OK) {
+        status = f->ops->state_append(f->store, key, round, "change", 6, &f->err);
+    }
+    return status == TALLY_OK ? f->ops->commit(f->store, &f->err)
+                              : (f->ops->rollback(f->store), status);
+}
+
+void expect_state_text(struct store_fixture *f, int64_t key, const char *text)
+{
+    struct tally_buffer out = {0};
+    tally_buffer_append_text(&out, "[");
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(f->ops->state_get(f->store, key, &out, &f->err), TALLY_OK, &f->err);
+    tally_buffer_append(&out, "", 1);
+    CU_ASSERT_EQUAL(out.data[0], '[');
+    TALLY_ASSERT_TEXT((const char *)out.data + 1, text);
+    tally_buffer_fini(&out);
+}

@@ -104,4 +104,9 @@ enum tally_status collect_record(void *context, const struct tally_round_record 
 /* "c,b,a": the ids collected. */
 const char *collected_ids(const struct job_walk *walk);
 
+/* Three updates, a state and a change of it in one transaction. */
+enum tally_status write_transaction(struct store_fixture *f, int64_t key, int64_t round);
+/* The state of a job is this text, and state_get appends it to what the buffer has. */
+void expect_state_text(struct store_fixture *f, int64_t key, const char *text);
+
 #endif

@@ -32,19 +32,6 @@ static void expect_refusal(struct store_fixture *f, int64_t key, int64_t round,
     tally_error_clear(&f->err);
 }
 
-/* state_get appends the state to what the buffer has. */
-static void expect_state(struct store_fixture *f, int64_t key, const char *text)
-{
-    struct tally_buffer out = {0};
-    tally_buffer_append_text(&out, "[");
-    tally_error_clear(&f->err);
-    TALLY_ASSERT_STATUS(f->ops->state_get(f->store, key, &out, &f->err), TALLY_OK, &f->err);
-    tally_buffer_append(&out, "", 1);
-    CU_ASSERT_EQUAL(out.data[0], '[');
-    TALLY_ASSERT_TEXT((const char *)out.data + 1, text);
-    tally_buffer_fini(&out);
-}
-
 /* A running job with a state. */
 static int64_t expect_job_with_state(struct store_fixture *f, const char *id, const char *state)
 {
@@ -63,15 +50,15 @@ void test_store__appended_parts_follow_what_was_put(void)
     expect_begin(&f);
     expect_put(&f, key, "put");
     expect_append(&f, key, 1, " one");
-    expect_state(&f, key, "put one");
+    expect_state_text(&f, key, "put one");
     expect_append(&f, key, 2, " two");
-    expect_state(&f, key, "put one two");
+    expect_state_text(&f, key, "put one two");
     expect_commit(&f);
-    expect_state(&f, key, "put one two");
+    expect_state_text(&f, key, "put one two");
     expect_begin(&f);
     expect_append(&f, key, 3, " three");
     expect_commit(&f);
-    expect_state(&f, key, "put one two three");
+    expect_state_text(&f, key, "put one two three");
     store_fixture_close(&f);
 }
 
@@ -91,10 +78,10 @@ void test_store__appended_parts_are_in_the_order_of_their_rounds(void)
     expect_append(&f, b, 10, " 10");
     expect_append(&f, a, 10, " 10");
     expect_append(&f, a, 1, " 1");
-    expect_state(&f, a, "a: 1 9 10 100 max");
+    expect_state_text(&f, a, "a: 1 9 10 100 max");
     expect_commit(&f);
-    expect_state(&f, a, "a: 1 9 10 100 max");
-    expect_state(&f, b, "b: 9 10");
+    expect_state_text(&f, a, "a: 1 9 10 100 max");
+    expect_state_text(&f, b, "b: 9 10");
     store_fixture_close(&f);
 }
 
@@ -112,16 +99,16 @@ void test_store__state_put_drops_what_was_appended(void)
     expect_begin(&f);
     expect_append(&f, a, 3, " 3");
     expect_put(&f, a, "again:");
-    expect_state(&f, a, "again:");
+    expect_state_text(&f, a, "again:");
     expect_append(&f, a, 2, " second 2"); /* as if it were new */
     expect_commit(&f);
-    expect_state(&f, a, "again: second 2");
-    expect_state(&f, b, "b: 1");
+    expect_state_text(&f, a, "again: second 2");
+    expect_state_text(&f, b, "b: 1");
     expect_begin(&f);
     expect_put(&f, a, "");
     expect_commit(&f);
-    expect_state(&f, a, "");
-    expect_state(&f, b, "b: 1");
+    expect_state_text(&f, a, "");
+    expect_state_text(&f, b, "b: 1");
     store_fixture_close(&f);
 }
 
@@ -140,13 +127,13 @@ void test_store__append_without_a_state_is_not_found(void)
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, without, &out, NULL), TALLY_NOT_FOUND, NULL);
     expect_commit(&f);
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, without, &out, NULL), TALLY_NOT_FOUND, NULL);
-    expect_state(&f, with, "a: 1 2");
+    expect_state_text(&f, with, "a: 1 2");
     expect_begin(&f);
     expect_put(&f, without, "b:"); /* nothing was kept for it */
-    expect_state(&f, without, "b:");
+    expect_state_text(&f, without, "b:");
     expect_append(&f, without, 1, " 1");
     expect_commit(&f);
-    expect_state(&f, without, "b: 1");
+    expect_state_text(&f, without, "b: 1");
     tally_buffer_fini(&out);
     store_fixture_close(&f);
 }
@@ -161,14 +148,14 @@ void test_store__second_append_of_a_round_already_exists(void)
     expect_refusal(&f, key, 1, TALLY_ALREADY_EXISTS);
     expect_append(&f, key, 2, " 2");
     expect_commit(&f);
-    expect_state(&f, key, "a: 1 2");
+    expect_state_text(&f, key, "a: 1 2");
     expect_begin(&f);
     expect_refusal(&f, key, 2, TALLY_ALREADY_EXISTS);
     expect_refusal(&f, key, 1, TALLY_ALREADY_EXISTS);
     expect_append(&f, key, 3, " 3");
     expect_update(&f, key, 4, 1, "body");
     expect_commit(&f);
-    expect_state(&f, key, "a: 1 2 3");
+    expect_state_text(&f, key, "a: 1 2 3");
     struct update_walk walk = {.n = 0};
     f.ops->update_list(f.store, key, 4, collect_update, &walk, NULL);
     CU_ASSERT_EQUAL(walk.n, 1);
@@ -183,9 +170,9 @@ void test_store__rollback_forgets_what_was_appended(void)
     for (int i = 0; i < 2; i++) {
         expect_begin(&f);
         expect_append(&f, key, 1, " lost");
-        expect_state(&f, key, "a: lost");
+        expect_state_text(&f, key, "a: lost");
         f.ops->rollback(f.store);
-        expect_state(&f, key, "a:");
+        expect_state_text(&f, key, "a:");
     }
     expect_begin(&f);
     expect_append(&f, key, 1, " 1");
@@ -193,7 +180,7 @@ void test_store__rollback_forgets_what_was_appended(void)
     expect_begin(&f);
     expect_append(&f, key, 2, " lost");
     f.ops->rollback(f.store); /* never looked at */
-    expect_state(&f, key, "a: 1");
+    expect_state_text(&f, key, "a: 1");
     store_fixture_close(&f);
 }
 
@@ -211,15 +198,15 @@ void test_store__rollback_restores_what_a_put_has_dropped(void)
         expect_put(&f, key, "lost:");
         expect_append(&f, key, 1, " lost");
         expect_append(&f, key, 7, " lost");
-        expect_state(&f, key, "lost: lost lost");
+        expect_state_text(&f, key, "lost: lost lost");
         f.ops->rollback(f.store);
-        expect_state(&f, key, "a: 1 2");
+        expect_state_text(&f, key, "a: 1 2");
     }
     expect_begin(&f);
     expect_refusal(&f, key, 2, TALLY_ALREADY_EXISTS);
     expect_append(&f, key, 7, " 7");
     expect_commit(&f);
-    expect_state(&f, key, "a: 1 2 7");
+    expect_state_text(&f, key, "a: 1 2 7");
     store_fixture_close(&f);
 }
 
@@ -265,12 +252,12 @@ void test_store__empty_state_can_be_appended_to(void)
     struct store_fixture f;
     store_fixture_open(&f);
     int64_t key = expect_job_with_state(&f, "a", "");
-    expect_state(&f, key, "");
+    expect_state_text(&f, key, "");
     expect_begin(&f);
     expect_append(&f, key, 1, "");
     expect_append(&f, key, 2, "two");
     expect_commit(&f);
-    expect_state(&f, key, "two");
+    expect_state_text(&f, key, "two");
     store_fixture_close(&f);
 }
 

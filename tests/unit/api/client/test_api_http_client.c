@@ -1,387 +1,61 @@
-/* The client blocks, so its peers run in a thread: our own server, or a scripted socket that
- * misbehaves in the way a test needs. */
+/* The HTTP client: exchanges, bytes on the wire, failures, silence, cancellation, Connect calls.
+ * The client blocks, so its peers run in threads. */
 #include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/client/http_client.h"
 #include "api/json/problem.h"
-#include "api/server/http_server.h"
 #include "tests/harness.h"
-#include "tests/unit/api/raw_socket.h"
-
-enum { HANG_MS = 60000 }; /* a guard, far above what anything takes */
-
-/* ---- Our server in a thread ---- */
-
-struct host {
-    struct tally_http_server *server;
-    pthread_t thread;
-    int stop_fd;
-    char url[64];
-    /* of the thread, until host_stop() */
-    uint64_t in_bytes, out_bytes;
-    size_t n_abandoned;
-};
-
-static void respond(struct host *host, struct tally_http_request *request, int status,
-                    const char *type, const void *bytes, size_t n)
-{
-    struct tally_buffer body = {.size = 0};
-    (void)tally_buffer_append(&body, bytes, n);
-    struct tally_http_response response = {.status = status,
-                                           .content_type = type,
-                                           .headers = {{"Location", "/elsewhere"}},
-                                           .body = &body};
-    host->out_bytes += tally_http_respond(request, &response);
-}
-
-static void respond_text(struct host *host, struct tally_http_request *request, int status,
-                         const char *type, const char *text)
-{
-    respond(host, request, status, type, text, strlen(text));
-}
-
-/* What the client says about itself. */
-static void respond_headers(struct host *host, struct tally_http_request *request)
-{
-    static const char *const names[] = {
-        "Host",         "User-Agent",        "Accept", "Authorization",
-        "Content-Type", "Content-Length",    "Expect", "Connect-Protocol-Version",
-        "X-Extra",      "Connect-Timeout-Ms"};
-    struct tally_buffer text = {.size = 0};
-    (void)tally_buffer_printf(&text, "%s ", tally_http_method(request));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = tally_http_header(request, names[i]);
-        if (value != NULL && strcmp(names[i], "Host") != 0) {
-            (void)tally_buffer_printf(&text, "%s=%s;", names[i], value);
-        }
-    }
-    bool is_connect = strstr(tally_http_path(request), "/tally.v1") != NULL;
-    respond(host, request, 200, is_connect ? "application/proto" : "text/plain", text.data,
-            text.size);
-    tally_buffer_fini(&text);
-}
-
-static void respond_error(struct host *host, struct tally_http_request *request, bool as_connect)
-{
-    struct tally_error err = {.status = TALLY_NOT_FOUND, .message = "no such thing", .field = "id"};
-    struct tally_buffer body = {.size = 0};
-    (void)(as_connect ? tally_connect_error_encode(&err, &body)
-                      : tally_problem_encode(&err, &body));
-    respond(host, request, 404, as_connect ? "application/json" : "application/problem+json",
-            body.data, body.size);
-    tally_buffer_fini(&body);
-}
-
-static void on_request(void *context, struct tally_http_request *request)
-{
-    struct host *host = context;
-    host->in_bytes += tally_http_wire_in_bytes(request);
-    size_t n;
-    const uint8_t *body = tally_http_body(request, &n);
-    const char *path = tally_http_path(request);
-    const char *last = strrchr(path, '/');
-    if (strcmp(last, "/hang") == 0) {
-        return;
-    }
-    if (strcmp(last, "/Echo") == 0) {
-        respond(host, request, 200, "application/proto", body, n);
-    } else if (strcmp(last, "/Headers") == 0) {
-        respond_headers(host, request);
-    } else if (strcmp(last, "/problem") == 0) {
-        respond_error(host, request, false);
-    } else if (strcmp(last, "/Fail") == 0) {
-        respond_error(host, request, true);
-    } else if (strcmp(last, "/Proxy") == 0) {
-        respond_text(host, request, 502, "text/html", "<h1>Bad gateway</h1>\n");
-    } else if (strcmp(last, "/Page") == 0) {
-        respond_text(host, request, 200, "text/html", "<h1>Welcome</h1>");
-    } else if (strcmp(last, "/redirect") == 0) {
-        respond_text(host, request, 302, NULL, "");
-    } else {
-        respond_text(host, request, 200, "text/plain", path);
-    }
-}
-
-static void on_abandoned(void *context, struct tally_http_request *request)
-{
-    (void)request;
-    struct host *host = context;
-    host->n_abandoned++;
-}
-
-static void *run_host(void *context)
-{
-    struct host *host = context;
-    struct pollfd stop = {.fd = host->stop_fd, .events = POLLIN};
-    while (poll(&stop, 1, 0) == 0) {
-        (void)tally_http_server_step(host->server, -1, host->stop_fd, NULL);
-    }
-    return NULL;
-}
-
-/* All threads but the tests' own leave signals alone, so that a timer interrupts the client. */
-static void start_thread(pthread_t *thread, void *(*run)(void *), void *context)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    CU_ASSERT_EQUAL_FATAL(pthread_create(thread, NULL, run, context), 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-static void host_start(struct host *host, unsigned idle_timeout_s)
-{
-    *host = (struct host){.stop_fd = eventfd(0, EFD_CLOEXEC)};
-    struct tally_http_server_config config = {.listen = "127.0.0.1:0",
-                                              .max_body_bytes = 1 << 22,
-                                              .idle_timeout_s = idle_timeout_s,
-                                              .on_request = on_request,
-                                              .on_abandoned = on_abandoned,
-                                              .context = host};
-    CU_ASSERT_EQUAL_FATAL(tally_http_server_new(&config, &host->server, NULL), TALLY_OK);
-    snprintf(host->url, sizeof host->url, "http://127.0.0.1:%u",
-             tally_http_server_port(host->server));
-    start_thread(&host->thread, run_host, host);
-}
-
-static void host_stop(struct host *host)
-{
-    uint64_t one = 1;
-    CU_ASSERT_EQUAL(write(host->stop_fd, &one, sizeof one), (ssize_t)sizeof one);
-    pthread_join(host->thread, NULL);
-    tally_http_server_free(host->server);
-    close(host->stop_fd);
-}
-
-/* ---- A scripted peer ---- */
-
-/* For each accepted connection: read one request, send the next line of the script, and go on with
- * the connection or close it. */
-struct line {
-    const char *answer; /* NULL ends the script; "" says nothing */
-    bool closes;        /* after the answer */
-};
-
-struct peer {
-    const struct line *script;
-    int drip_ms; /* pause after the head and each byte of the body; 0 = all at once */
-    /* Before the last of these pieces was sent (of the first: before the test began), and the
-     * longest time from there to after the next one: preempted, it sent them at any moment in
-     * between. libcurl tells of whole lines of a head, so bytes of it would be silence. */
-    long sent_ms, longest_ms;
-    int listen_fd;
-    pthread_t thread;
-    char url[64];
-};
-
-static bool read_request(int fd)
-{
-    struct tally_buffer in = {.size = 0};
-    bool whole = false;
-    for (bool open = true; open && !whole;) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        (void)poll(&ready, 1, HANG_MS);
-        open = tally_raw_receive(fd, &in);
-        whole = strstr((char *)in.data, "\r\n\r\n") != NULL;
-    }
-    tally_buffer_fini(&in);
-    return whole;
-}
-
-static long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void send_answer(struct peer *peer, int fd, const char *answer)
-{
-    const char *body = strstr(answer, "\r\n\r\n");
-    size_t n = peer->drip_ms == 0 || body == NULL ? strlen(answer) : (size_t)(body + 4 - answer);
-    while (answer[0] != '\0') {
-        const long before_ms = now_ms();
-        (void)tally_raw_send(fd, answer, n);
-        const long pause_ms = now_ms() - peer->sent_ms;
-        peer->longest_ms = pause_ms > peer->longest_ms ? pause_ms : peer->longest_ms;
-        peer->sent_ms = before_ms;
-        answer += n;
-        n = peer->drip_ms == 0 ? strlen(answer) : 1;
-        (void)poll(NULL, 0, peer->drip_ms);
-    }
-}
-
-static void *run_peer(void *context)
-{
-    struct peer *peer = context;
-    int fd = -1;
-    for (const struct line *line = peer->script; line->answer != NULL;) {
-        if (fd < 0) {
-            fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        }
-        if (read_request(fd)) {
-            send_answer(peer, fd, line->answer);
-        }
-        if (line->closes) {
-            close(fd);
-            fd = -1;
-        }
-        line++;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    return NULL;
-}
-
-static void peer_start_slow(struct peer *peer, const struct line *script, int drip_ms)
-{
-    *peer = (struct peer){.script = script,
-                          .drip_ms = drip_ms,
-                          .sent_ms = now_ms(),
-                          .listen_fd = socket(AF_INET, SOCK_STREAM, 0)};
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    CU_ASSERT_EQUAL_FATAL(bind(peer->listen_fd, (struct sockaddr *)&address, size), 0);
-    CU_ASSERT_EQUAL_FATAL(listen(peer->listen_fd, 5), 0);
-    CU_ASSERT_EQUAL_FATAL(getsockname(peer->listen_fd, (struct sockaddr *)&address, &size), 0);
-    snprintf(peer->url, sizeof peer->url, "http://127.0.0.1:%u", ntohs(address.sin_port));
-    start_thread(&peer->thread, run_peer, peer);
-}
-
-static void peer_start(struct peer *peer, const struct line *script)
-{
-    peer_start_slow(peer, script, 0);
-}
-
-static void peer_stop(struct peer *peer)
-{
-    pthread_join(peer->thread, NULL);
-    close(peer->listen_fd);
-}
-
-/* ---- The client's side ---- */
-
-static struct tally_http_client *client_with(const struct tally_http_client_config *config)
-{
-    struct tally_http_client *client = NULL;
-    struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_http_client_new(config, &client, &err), TALLY_OK, &err);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(client);
-    return client;
-}
-
-/* A client, and what an exchange needs. */
-struct caller {
-    struct tally_http_client *client;
-    struct tally_http_exchange exchange; /* the last one */
-    struct tally_buffer out;
-    struct tally_error err; /* of the last one */
-};
-
-static void caller_start_with(struct caller *caller, const struct tally_http_client_config *config)
-{
-    *caller = (struct caller){.client = client_with(config), .err = TALLY_ERROR_INIT};
-}
-
-static void caller_start(struct caller *caller, const char *url)
-{
-    const struct tally_http_client_config config = {.base_url = url};
-    caller_start_with(caller, &config);
-}
-
-static void caller_stop(struct caller *caller)
-{
-    tally_http_client_free(caller->client);
-    tally_buffer_fini(&caller->out);
-}
-
-static enum tally_status perform(struct caller *caller)
-{
-    tally_error_clear(&caller->err);
-    return tally_http_perform(caller->client, &caller->exchange, &caller->out, &caller->err);
-}
-
-static enum tally_status get(struct caller *caller, const char *path, long timeout_ms)
-{
-    caller->exchange =
-        (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = timeout_ms};
-    return perform(caller);
-}
-
-/* A limit that is over before anything could be sent, on a busy machine, is no deadline: again with
- * more time. */
-static enum tally_status hang(struct caller *caller, long limit_ms)
-{
-    enum tally_status status = TALLY_UNAVAILABLE;
-    while (status == TALLY_UNAVAILABLE && limit_ms < HANG_MS) {
-        tally_error_clear(&caller->err);
-        status = get(caller, "/hang", limit_ms);
-        limit_ms *= 2;
-    }
-    return status;
-}
-
-static void assert_text_in(struct tally_buffer *out, const char *expected)
-{
-    (void)tally_buffer_append(out, "", 1);
-    TALLY_ASSERT_TEXT((const char *)out->data, expected);
-    out->size = 0;
-}
+#include "tests/unit/api/client/client_peers.h"
 
 /* ---- Exchanges ---- */
 
 static void test_api_http_client__get_and_post(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    TALLY_ASSERT_STATUS(get(&c, "/v1/jobs?limit=1", 0), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/v1/jobs?limit=1", 0), TALLY_OK, &c.err);
     CU_ASSERT_EQUAL(c.exchange.status, 200);
     TALLY_ASSERT_TEXT(c.exchange.response_type, "text/plain");
-    assert_text_in(&c.out, "/v1/jobs");
+    client_assert_text(&c.out, "/v1/jobs");
     c.exchange = (struct tally_http_exchange){.method = "POST",
                                               .path = "/Echo",
                                               .content_type = "application/json",
                                               .body = (const uint8_t *)"{}\0{}",
                                               .n_body = 5};
-    TALLY_ASSERT_STATUS(perform(&c), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_perform(&c), TALLY_OK, &c.err);
     CU_ASSERT_EQUAL(c.out.size, 5);
     CU_ASSERT_EQUAL(memcmp(c.out.data, "{}\0{}", 5), 0);
     c.out.size = 0;
     c.exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/x"};
-    TALLY_ASSERT_STATUS(perform(&c), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_perform(&c), TALLY_OK, &c.err);
     CU_ASSERT_EQUAL(c.exchange.status, 200);
     CU_ASSERT_EQUAL(c.out.size, 0);
-    TALLY_ASSERT_STATUS(get(&c, "/y", 0), TALLY_OK, &c.err);
-    assert_text_in(&c.out, "/y"); /* a GET again after HEAD and POST */
+    TALLY_ASSERT_STATUS(caller_get(&c, "/y", 0), TALLY_OK, &c.err);
+    client_assert_text(&c.out, "/y"); /* a GET again after HEAD and POST */
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__request_headers(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(get(&c, "/Headers", 0), TALLY_OK);
-    assert_text_in(&c.out, "GET User-Agent=tally;");
+    CU_ASSERT_EQUAL(caller_get(&c, "/Headers", 0), TALLY_OK);
+    client_assert_text(&c.out, "GET User-Agent=tally;");
     c.exchange = (struct tally_http_exchange){.method = "POST", .path = "/Headers"};
-    CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
-    assert_text_in(&c.out, "POST User-Agent=tally;Content-Length=0;");
+    CU_ASSERT_EQUAL(caller_perform(&c), TALLY_OK);
+    client_assert_text(&c.out, "POST User-Agent=tally;Content-Length=0;");
     caller_stop(&c);
 
     char url[80];
@@ -396,54 +70,54 @@ static void test_api_http_client__request_headers(void)
                                               .extra_header = "X-Extra: 1",
                                               .body = (const uint8_t *)"xyz",
                                               .n_body = 3};
-    CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
-    assert_text_in(&c.out,
-                   "PUT User-Agent=tally-test/1;Accept=application/x-npy;Authorization=Bearer "
-                   "s3cret;Content-Type=a/b;Content-Length=3;X-Extra=1;");
-    CU_ASSERT_EQUAL(get(&c, "/path", 0), TALLY_OK);
-    assert_text_in(&c.out, "/prefix/path");
+    CU_ASSERT_EQUAL(caller_perform(&c), TALLY_OK);
+    client_assert_text(&c.out,
+                       "PUT User-Agent=tally-test/1;Accept=application/x-npy;Authorization=Bearer "
+                       "s3cret;Content-Type=a/b;Content-Length=3;X-Extra=1;");
+    CU_ASSERT_EQUAL(caller_get(&c, "/path", 0), TALLY_OK);
+    client_assert_text(&c.out, "/prefix/path");
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__any_status_is_an_answer(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(get(&c, "/problem", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/problem", 0), TALLY_OK);
     CU_ASSERT_EQUAL(c.exchange.status, 404);
     TALLY_ASSERT_TEXT(c.exchange.response_type, "application/problem+json");
     tally_problem_decode(c.exchange.status, (char *)c.out.data, c.out.size, &c.err);
     TALLY_ASSERT_STATUS(c.err.status, TALLY_NOT_FOUND, &c.err);
     TALLY_ASSERT_TEXT(c.err.field, "id");
     c.out.size = 0;
-    CU_ASSERT_EQUAL(get(&c, "/redirect", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/redirect", 0), TALLY_OK);
     CU_ASSERT_EQUAL(c.exchange.status, 302); /* not followed */
     TALLY_ASSERT_TEXT(c.exchange.location, "/elsewhere");
     TALLY_ASSERT_TEXT(c.exchange.response_type, "");
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__answer_appends_and_has_a_limit(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
     c.out.limit = 8;
-    CU_ASSERT_EQUAL(get(&c, "/abc", 0), TALLY_OK);
-    CU_ASSERT_EQUAL(get(&c, "/def", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/abc", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/def", 0), TALLY_OK);
     CU_ASSERT_EQUAL(c.out.size, 8);
-    TALLY_ASSERT_STATUS(get(&c, "/g", 0), TALLY_TOO_LARGE, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/g", 0), TALLY_TOO_LARGE, &c.err);
     CU_ASSERT_EQUAL(c.out.size, 8);
     CU_ASSERT_EQUAL(memcmp(c.out.data, "/abc/def", 8), 0);
     c.out.size = 0;
-    CU_ASSERT_EQUAL(get(&c, "/again", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/again", 0), TALLY_OK);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 /* ---- Bytes on the wire ---- */
@@ -451,9 +125,9 @@ static void test_api_http_client__answer_appends_and_has_a_limit(void)
 static void test_api_http_client__both_ends_count_the_same(void)
 {
     enum { BIG = 3 << 20 };
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .bearer_token = "t"};
     caller_start_with(&c, &config);
     uint8_t *body = calloc(1, BIG);
@@ -463,17 +137,17 @@ static void test_api_http_client__both_ends_count_the_same(void)
         CU_ASSERT_EQUAL(tally_connect_call(c.client, "Echo", body, sizes[i], 0, &c.out, NULL),
                         TALLY_OK);
         CU_ASSERT_EQUAL(c.out.size, sizes[i]);
-        CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
-        CU_ASSERT_EQUAL(get(&c, "/problem", 0), TALLY_OK);
+        CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
+        CU_ASSERT_EQUAL(caller_get(&c, "/problem", 0), TALLY_OK);
         c.exchange = (struct tally_http_exchange){.method = "HEAD", .path = "/h"};
-        CU_ASSERT_EQUAL(perform(&c), TALLY_OK);
+        CU_ASSERT_EQUAL(caller_perform(&c), TALLY_OK);
         CU_ASSERT_EQUAL(tally_connect_call(c.client, "Fail", body, 3, 0, &c.out, NULL),
                         TALLY_NOT_FOUND);
     }
     uint64_t sent, received;
     tally_http_client_wire_bytes(c.client, &sent, &received);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
     CU_ASSERT_EQUAL(sent, host.in_bytes);
     CU_ASSERT_EQUAL(received, host.out_bytes);
     CU_ASSERT_TRUE(sent > BIG && received > BIG);
@@ -482,19 +156,19 @@ static void test_api_http_client__both_ends_count_the_same(void)
 
 static void test_api_http_client__broken_exchanges_are_not_counted(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     uint64_t sent, received, sent_after, received_after;
     tally_http_client_wire_bytes(c.client, &sent, &received);
-    CU_ASSERT_EQUAL(hang(&c, 50), TALLY_DEADLINE);
+    CU_ASSERT_EQUAL(caller_hang(&c, 50), TALLY_DEADLINE);
     tally_http_client_wire_bytes(c.client, &sent_after, &received_after);
     CU_ASSERT_EQUAL(sent_after, sent);
     CU_ASSERT_EQUAL(received_after, received);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 #define ANSWER_OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -503,39 +177,39 @@ static void test_api_http_client__broken_exchanges_are_not_counted(void)
  * only the copy that was answered counts. */
 static void test_api_http_client__resent_request_counts_once(void)
 {
-    static const struct line script[] = {
+    static const struct client_line script[] = {
         {ANSWER_OK, false}, {"", true}, {ANSWER_OK, true}, {NULL, false}};
-    struct peer peer;
+    struct client_peer peer;
     struct caller c;
-    peer_start(&peer, script);
+    client_peer_start(&peer, script);
     caller_start(&c, peer.url);
     uint64_t sent, received;
-    TALLY_ASSERT_STATUS(get(&c, "/1", 0), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/1", 0), TALLY_OK, &c.err);
     tally_http_client_wire_bytes(c.client, &sent, &received);
     CU_ASSERT_EQUAL(received, strlen(ANSWER_OK));
-    TALLY_ASSERT_STATUS(get(&c, "/2", 0), TALLY_OK, &c.err);
-    assert_text_in(&c.out, "okok");
+    TALLY_ASSERT_STATUS(caller_get(&c, "/2", 0), TALLY_OK, &c.err);
+    client_assert_text(&c.out, "okok");
     uint64_t one = sent;
     tally_http_client_wire_bytes(c.client, &sent, &received);
     CU_ASSERT_EQUAL(sent, 2 * one);
     CU_ASSERT_EQUAL(received, 2 * strlen(ANSWER_OK));
     caller_stop(&c);
-    peer_stop(&peer);
+    client_peer_stop(&peer);
 }
 
 static void test_api_http_client__connection_that_idled_out_is_replaced(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 1);
+    client_host_start(&host, 1);
     caller_start(&c, host.url);
-    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), TALLY_OK, &c.err);
     usleep(2200 * 1000);
-    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), TALLY_OK, &c.err);
     uint64_t sent, received;
     tally_http_client_wire_bytes(c.client, &sent, &received);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
     CU_ASSERT_EQUAL(sent, host.in_bytes);
     CU_ASSERT_EQUAL(received, host.out_bytes);
 }
@@ -554,7 +228,7 @@ static void test_api_http_client__refused_connection_is_unavailable(void)
     snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(address.sin_port));
     struct tally_http_client_config config = {.base_url = url, .bearer_token = "s3cret"};
     caller_start_with(&c, &config);
-    TALLY_ASSERT_STATUS(get(&c, "/v1/jobs", 0), TALLY_UNAVAILABLE, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/v1/jobs", 0), TALLY_UNAVAILABLE, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, url));
     CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
     CU_ASSERT_EQUAL(c.exchange.status, 0);
@@ -564,17 +238,17 @@ static void test_api_http_client__refused_connection_is_unavailable(void)
 
 static void assert_script_fails(const char *answer, enum tally_status expected)
 {
-    const struct line script[] = {{answer, true}, {NULL, false}};
-    struct peer peer;
+    const struct client_line script[] = {{answer, true}, {NULL, false}};
+    struct client_peer peer;
     struct caller c;
-    peer_start(&peer, script);
+    client_peer_start(&peer, script);
     struct tally_http_client_config config = {.base_url = peer.url, .bearer_token = "s3cret"};
     caller_start_with(&c, &config);
-    TALLY_ASSERT_STATUS(get(&c, "/x", 0), expected, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), expected, &c.err);
     CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
     CU_ASSERT_EQUAL(c.out.size, 0);
     caller_stop(&c);
-    peer_stop(&peer);
+    client_peer_stop(&peer);
 }
 
 static void test_api_http_client__broken_answers_are_unavailable(void)
@@ -589,41 +263,41 @@ static void test_api_http_client__broken_answers_are_unavailable(void)
 
 static void test_api_http_client__deadline(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK); /* there is a connection */
-    long start = now_ms();
-    TALLY_ASSERT_STATUS(hang(&c, 150), TALLY_DEADLINE, &c.err);
-    long took = now_ms() - start;
-    CU_ASSERT_TRUE(took >= 140 && took < HANG_MS);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK); /* there is a connection */
+    long start = client_now_ms();
+    TALLY_ASSERT_STATUS(caller_hang(&c, 150), TALLY_DEADLINE, &c.err);
+    long took = client_now_ms() - start;
+    CU_ASSERT_TRUE(took >= 140 && took < CLIENT_HANG_MS);
     /* The client is of use afterwards. */
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
-    CU_ASSERT_EQUAL(hang(&c, 50), TALLY_DEADLINE);
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_hang(&c, 50), TALLY_DEADLINE);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     CU_ASSERT_EQUAL(tally_connect_call(c.client, "hang", NULL, 0, 1000, &c.out, NULL),
                     TALLY_DEADLINE);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 /* ---- One of several servers ---- */
 
 static void test_api_http_client__silence_ends_an_exchange(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
     tally_http_client_set_silence(c.client, 300);
-    long start = now_ms();
-    TALLY_ASSERT_STATUS(get(&c, "/hang", 10 * HANG_MS), TALLY_DEADLINE, &c.err);
-    CU_ASSERT_TRUE(now_ms() - start >= 300);
-    CU_ASSERT_TRUE(now_ms() - start < HANG_MS);
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    long start = client_now_ms();
+    TALLY_ASSERT_STATUS(caller_get(&c, "/hang", 10 * CLIENT_HANG_MS), TALLY_DEADLINE, &c.err);
+    CU_ASSERT_TRUE(client_now_ms() - start >= 300);
+    CU_ASSERT_TRUE(client_now_ms() - start < CLIENT_HANG_MS);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 /* Whether an answer was received that takes longer than silence_ms. False: the peer itself had to
@@ -632,17 +306,17 @@ static bool receives_slow_answer(long silence_ms)
 {
     static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
                                  "0123456789012345678901234567890123456789";
-    static const struct line script[] = {{ANSWER, true}, {NULL, false}};
-    struct peer peer;
+    static const struct client_line script[] = {{ANSWER, true}, {NULL, false}};
+    struct client_peer peer;
     struct caller c;
-    peer_start_slow(&peer, script, (int)(silence_ms / 30)); /* more than 30 pieces */
+    client_peer_start_slow(&peer, script, (int)(silence_ms / 30)); /* more than 30 pieces */
     caller_start(&c, peer.url);
     tally_http_client_set_silence(c.client, silence_ms);
-    long start = now_ms();
-    const enum tally_status status = get(&c, "/", 10 * HANG_MS);
-    const long took = now_ms() - start;
+    long start = client_now_ms();
+    const enum tally_status status = caller_get(&c, "/", 10 * CLIENT_HANG_MS);
+    const long took = client_now_ms() - start;
     caller_stop(&c);
-    peer_stop(&peer); /* which has sent everything */
+    client_peer_stop(&peer); /* which has sent everything */
     if (status == TALLY_DEADLINE && peer.longest_ms >= silence_ms) {
         return false;
     }
@@ -655,32 +329,32 @@ static bool receives_slow_answer(long silence_ms)
 static void test_api_http_client__slow_answer_is_not_silence(void)
 {
     long silence_ms = 1000;
-    while (!receives_slow_answer(silence_ms) && silence_ms < HANG_MS) {
+    while (!receives_slow_answer(silence_ms) && silence_ms < CLIENT_HANG_MS) {
         silence_ms *= 2;
     }
-    CU_ASSERT_TRUE(silence_ms < HANG_MS);
+    CU_ASSERT_TRUE(silence_ms < CLIENT_HANG_MS);
 }
 
 /* The second request on the same connection would be answered 500. */
 static int status_after_busy(const char *busy, long silence_ms)
 {
-    const struct line script[] = {{busy, false},
-                                  {"HTTP/1.1 500 Same\r\nContent-Length: 0\r\n\r\n", true},
-                                  {"HTTP/1.1 200 Other\r\nContent-Length: 0\r\n\r\n", true},
-                                  {NULL, false}};
-    struct peer peer;
+    const struct client_line script[] = {{busy, false},
+                                         {"HTTP/1.1 500 Same\r\nContent-Length: 0\r\n\r\n", true},
+                                         {"HTTP/1.1 200 Other\r\nContent-Length: 0\r\n\r\n", true},
+                                         {NULL, false}};
+    struct client_peer peer;
     struct caller c;
-    peer_start(&peer, script);
+    client_peer_start(&peer, script);
     caller_start(&c, peer.url);
     tally_http_client_set_silence(c.client, silence_ms);
-    CU_ASSERT_EQUAL(get(&c, "/1", 0), TALLY_OK);
-    CU_ASSERT_EQUAL(get(&c, "/2", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/1", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/2", 0), TALLY_OK);
     const int status = c.exchange.status;
     if (status == 500) { /* the script goes on */
-        CU_ASSERT_EQUAL(get(&c, "/3", 0), TALLY_OK);
+        CU_ASSERT_EQUAL(caller_get(&c, "/3", 0), TALLY_OK);
     }
     caller_stop(&c);
-    peer_stop(&peer);
+    client_peer_stop(&peer);
     return status;
 }
 
@@ -702,27 +376,27 @@ static void on_alarm(int signal_number)
 
 static void test_api_http_client__cancel_interrupts_a_long_poll(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
     struct sigaction action = {.sa_handler = on_alarm}, before;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
     caller_start_with(&c, &config);
     cancelled = 0;
     (void)sigaction(SIGALRM, &action, &before);
     const struct itimerval in_100_ms = {.it_value.tv_usec = 100000};
-    long start = now_ms();
+    long start = client_now_ms();
     setitimer(ITIMER_REAL, &in_100_ms, NULL);
-    TALLY_ASSERT_STATUS(get(&c, "/hang", 10 * HANG_MS), TALLY_CANCELLED, &c.err);
-    long took = now_ms() - start;
-    CU_ASSERT_TRUE(took >= 90 && took < HANG_MS); /* the limit of the call is far away */
+    TALLY_ASSERT_STATUS(caller_get(&c, "/hang", 10 * CLIENT_HANG_MS), TALLY_CANCELLED, &c.err);
+    long took = client_now_ms() - start;
+    CU_ASSERT_TRUE(took >= 90 && took < CLIENT_HANG_MS); /* the limit of the call is far away */
     /* As long as it is set, nothing is begun. */
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_CANCELLED);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_CANCELLED);
     cancelled = 0;
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     (void)sigaction(SIGALRM, &before, NULL);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
     CU_ASSERT_EQUAL(host.n_abandoned, 1); /* the server has noticed the hang-up */
 }
 
@@ -737,54 +411,54 @@ static void *set_cancelled_soon(void *context)
 /* The signal may have reached another thread: nothing interrupts this one. */
 static void test_api_http_client__cancel_by_another_thread(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
     pthread_t setter;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     struct tally_http_client_config config = {.base_url = host.url, .cancel = &cancelled};
     caller_start_with(&c, &config);
     cancelled = 0;
-    long start = now_ms();
-    start_thread(&setter, set_cancelled_soon, NULL);
-    TALLY_ASSERT_STATUS(get(&c, "/hang", 10 * HANG_MS), TALLY_CANCELLED, &c.err);
-    long took = now_ms() - start;
-    CU_ASSERT_TRUE(took >= 340 && took < HANG_MS);
+    long start = client_now_ms();
+    client_start_thread(&setter, set_cancelled_soon, NULL);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/hang", 10 * CLIENT_HANG_MS), TALLY_CANCELLED, &c.err);
+    long took = client_now_ms() - start;
+    CU_ASSERT_TRUE(took >= 340 && took < CLIENT_HANG_MS);
     pthread_join(setter, NULL);
     cancelled = 0;
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__sigpipe_state_is_restored(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
     sigset_t mask;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(get(&c, "/x", 0), TALLY_OK);
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
     CU_ASSERT_EQUAL(sigismember(&mask, SIGPIPE), 0);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__loopback_needs_no_proxy(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
     setenv("http_proxy", "http://127.0.0.1:1", 1);
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
-    TALLY_ASSERT_STATUS(get(&c, "/x", 0), TALLY_OK, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), TALLY_OK, &c.err);
     caller_stop(&c);
     /* Any other host goes through it: 192.0.2.1 is reserved, the proxy refuses first. */
     caller_start(&c, "http://192.0.2.1:9");
-    TALLY_ASSERT_STATUS(get(&c, "/x", 2000), TALLY_UNAVAILABLE, &c.err);
+    TALLY_ASSERT_STATUS(caller_get(&c, "/x", 2000), TALLY_UNAVAILABLE, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "127.0.0.1"));
     caller_stop(&c);
     unsetenv("http_proxy");
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__bad_configurations_are_refused(void)
@@ -823,27 +497,28 @@ static void test_api_http_client__bad_configurations_are_refused(void)
 
 static void test_api_http_client__connect_call(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
     TALLY_ASSERT_STATUS(
         tally_connect_call(c.client, "Headers", (const uint8_t *)"pb", 2, 1234, &c.out, &c.err),
         TALLY_OK, &c.err);
-    assert_text_in(&c.out, "POST User-Agent=tally;Content-Type=application/proto;"
-                           "Content-Length=2;Connect-Protocol-Version=1;Connect-Timeout-Ms=1234;");
+    client_assert_text(&c.out,
+                       "POST User-Agent=tally;Content-Type=application/proto;"
+                       "Content-Length=2;Connect-Protocol-Version=1;Connect-Timeout-Ms=1234;");
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Echo", NULL, 0, 0, &c.out, &c.err), TALLY_OK,
                         &c.err);
     CU_ASSERT_EQUAL(c.out.size, 0);
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static void test_api_http_client__connect_errors(void)
 {
-    struct host host;
+    struct client_host host;
     struct caller c;
-    host_start(&host, 0);
+    client_host_start(&host, 0);
     caller_start(&c, host.url);
     (void)tally_buffer_append(&c.out, "kept", 4);
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Fail", NULL, 0, 0, &c.out, &c.err),
@@ -857,9 +532,9 @@ static void test_api_http_client__connect_errors(void)
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Page", NULL, 0, 0, &c.out, &c.err),
                         TALLY_INTERNAL, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "text/html"));
-    assert_text_in(&c.out, "kept");
+    client_assert_text(&c.out, "kept");
     caller_stop(&c);
-    host_stop(&host);
+    client_host_stop(&host);
 }
 
 static const struct tally_test TESTS[] = {

@@ -51,6 +51,12 @@ void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
     CU_ASSERT_EQUAL_FATAL(err.status, TALLY_OK);
 }
 
+void job_host_init_standard(struct job_host *host)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    job_host_init(host, &spec);
+}
+
 static void drop_updates(struct job_host *host)
 {
     for (int m = 0; m < HOST_MAX_CLIENTS; m++) {

@@ -28,6 +28,8 @@ struct tally_job_spec job_host_spec(void);
 
 /* A started job. */
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec);
+/* With the specification of job_host_spec(). */
+void job_host_init_standard(struct job_host *host);
 void job_host_fini(struct job_host *host);
 
 /* Brings the model copy to the engine's point and makes the updates of all clients. */

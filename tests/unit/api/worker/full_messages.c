@@ -1,0 +1,211 @@
+#include "tests/unit/api/worker/full_messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness.h"
+
+const uint8_t FULL_PAYLOAD[4] = {0x00, 0xFF, 0x80, 0x01};
+static const uint8_t SNAPSHOT[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+struct tally_bytes bytes_of(const void *data, size_t size)
+{
+    return (struct tally_bytes){.data = data, .size = size};
+}
+
+struct tally_join_request full_join_request(struct tally_held_client held[3])
+{
+    strcpy(held[0].job_id, FULL_JOB_ID);
+    held[0].client = 0;
+    strcpy(held[1].job_id, "");
+    held[1].client = UINT32_MAX;
+    strcpy(held[2].job_id, "j3");
+    held[2].client = 300;
+    struct tally_join_request message = {
+        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX};
+    strcpy(message.name, "worker-\xC3\xA9");
+    strcpy(message.job_id, FULL_JOB_ID);
+    return message;
+}
+
+static const struct tally_join_response FULL_JOIN_RESPONSE = {
+    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3, .max_wait_ms = 3000};
+
+struct tally_poll_request full_poll_request(void)
+{
+    struct tally_poll_request message = {
+        .session = 0x0102030405060708, .wait_ms = 30000, .n_cursors = TALLY_MAX_CURSORS};
+    for (size_t i = 0; i < message.n_cursors; i++) {
+        snprintf(message.cursors[i].job_id, sizeof message.cursors[i].job_id, "job-%zu", i);
+        message.cursors[i].iterate = i == 0 ? UINT64_MAX : i;
+    }
+    return message;
+}
+
+struct tally_poll_response full_task_response(uint32_t *clients, size_t n_clients,
+                                              size_t n_broadcasts)
+{
+    struct tally_poll_response message = {.kind = TALLY_POLL_TASK};
+    struct tally_task *task = &message.task;
+    strcpy(task->job_id, FULL_JOB_ID);
+    strcpy(task->encoding, "entropy");
+    task->job_document = bytes_of("{\"a\": 1}", 8);
+    task->round = 41;
+    task->stage = 7;
+    task->iterate = 1u << 30;
+    task->samples = UINT64_MAX;
+    task->quantizer_step = 0.1;
+    task->quantizer_intervals = 32766;
+    task->evaluate = true;
+    task->cut = true;
+    task->deadline_ms = 1;
+    task->x_checksum = 0xFFEEDDCCBBAA9988;
+    task->clients = clients;
+    task->n_clients = n_clients;
+    task->n_broadcasts = n_broadcasts;
+    task->snapshot = bytes_of(SNAPSHOT, sizeof SNAPSHOT);
+    for (size_t i = 0; i < n_broadcasts; i++) {
+        task->broadcasts[i] = (struct tally_broadcast){.iterate = i + 2,
+                                                       .payload = bytes_of(FULL_PAYLOAD, i % 5),
+                                                       .payload_bits = 8 * (i % 5),
+                                                       .quantizer_step = 1.0 / (double)(i + 1),
+                                                       .quantizer_intervals = (uint32_t)i};
+    }
+    return message;
+}
+
+struct tally_update full_update(void)
+{
+    struct tally_update message = {.session = 1,
+                                   .round = UINT32_MAX,
+                                   .client = 9,
+                                   .payload = bytes_of(FULL_PAYLOAD, sizeof FULL_PAYLOAD),
+                                   .payload_bits = 29,
+                                   .clipped = 3,
+                                   .has_loss = true,
+                                   .loss = -0.0,
+                                   .tried = true};
+    strcpy(message.job_id, FULL_JOB_ID);
+    strcpy(message.failure, "data set \"mnist\" is not here");
+    strcpy(message.refusal, "plug-in ridge is not loaded here");
+    return message;
+}
+
+static enum tally_status make_join_request(struct tally_buffer *out)
+{
+    struct tally_held_client held[3];
+    struct tally_join_request message = full_join_request(held);
+    return tally_join_request_encode(&message, out);
+}
+
+static enum tally_status decode_join_request(const uint8_t *bytes, size_t n,
+                                             struct tally_error *err)
+{
+    struct tally_join_request message = {.n_held = 0};
+    enum tally_status status = tally_join_request_decode(bytes, n, &message, err);
+    tally_join_request_fini(&message);
+    return status;
+}
+
+enum tally_status make_join_response(struct tally_buffer *out)
+{
+    return tally_join_response_encode(&FULL_JOIN_RESPONSE, out);
+}
+
+static enum tally_status decode_join_response(const uint8_t *bytes, size_t n,
+                                              struct tally_error *err)
+{
+    struct tally_join_response message;
+    return tally_join_response_decode(bytes, n, &message, err);
+}
+
+static enum tally_status make_poll_request(struct tally_buffer *out)
+{
+    struct tally_poll_request message = full_poll_request();
+    return tally_poll_request_encode(&message, out);
+}
+
+static enum tally_status decode_poll_request(const uint8_t *bytes, size_t n,
+                                             struct tally_error *err)
+{
+    struct tally_poll_request message;
+    return tally_poll_request_decode(bytes, n, &message, err);
+}
+
+static enum tally_status make_task_response(struct tally_buffer *out)
+{
+    uint32_t clients[] = {0, 127, 128, UINT32_MAX};
+    struct tally_poll_response message = full_task_response(clients, 4, 3);
+    return tally_poll_response_encode(&message, out);
+}
+
+enum tally_status make_idle_response(struct tally_buffer *out)
+{
+    struct tally_poll_response message = {.kind = TALLY_POLL_IDLE, .jobs_pending = 300};
+    return tally_poll_response_encode(&message, out);
+}
+
+enum tally_status make_released_response(struct tally_buffer *out)
+{
+    struct tally_poll_response message = {.kind = TALLY_POLL_RELEASED,
+                                          .released_job_id = FULL_JOB_ID};
+    return tally_poll_response_encode(&message, out);
+}
+
+static enum tally_status decode_poll_response(const uint8_t *bytes, size_t n,
+                                              struct tally_error *err)
+{
+    struct tally_poll_response message = {.kind = TALLY_POLL_IDLE};
+    enum tally_status status = tally_poll_response_decode(bytes, n, &message, err);
+    tally_poll_response_fini(&message);
+    return status;
+}
+
+static enum tally_status make_update(struct tally_buffer *out)
+{
+    struct tally_update message = full_update();
+    return tally_update_encode(&message, out);
+}
+
+static enum tally_status decode_update(const uint8_t *bytes, size_t n, struct tally_error *err)
+{
+    struct tally_update message;
+    return tally_update_decode(bytes, n, &message, err);
+}
+
+enum tally_status make_update_response(struct tally_buffer *out)
+{
+    struct tally_update_response message = {.formula_bits = UINT64_MAX, .payload_bits = 1};
+    return tally_update_response_encode(&message, NULL, out);
+}
+
+static enum tally_status decode_update_response(const uint8_t *bytes, size_t n,
+                                                struct tally_error *err)
+{
+    struct tally_update_response message;
+    return tally_update_response_decode(bytes, n, &message, err);
+}
+
+enum tally_status make_leave_request(struct tally_buffer *out)
+{
+    return tally_leave_request_encode(UINT64_MAX - 1, out);
+}
+
+static enum tally_status decode_leave_request(const uint8_t *bytes, size_t n,
+                                              struct tally_error *err)
+{
+    uint64_t session;
+    return tally_leave_request_decode(bytes, n, &session, err);
+}
+
+const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
+    {"join request", decode_join_request, make_join_request},
+    {"join response", decode_join_response, make_join_response},
+    {"poll request", decode_poll_request, make_poll_request},
+    {"poll response (task)", decode_poll_response, make_task_response},
+    {"poll response (idle)", decode_poll_response, make_idle_response},
+    {"poll response (released)", decode_poll_response, make_released_response},
+    {"update", decode_update, make_update},
+    {"update response", decode_update_response, make_update_response},
+    {"leave request", decode_leave_request, make_leave_request},
+};
