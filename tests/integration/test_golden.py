@@ -3,6 +3,7 @@ files and against the programs."""
 
 import json
 import random
+import struct
 import subprocess
 import sys
 from unittest import mock
@@ -119,6 +120,25 @@ class Random(CodecCase):
                 decode = decoder.decode_unary if encoding == "unary" else decoder.decode_entropy
                 self.assertEqual(decode(self.read("payload"), facts["payload_bits"], dim, 2**22), levels)
                 self.assertEqual(facts["formula_bits"], dim + sum(map(abs, levels)))
+
+    def test_dithered_vectors_read_alike(self):
+        generator = random.Random(13)
+        for n in range(40):
+            dim, step = generator.choice([1, 2, 7, 30, 300]), 2.0 ** generator.randint(-3, 3)
+            seed, scale = generator.randrange(1000), generator.randrange(385)
+            spread = step * 2 ** (scale / 16 - 8)
+            y = [generator.gauss(0, spread) for _ in range(dim)]
+            options = ["--encoding", "dithered", "--intervals", 2**21, "--step", step, "--scale", scale, "--seed", seed]
+            with self.subTest(n=n, dim=dim, scale=scale):
+                facts = json.loads(self.expect("encode", "-", *options, "--out", "payload", stdin=npy("<f4", y)))
+                self.assertEqual((facts["scale"], facts["seed"]), (scale, seed))
+                options += ["--dim", dim, "--payload-bits", facts["payload_bits"]]
+                _, levels = values_of(self.expect("decode", "payload", *options, "--out", "-"))
+                _, values = values_of(self.expect("decode", "payload", *options, "--values", "--out", "-"))
+                dithers = list(decoder.dithers(dim, seed, 0, 0, 0, 7))
+                self.assertEqual(values, [(level - u * 2**-32) * step for level, u in zip(levels, dithers)])
+                for value, exact in zip(values, struct.unpack(f"<{dim}f", struct.pack(f"<{dim}f", *y))):
+                    self.assertLessEqual(abs(value - exact), step / 2)
 
     def test_a_flipped_bit_is_refused_or_means_the_same_to_both(self):
         generator = random.Random(12)

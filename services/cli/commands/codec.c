@@ -1,9 +1,11 @@
 /* tally encode FILE: a vector, or levels, in .npy to the payload of a message.
  * tally decode FILE: a payload to levels, or values, in .npy. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/dithered/dithered.h"
 #include "codec/encoding.h"
 #include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
@@ -17,6 +19,8 @@ const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
     {"encoding", "NAME", "entropy", "encoding of the levels (codec/FORMAT.md)", NULL},
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
+    {"scale", "N", "128",
+     "of dithered: the standard deviation of a coordinate is taken for 2^(N/16 - 8) steps", NULL},
     {"seed", "N", "1", "seed of the random numbers that round a vector of floats", NULL},
     {0},
 };
@@ -29,36 +33,66 @@ const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"payload-bits", "B", NULL, "bits of the message, without padding", NULL},
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
-    {"values", NULL, NULL, "write float64 values, level * step, instead of int32 levels", NULL},
+    {"scale", "N", "128",
+     "of dithered: the standard deviation of a coordinate is taken for 2^(N/16 - 8) steps", NULL},
+    {"seed", "N", "1", "of dithered: seed of the random numbers that rounded the vector", NULL},
+    {"values", NULL, NULL, "write float64 values instead of int32 levels", NULL},
     {0},
 };
 
+static const char *const NAMES[] = {[TALLY_ENCODING_INDEX_UNARY] = "unary",
+                                    [TALLY_ENCODING_INDEX_ENTROPY] = "entropy",
+                                    "dithered",
+                                    NULL};
+
 /* One message: what its receiver must know, and what it costs. */
 struct message {
-    const struct tally_encoding *encoding;
+    const char *name;
+    const struct tally_encoding *encoding; /* NULL: dithered */
     size_t dim;
     struct tally_grid grid;
+    struct tally_rng rng; /* rounds a vector */
+    int64_t seed;
     struct tally_level_stats stats;
     uint64_t clipped;
 };
 
-/* --encoding, --intervals and --step. */
+/* The grid of a dithered message, of which more must be known. */
+static void read_dithered(const struct tally_options *options, struct message *message,
+                          struct tally_error *err)
+{
+    int64_t scale = 0;
+    tally_options_integer(options, "scale", 0, TALLY_DITHERED_SCALES - 1, &scale, err);
+    message->grid.scale = (uint32_t)scale;
+    if (err->status == TALLY_OK && !tally_dithered_grid_is_valid(&message->grid)) {
+        tally_options_refuse(options, "intervals", err, "dithered takes at most %d intervals",
+                             2 * TALLY_DITHERED_MAX_TOP);
+    }
+}
+
+/* --encoding, --intervals, --step, --scale and --seed. */
 static void read_format(const struct tally_options *options, struct message *message,
                         struct tally_error *err)
 {
     int index = 0;
     int64_t intervals = 0;
     double step = 0;
-    tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &index, err);
+    tally_options_choice(options, "encoding", NAMES, &index, err);
     tally_options_integer(options, "intervals", 2, TALLY_MAX_INTERVALS, &intervals, err);
     tally_options_real(options, "step", 1e-30, 1e30, &step, err);
-    message->encoding = TALLY_ENCODINGS[index];
+    tally_options_integer(options, "seed", 0, INT64_MAX, &message->seed, err);
+    message->name = NAMES[index];
+    message->encoding = TALLY_ENCODINGS[index]; /* ends with NULL */
+    tally_rng_init(&message->rng, tally_rng_key((uint64_t)message->seed, 0), 0, 0,
+                   TALLY_RNG_UPLINK);
     message->grid = (struct tally_grid){.step = step, .intervals = (uint32_t)intervals};
     if (!tally_grid_is_valid(&message->grid)) {
         tally_options_refuse(
             options, "intervals", err,
             "%lld intervals of step %g do not make a quantizer: the number must be even",
             (long long)intervals, step);
+    } else if (message->encoding == NULL) {
+        read_dithered(options, message, err);
     }
 }
 
@@ -67,10 +101,14 @@ static int print_message(const struct message *message, const char *out)
 {
     struct tally_json *object = tally_json_object();
     struct tally_buffer text = {0};
-    bool ok = tally_json_set_text(object, "encoding", message->encoding->name);
+    bool ok = tally_json_set_text(object, "encoding", message->name);
     ok = tally_json_set_unsigned(object, "dim", message->dim) && ok;
     ok = tally_json_set_unsigned(object, "intervals", message->grid.intervals) && ok;
     ok = tally_json_set_real(object, "step", message->grid.step) && ok;
+    if (message->encoding == NULL) {
+        ok = tally_json_set_unsigned(object, "scale", message->grid.scale) && ok;
+        ok = tally_json_set_unsigned(object, "seed", (uint64_t)message->seed) && ok;
+    }
     ok = tally_json_set_unsigned(object, "payload_bits", message->stats.payload_bits) && ok;
     ok = tally_json_set_unsigned(object, "formula_bits", message->stats.formula_bits) && ok;
     ok = tally_json_set_unsigned(object, "nonzeros", message->stats.nonzeros) && ok;
@@ -122,7 +160,7 @@ static enum tally_status encode_levels(const struct tally_npy *npy, int32_t *lev
                                &message->stats, err);
 }
 
-static enum tally_status encode_vector(const struct tally_npy *npy, int64_t seed, int32_t *scratch,
+static enum tally_status encode_vector(const struct tally_npy *npy, int32_t *scratch,
                                        struct message *message, struct tally_buffer *payload,
                                        struct tally_error *err)
 {
@@ -139,25 +177,30 @@ static enum tally_status encode_vector(const struct tally_npy *npy, int64_t seed
             y[i] = (float)value;
         }
     }
-    struct tally_rng rng;
-    tally_rng_init(&rng, tally_rng_key((uint64_t)seed, 0), 0, 0, TALLY_RNG_UPLINK);
     const struct tally_vector vector = {
-        .y = y, .dim = npy->dim, .grid = &message->grid, .rng = &rng};
-    enum tally_status status = tally_quantize_encode(message->encoding, &vector, scratch, payload,
-                                                     &message->stats, &message->clipped, err);
+        .y = y, .dim = npy->dim, .grid = &message->grid, .rng = &message->rng};
+    enum tally_status status =
+        message->encoding == NULL
+            ? tally_dithered_encode(&vector, scratch, payload, &message->stats, &message->clipped,
+                                    err)
+            : tally_quantize_encode(message->encoding, &vector, scratch, payload, &message->stats,
+                                    &message->clipped, err);
     free(y);
     return status;
 }
 
-static enum tally_status encode_array(const struct tally_npy *npy, int64_t seed,
-                                      struct message *message, struct tally_buffer *payload,
-                                      struct tally_error *err)
+static enum tally_status encode_array(const struct tally_npy *npy, struct message *message,
+                                      struct tally_buffer *payload, struct tally_error *err)
 {
     const bool holds_levels = npy->type == TALLY_NPY_INT8 || npy->type == TALLY_NPY_INT32;
     if (!holds_levels && npy->type != TALLY_NPY_FLOAT32 && npy->type != TALLY_NPY_FLOAT64) {
         return tally_fail(err, TALLY_MALFORMED, NULL,
                           "levels must be int8 or int32, vectors float32 or float64; convert the "
                           "array with astype()");
+    }
+    if (holds_levels && message->encoding == NULL) {
+        return tally_fail(err, TALLY_MALFORMED, NULL,
+                          "dithered rounds vectors, float32 or float64; it takes no levels");
     }
     if (npy->dim == 0 || npy->dim > MAX_DIM) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, NULL, "%zu coordinates outside [1, %d]",
@@ -168,14 +211,13 @@ static enum tally_status encode_array(const struct tally_npy *npy, int64_t seed,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu coordinates", npy->dim);
     }
     message->dim = npy->dim;
-    enum tally_status status = holds_levels
-                                   ? encode_levels(npy, levels, message, payload, err)
-                                   : encode_vector(npy, seed, levels, message, payload, err);
+    enum tally_status status = holds_levels ? encode_levels(npy, levels, message, payload, err)
+                                            : encode_vector(npy, levels, message, payload, err);
     free(levels);
     return status;
 }
 
-static enum tally_status encode_file(const char *path, int64_t seed, struct message *message,
+static enum tally_status encode_file(const char *path, struct message *message,
                                      struct tally_buffer *payload, struct tally_error *err)
 {
     struct tally_buffer file = {.limit = (size_t)8 * MAX_DIM + 4096};
@@ -184,7 +226,7 @@ static enum tally_status encode_file(const char *path, int64_t seed, struct mess
     if (status == TALLY_OK) {
         status = tally_npy_parse(file.data, file.size, &npy, err);
         if (status == TALLY_OK) {
-            status = encode_array(&npy, seed, message, payload, err);
+            status = encode_array(&npy, message, payload, err);
         }
         if (status != TALLY_OK) {
             tally_error_wrap(err, "%.200s", path);
@@ -199,32 +241,50 @@ int tally_cli_encode(struct tally_cli *cli)
     struct tally_error err = TALLY_ERROR_INIT;
     struct message message = {.clipped = 0};
     struct tally_buffer payload = {0};
-    int64_t seed = 0;
     read_format(cli->options, &message, &err);
-    tally_options_integer(cli->options, "seed", 0, INT64_MAX, &seed, &err);
     if (err.status == TALLY_OK) {
-        encode_file(tally_options_positional(cli->options, 0), seed, &message, &payload, &err);
+        encode_file(tally_options_positional(cli->options, 0), &message, &payload, &err);
     }
     return finish(cli->options, &message, &payload, &err);
 }
 
 /* ---- decode ---- */
 
-static enum tally_status append_levels(const struct message *message, bool as_values,
-                                       const int32_t *levels, struct tally_buffer *npy)
+/* A message as both of the things that may be asked for. */
+struct decoded {
+    int32_t *levels; /* [dim] */
+    double *values;  /* [dim] */
+};
+
+static enum tally_status decode_levels(const struct tally_buffer *file, struct message *message,
+                                       struct decoded *decoded, struct tally_error *err)
 {
-    if (!as_values) {
-        return tally_npy_append(TALLY_NPY_INT32, levels, message->dim, npy);
+    const enum tally_status status =
+        message->encoding->decode(file->data, file->size, message->stats.payload_bits, message->dim,
+                                  &message->grid, decoded->levels, &message->stats, err);
+    for (size_t i = 0; status == TALLY_OK && i < message->dim; i++) {
+        decoded->values[i] = decoded->levels[i] * message->grid.step;
     }
-    double *values = malloc(message->dim * sizeof *values);
-    if (values == NULL) {
-        return TALLY_NO_MEMORY;
+    return status;
+}
+
+/* A coordinate comes as q 2^32 - U, with U in [-2^31, 2^31). */
+static enum tally_status decode_dithered(const struct tally_buffer *file, struct message *message,
+                                         struct decoded *decoded, struct tally_error *err)
+{
+    int64_t *fixed = malloc(message->dim * sizeof *fixed);
+    if (fixed == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu coordinates",
+                          message->dim);
     }
-    for (size_t i = 0; i < message->dim; i++) {
-        values[i] = levels[i] * message->grid.step;
+    const enum tally_status status =
+        tally_dithered_decode(file->data, file->size, message->stats.payload_bits, message->dim,
+                              &message->grid, &message->rng, fixed, &message->stats, err);
+    for (size_t i = 0; status == TALLY_OK && i < message->dim; i++) {
+        decoded->values[i] = (double)fixed[i] * 0x1p-32 * message->grid.step;
+        decoded->levels[i] = (int32_t)ceil(((double)fixed[i] - 0x1p31) * 0x1p-32);
     }
-    enum tally_status status = tally_npy_append(TALLY_NPY_FLOAT64, values, message->dim, npy);
-    free(values);
+    free(fixed);
     return status;
 }
 
@@ -233,28 +293,30 @@ static enum tally_status decode_file(const char *path, struct message *message, 
                                      struct tally_buffer *npy, struct tally_error *err)
 {
     struct tally_buffer file = {.limit = (size_t)1 << 32};
-    int32_t *levels = malloc(message->dim * sizeof *levels);
+    struct decoded decoded = {malloc(message->dim * sizeof *decoded.levels),
+                              malloc(message->dim * sizeof *decoded.values)};
     enum tally_status status = tally_whole_file_read(path, &file, err);
-    if (status == TALLY_OK && levels == NULL) {
+    if (status == TALLY_OK && (decoded.levels == NULL || decoded.values == NULL)) {
         status =
             tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu coordinates", message->dim);
     }
     if (status == TALLY_OK) {
-        status =
-            message->encoding->decode(file.data, file.size, message->stats.payload_bits,
-                                      message->dim, &message->grid, levels, &message->stats, err);
+        status = message->encoding == NULL ? decode_dithered(&file, message, &decoded, err)
+                                           : decode_levels(&file, message, &decoded, err);
         if (status != TALLY_OK) {
             tally_error_wrap(err, "%.200s", path);
         }
     }
     if (status == TALLY_OK) {
-        status = append_levels(message, as_values, levels, npy);
+        status = as_values ? tally_npy_append(TALLY_NPY_FLOAT64, decoded.values, message->dim, npy)
+                           : tally_npy_append(TALLY_NPY_INT32, decoded.levels, message->dim, npy);
         if (status != TALLY_OK) {
             tally_fail(err, status, NULL, "%zu values: %s", message->dim,
                        tally_status_info(status)->title);
         }
     }
-    free(levels);
+    free(decoded.levels);
+    free(decoded.values);
     tally_buffer_fini(&file);
     return status;
 }
