@@ -2,6 +2,9 @@
  * and shares, the pairs of vectors of rans_avx512.h for states. A boundary between symbols is one
  * vector of its 32 bins: comparing the shares with one boundary after the other takes no gather and
  * no branch. */
+#include <math.h>
+
+#include "codec/dithered/dithered.h"
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
 #include "codec/entropy/rans_avx512.h"
@@ -43,8 +46,23 @@ static inline __m256i round_eight(__m256 y, __m256i dithers, __m512d inverse_ste
     return _mm512_cvtpd_epi32(level);
 }
 
-static size_t quantize(const struct tally_grid *grid, const float *y, const int32_t *dithers,
-                       size_t n, int32_t *levels, uint64_t *clipped)
+/* The same of sixteen coordinates in float32, which is off by less than 2^-16 as long as no level
+ * is above MOST_SINGLE. */
+static const float MOST_SINGLE = 31;
+static inline __m512i round_sixteen(__m512 y, __m512i dithers, __m512 inverse_step, __m512 top,
+                                    __mmask16 *ret_doubtful)
+{
+    const __m512 dither = _mm512_mul_ps(_mm512_cvtepi32_ps(dithers), _mm512_set1_ps(0x1p-32F));
+    const __m512 sum = _mm512_add_ps(_mm512_mul_ps(y, inverse_step), dither);
+    const __m512 level = _mm512_roundscale_ps(sum, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 distance = _mm512_abs_ps(_mm512_sub_ps(sum, level));
+    *ret_doubtful = _mm512_cmp_ps_mask(_mm512_abs_ps(level), top, _CMP_NLE_UQ) |
+                    _mm512_cmp_ps_mask(distance, _mm512_set1_ps(0.5F - 0x1p-16F), _CMP_NLE_UQ);
+    return _mm512_cvtps_epi32(level);
+}
+
+static size_t quantize_eights(const struct tally_grid *grid, const float *y, const int32_t *dithers,
+                              size_t n, int32_t *levels, uint64_t *clipped)
 {
     const __m512d inverse_step = _mm512_set1_pd(1 / grid->step);
     const uint32_t largest = grid->intervals / 2;
@@ -70,24 +88,62 @@ static size_t quantize(const struct tally_grid *grid, const float *y, const int3
            TALLY_DITHERED_PORTABLE.quantize(grid, y + i, dithers + i, n - i, levels + i, clipped);
 }
 
+static size_t quantize(const struct tally_grid *grid, const float *y, const int32_t *dithers,
+                       size_t n, int32_t *levels, uint64_t *clipped)
+{
+    const double expected = tally_dithered_ratio(grid->scale);
+    size_t i = 0;
+    if (expected > MOST_SINGLE / 8 || grid->step < 0x1p-100 || grid->step > 0x1p100) {
+        return quantize_eights(grid, y, dithers, n, levels, clipped);
+    }
+    const __m512 inverse_step = _mm512_set1_ps((float)(1 / grid->step));
+    const __m512 top = _mm512_set1_ps(fminf(MOST_SINGLE, (float)(grid->intervals / 2)));
+    for (; n - i >= 16; i += 16) {
+        __mmask16 doubtful;
+        const __m512i found = round_sixteen(_mm512_loadu_ps(y + i), _mm512_loadu_si512(dithers + i),
+                                            inverse_step, top, &doubtful);
+        if (__builtin_expect(doubtful != 0, 0)) {
+            const size_t done = quantize_eights(grid, y + i, dithers + i, 16, levels + i, clipped);
+            if (done < 16) {
+                return i + done;
+            }
+        } else {
+            _mm512_storeu_si512(levels + i, found);
+        }
+    }
+    return i + quantize_eights(grid, y + i, dithers + i, n - i, levels + i, clipped);
+}
+
 /* --- symbols --------------------------------------------------------------------------------- */
+
+/* 64 levels over 2^shift in lanes of 8 bits, saturated: symbols are far smaller. */
+static inline __m512i highs_of(const int32_t *levels, __m512i half, __m128i shift)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i highs[4];
+    for (int v = 0; v < 4; v++) {
+        const __m512i raised = _mm512_add_epi32(_mm512_loadu_si512(levels + 16 * v), half);
+        highs[v] = _mm512_sra_epi32(raised, shift);
+    }
+    const __m512i packed = _mm512_packs_epi16(_mm512_packs_epi32(highs[0], highs[1]),
+                                              _mm512_packs_epi32(highs[2], highs[3]));
+    return _mm512_permutexvar_epi32(order, packed);
+}
 
 static size_t symbols_of(const struct tally_dithered_model *model, const int32_t *levels, size_t n,
                          uint8_t *symbols)
 {
     const __m512i half = _mm512_set1_epi32((int)((1u << model->shift) >> 1));
-    const __m512i last = _mm512_set1_epi32(model->reach + 1);
-    const __m512i first = _mm512_sub_epi32(_mm512_setzero_si512(), last);
+    const __m512i last = _mm512_set1_epi8((char)(model->reach + 1));
+    const __m512i first = _mm512_sub_epi8(_mm512_setzero_si512(), last);
     const __m128i shift = _mm_cvtsi32_si128((int)model->shift);
     size_t i = 0, n_tails = 0;
-    for (; n - i >= 16; i += 16) {
-        const __m512i raised = _mm512_add_epi32(_mm512_loadu_si512(levels + i), half);
-        const __m512i high = _mm512_sra_epi32(raised, shift);
-        const __m512i symbol = _mm512_max_epi32(_mm512_min_epi32(high, last), first);
-        const __mmask16 tails = _mm512_cmpge_epi32_mask(_mm512_abs_epi32(symbol), last);
-        n_tails += (unsigned)_mm_popcnt_u32(tails);
-        _mm_storeu_si128((__m128i *)(void *)(symbols + i),
-                         _mm512_cvtepi32_epi8(_mm512_add_epi32(symbol, last)));
+    for (; n - i >= 64; i += 64) {
+        const __m512i high = highs_of(levels + i, half, shift);
+        const __m512i symbol = _mm512_max_epi8(_mm512_min_epi8(high, last), first);
+        const __mmask64 tails = _mm512_cmpge_epu8_mask(_mm512_abs_epi8(symbol), last);
+        n_tails += (size_t)_mm_popcnt_u64(tails);
+        _mm512_storeu_si512(symbols + i, _mm512_add_epi8(symbol, last));
     }
     return n_tails + pass_symbols(model, levels + i, n - i, symbols + i);
 }

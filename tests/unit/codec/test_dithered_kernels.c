@@ -111,7 +111,8 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
             *levels = dithered_allocate(N * sizeof *levels);
     struct tally_rng rng = stream(2);
     for (size_t i = 0; i < N; i++) {
-        const double quotient = (double)tally_rng_below(&rng, 1 << 18) / 64;
+        /* Half of them are small enough for the forms in float32. */
+        const double quotient = (double)tally_rng_below(&rng, i < N / 2 ? 1 << 18 : 1 << 11) / 64;
         const double to_middle = floor(quotient) + 0.5 - quotient; /* in (-1/2, 1/2] */
         const double dither =
             to_middle * 0x1p32 + (i % 2 == 0 ? 0 : tally_rng_below(&rng, 3) - 1.0);
