@@ -23,8 +23,8 @@
 #include "storage/leases.h"
 #include "storage/store.h"
 
-/* Once asked to stop: how long requests are still served, and what silence ends it earlier, once
- * every answer has been taken. */
+/* After a stop signal, requests are served for at most DRAIN_MS. Draining ends earlier if all
+ * responses were sent and QUIET_MS pass without a request. */
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
 static const struct tally_option OPTIONS[] = {
@@ -46,7 +46,7 @@ static const struct tally_option OPTIONS[] = {
      "TALLY_ADMIN_TOKEN",
      "Access"},
     {"worker-token-file", "FILE", NULL,
-     "bearer tokens of the workers, likewise; or one in TALLY_WORKER_TOKEN", "Access"},
+     "bearer tokens of the workers, in the same form; or one in TALLY_WORKER_TOKEN", "Access"},
     {"metrics-token-file", "FILE", NULL,
      "bearer tokens that open /metrics alone, as those of the REST interface do too; or one in "
      "TALLY_METRICS_TOKEN",
@@ -128,7 +128,7 @@ struct settings {
     struct tally_tokens tokens;
 };
 
-/* The first error stays in `err`. */
+/* `err` keeps the first error. */
 static void read_limits(const struct tally_options *options, struct settings *settings,
                         struct tally_error *err)
 {
@@ -190,7 +190,8 @@ static enum tally_status read_tls(const struct tally_options *options,
     return TALLY_OK;
 }
 
-/* How the others reach this coordinator, if it turns out that there may be others. */
+/* The address and the id of this coordinator among replicas. Only a shared store needs them, which
+ * run() finds out. */
 static enum tally_status read_replica(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
 {
@@ -226,7 +227,7 @@ static enum tally_status read_replica(const struct tally_options *options,
                                  err);
 }
 
-/* What an operator should know of the certificate in use. */
+/* Logs when the certificate expires, and warns if others can read its key. */
 static void log_tls(const struct tally_http_server *server, const char *key_path)
 {
     int64_t expires_s;
@@ -243,7 +244,7 @@ static void log_tls(const struct tally_http_server *server, const char *key_path
     }
 }
 
-/* Nobody is let in by oversight: others reach an address only with tokens, or if that is wanted. */
+/* An address that others can reach requires tokens, or --insecure. */
 static enum tally_status check_access(const struct tally_options *options,
                                       const struct settings *settings, struct tally_error *err)
 {
@@ -270,7 +271,7 @@ static enum tally_status check_access(const struct tally_options *options,
     return TALLY_OK;
 }
 
-/* Reads names without ports: ':' separates the names. */
+/* Checks a list of host names, which ':' separates; none has a port. */
 static enum tally_status read_hosts(const struct tally_options *options,
                                     struct tally_coordinator_config *config,
                                     struct tally_error *err)
@@ -378,8 +379,8 @@ static enum tally_status serve(const struct tally_options *options, struct setti
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
         wait_ms = tally_coordinator_turn(coordinator);
         if (tally_signals_take_reload()) {
-            /* Files that were changed take effect; one that is wrong changes nothing. Between two
-             * steps: a request that was let in before has opened what is ended now. */
+            /* An invalid file changes nothing. Reloading happens between two steps: by then an
+             * admitted request has opened its poll or stream, which a revoked token must end. */
             reload_tokens(options, settings, coordinator);
             reload_certificate(settings, server);
             wait_ms = 0;
@@ -405,7 +406,7 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     return status;
 }
 
-/* What the log may say of the store. */
+/* The store's URI for the log, without password and connection options. */
 static const char *label_of(const char *uri, struct tally_buffer *label)
 {
     return tally_store_label(uri, label) == TALLY_OK ? (const char *)label->data : "";
@@ -471,7 +472,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
     return status;
 }
 
-/* The line of --check about the certificate, and an exit code. */
+/* Prints the line of --check about the certificate; returns an exit code. */
 static int check_certificate(const struct tally_http_server_config *server)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -486,10 +487,10 @@ static int check_certificate(const struct tally_http_server_config *server)
     return EXIT_SUCCESS;
 }
 
-/* What a round frees, the next one needs again: bodies and broadcasts, many MB altogether, which
- * the C library would give to the system and get back page by page. Longer blocks, whole states
- * above all, are rare and would leave holes. Whoever frees much for good trims (drop_job(),
- * http_server.c). */
+/* Keeps the memory of request bodies and broadcasts, many MB in each round, for the next round. By
+ * default the C library returns it to the system and faults it in again page by page. Longer
+ * blocks, above all whole states, are rare and would leave holes, so they are mapped on their own.
+ * Code that frees much for good calls malloc_trim() (drop_job(), http_server.c). */
 static void keep_freed_memory(void)
 {
     enum { LARGEST_KEPT_BYTES = 5 << 20, KEPT_BYTES = 64 << 20 };

@@ -30,13 +30,14 @@ struct host {
 
 /* The process. */
 
-/* Ends with the parent, also if that is gone already. */
+/* Makes this process end with its parent, even if the parent has ended already. */
 static bool bind_to_parent(pid_t parent)
 {
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
 }
 
-/* The parent decides when it is time to stop; a service manager tells all processes of a unit. */
+/* Ignores stop signals: the parent decides when to stop, but a service manager signals all
+ * processes of a unit. */
 static void reset_signals(void)
 {
     sigset_t none;
@@ -48,8 +49,8 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* What a plug-in prints goes where the parent logs; it reads nothing; and it has no other
- * descriptors of its parent's. */
+/* Leaves a plug-in the parent's standard error for its output, an empty standard input, and no
+ * other descriptor of the parent. */
 static void tidy_descriptors(int socket, int memory)
 {
     const int null_fd = open("/dev/null", O_RDWR);
@@ -69,7 +70,7 @@ static void tidy_descriptors(int socket, int memory)
     fcntl(socket, F_SETFD, FD_CLOEXEC);
 }
 
-/* A child that eats all memory is to be ended before its parent is. */
+/* If memory runs out, the kernel ends this process before its parent. */
 static void offer_to_oom_killer(void)
 {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -140,7 +141,7 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }
 
-/* One request after the other, until the parent closes its end. */
+/* Serves one request after the other, until the parent closes its end. */
 static int run(struct host *host)
 {
     struct tally_plugin_request request;

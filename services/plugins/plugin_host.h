@@ -4,11 +4,11 @@
 
 #include <stdbool.h>
 
-/* First argument of a program that is to be such a child; for itself alone, hence in no --help. */
+/* The first argument that makes a program such a child. Internal, so --help does not list it. */
 #define TALLY_PLUGIN_HOST_WORD "--plugin-host"
 
-/* For the first lines of main(): true if this process is such a child; then it has done its work
- * and is to exit with *ret_exit_code. */
+/* Call this first in main(). True: this process was such a child, has done its work and must exit
+ * with *ret_exit_code. */
 bool tally_plugin_host(int argc, char **argv, int *ret_exit_code);
 
 #endif

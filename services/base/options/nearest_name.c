@@ -16,7 +16,7 @@ static int min2(int a, int b)
     return a < b ? a : b;
 }
 
-/* Three rows of the usual table: before last, last, present. */
+/* Three rows of the table of dynamic programming: before last, last, current. */
 int tally_name_distance(const char *a, const char *b)
 {
     size_t n_a = strlen(a), n_b = strlen(b);

@@ -1,4 +1,4 @@
-/* nearest_name: which known name a mistyped one was meant to be.
+/* nearest_name: the known name that a mistyped one most likely stands for.
  *
  * Distance of Damerau and Levenshtein in its restricted form ("optimal string alignment"): the
  * least number of insertions, deletions, replacements and swaps of neighbours. '_' equals '-'. */
@@ -14,8 +14,8 @@ struct tally_nearest_name {
     const char *name; /* NULL until one is near enough */
     int distance;
 };
-/* Offers a known name. Near enough is a distance of at most 2 and less than half the typed length:
- * one slip in a short name, two in a longer one. The first of equals wins. */
+/* Offers a known name. A name is near enough if its distance is at most 2 and less than half the
+ * typed length: one slip in a short name, two in a longer one. Of equals the first wins. */
 void tally_nearest_name_offer(struct tally_nearest_name *nearest, const char *known);
 
 #endif

@@ -8,8 +8,8 @@
  * variable counts as unset), and the line `round-limit = 5` or `round_limit = 5` of the file that
  * `--config FILE` or TALLY_CONFIG names. In that file `#` at the start of a line or after a blank
  * begins a comment; a value in double quotes may hold blanks and `#`. Every option set has
- * `--config`, `--help` (`-h`) and `--version`; the last two exist on the command line alone, since
- * TALLY_VERSION is a name that build systems like to use.
+ * `--config`, `--help` (`-h`) and `--version`. The last two exist only on the command line, because
+ * build systems often set a variable TALLY_VERSION.
  *
  * Errors name the source: "--clients: 0 outside [1, 4096]", "TALLY_CLIENTS: ...",
  * "tally.conf:3: clients: ...". */
@@ -55,7 +55,7 @@ struct tally_options;
 /* Reads all sources. `argv` and `environment` (NULL-terminated "NAME=value" texts) must outlive the
  * result, as must `spec`. When --help or --version is seen, reading stops there and
  * tally_options_request() says so. Errors: INVALID_ARGUMENT (unknown option, missing value, number
- * of positionals, a config file that is not readable or not right), NO_MEMORY; err->field is the
+ * of positionals, a config file that is unreadable or malformed), NO_MEMORY; err->field is the
  * option's name. */
 enum tally_status tally_options_new(const struct tally_options_spec *spec, int argc,
                                     char *const *argv, char *const *environment,
@@ -65,10 +65,10 @@ void tally_options_free(struct tally_options *options);
 enum tally_options_request tally_options_request(const struct tally_options *options);
 const char *tally_options_positional(const struct tally_options *options, int index);
 
-/* Accessors. `name` must stand in the table. Errors: INVALID_ARGUMENT (not such a value, or the
- * option was not given and has no default), OUT_OF_RANGE; *ret_value then stays as it was. Since
- * the first error stays in `err`, a program reads its options one after the other and looks at
- * err->status once. */
+/* Accessors. `name` must be in the table. Errors: INVALID_ARGUMENT (a value of another type, or an
+ * option that was not given and has no default), OUT_OF_RANGE; *ret_value is unchanged then. `err`
+ * keeps the first error, so a program reads its options one after the other and checks err->status
+ * once. */
 
 bool tally_options_has(const struct tally_options *options, const char *name); /* has any value */
 bool tally_options_is_given(const struct tally_options *options, const char *name); /* no default */
@@ -85,8 +85,8 @@ enum tally_status tally_options_real(const struct tally_options *options, const 
 enum tally_status tally_options_choice(const struct tally_options *options, const char *name,
                                        const char *const *choices, int *ret_index,
                                        struct tally_error *err);
-/* Records that an option's value will not do, named with its source; returns INVALID_ARGUMENT. For
- * checks that only the program can make. */
+/* Refuses an option's value for a reason that only the program knows. The message names the source
+ * of the value. Returns INVALID_ARGUMENT. */
 enum tally_status tally_options_refuse(const struct tally_options *options, const char *name,
                                        struct tally_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -50,7 +50,7 @@ static void trim_end(char *text)
     }
 }
 
-/* Ends the value where a comment begins, or takes it out of its quotes. */
+/* Cuts a comment off the value, or removes its quotes. */
 static enum tally_status cut_value(char *value, const char **ret_value, struct tally_error *err)
 {
     if (*value == '"') {

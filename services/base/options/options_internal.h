@@ -60,8 +60,8 @@ const struct tally_option *tally_options_find(const struct tally_options_spec *s
 
 struct tally_option_value *tally_options_value_of(const struct tally_options *options,
                                                   const struct tally_option *option);
-/* Stores a text unless a stronger source has spoken. Errors: INVALID_ARGUMENT (a switch that is
- * neither true nor false). */
+/* Stores a text unless a stronger source has set the option. Errors: INVALID_ARGUMENT (a switch
+ * that is neither true nor false). */
 enum tally_status tally_options_set(struct tally_options *options,
                                     const struct tally_option_value *value,
                                     struct tally_error *err);
@@ -82,8 +82,9 @@ struct tally_config_line {
     int line;
 };
 
-/* Cuts the next pair out of the NUL-terminated `*cursor`, which it changes and advances; *line
- * counts. *ret_found is false at the end. Errors: INVALID_ARGUMENT, the message without place. */
+/* Reads the next pair from the NUL-terminated text at *cursor, which it changes and advances; *line
+ * counts the lines. *ret_found is false at the end. Errors: INVALID_ARGUMENT; the message does not
+ * name the line. */
 enum tally_status tally_config_next(char **cursor, int *line, struct tally_config_line *ret_pair,
                                     bool *ret_found, struct tally_error *err);
 /* Reads a file of at most 1 MiB without NUL bytes; the caller frees *ret_text. Errors:

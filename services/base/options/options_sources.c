@@ -34,7 +34,7 @@ static enum tally_status fail_unknown(const struct tally_options_spec *spec, con
                       nearest.name);
 }
 
-/* Reads argv[*index], an option, and maybe the word after it. */
+/* Reads the option argv[*index], and the word after it if that is its value. */
 static enum tally_status read_flag(struct tally_options *options, int argc, char *const *argv,
                                    int *index, struct tally_error *err)
 {
@@ -159,7 +159,7 @@ static enum tally_status set_from_config(struct tally_options *options,
     return tally_options_set(options, &value, err);
 }
 
-/* A key that stands twice is a mistake: which of the two did the author look at? */
+/* A key that stands twice is an error: its author may see only one of the two lines. */
 static enum tally_status check_not_twice(const struct tally_options *options,
                                          const struct tally_config_line *pair, int *lines,
                                          struct tally_error *err)

@@ -25,7 +25,7 @@ static int print_help(const struct tally_options_spec *spec)
 
 static int print_version(const struct tally_options_spec *spec)
 {
-    size_t n = strcspn(spec->program, " "); /* "tally submit" is of the program "tally" */
+    size_t n = strcspn(spec->program, " "); /* the program of "tally submit" is "tally" */
     bool ok = printf("%.*s %s\n", (int)n, spec->program, TALLY_VERSION) > 0 && fflush(stdout) == 0;
     return ok ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* What an option is set to, by whom, and what is wrong with it. */
+/* The values of options: lookup, conversion, and errors that name the source. */
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ struct tally_option_value *tally_options_value_of(const struct tally_options *op
     return NULL;
 }
 
-/* The value of an option that the program knows it has. */
+/* The value of an option, which must be in the table. */
 static const struct tally_option_value *named_value(const struct tally_options *options,
                                                     const char *name)
 {
@@ -173,7 +173,7 @@ enum tally_status tally_options_real(const struct tally_options *options, const 
     }
     char *end;
     const double number = strtod(value->text, &end);
-    /* No hexadecimal, "inf" or "nan", which strtod() knows too. */
+    /* Excludes hexadecimal numbers, "inf" and "nan", which strtod() accepts. */
     if (strspn(value->text, "+-.0123456789eE") != strlen(value->text) || end == value->text ||
         *end != '\0') {
         snprintf(problem, sizeof problem, "\"%.60s\" is not a number", value->text);

@@ -17,7 +17,7 @@ struct authority {
     unsigned long port; /* 0 = none */
 };
 
-/* "" or ":PORT", of which the digits may be missing (RFC 3986, 3.2.3). */
+/* Parses "" or ":PORT"; the digits may be missing (RFC 3986, 3.2.3). */
 static bool read_port(const char *text, unsigned long *ret_port)
 {
     const size_t n = text[0] == ':' ? strspn(text + 1, DIGITS) : 0;
@@ -25,7 +25,7 @@ static bool read_port(const char *text, unsigned long *ret_port)
     return text[0] == '\0' || (text[0] == ':' && text[1 + n] == '\0' && n <= 5);
 }
 
-/* HOST or HOST:PORT. */
+/* Parses HOST or HOST:PORT. */
 static bool read_authority(const char *text, struct authority *ret)
 {
     ret->is_bracketed = text[0] == '[';
@@ -83,7 +83,8 @@ bool host_is_allowed(const char *host, const char *allowed)
                                         is_listed(&authority, allowed != NULL ? allowed : "")));
 }
 
-/* "http://" or "https://"; 0 for what is neither, "null" among it. */
+/* The default port of an origin that begins with "http://" or "https://"; 0 for any other, such as
+ * "null". */
 static unsigned long default_port(const char *origin, const char **ret_authority)
 {
     static const char HTTP[] = "http://", HTTPS[] = "https://";

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every byte counts, and none of them ends the loop. */
+/* Takes the same time whichever bytes differ. */
 static bool same_digest(const uint8_t a[TALLY_SHA256_BYTES], const uint8_t b[TALLY_SHA256_BYTES])
 {
     unsigned difference = 0;
@@ -42,7 +42,7 @@ enum tally_status token_set_add(struct token_set *set, const struct tally_token 
     known->line = token->line;
     if (token->name[0] == '\0') {
         memcpy(known->identity.bytes, known->digest, sizeof known->digest);
-    } else { /* the blank keeps it apart from any token */
+    } else { /* no token has a blank, so none has this digest */
         char text[sizeof "name " + TALLY_TOKEN_NAME_CAPACITY];
         snprintf(text, sizeof text, "name %s", token->name);
         tally_sha256(text, strlen(text), known->identity.bytes);

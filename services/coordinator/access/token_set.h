@@ -1,8 +1,8 @@
-/* token_set: the tokens that the coordinator knows, by their digests, and what each one opens.
+/* token_set: the digests of the coordinator's tokens, and the roles that each one grants.
  *
- * The tokens themselves are not kept: a digest is enough to know one again, and memory tells none
- * of them. Looking one up compares its digest with all of them, whole, whatever comes out on the
- * way: the time it takes tells nothing about which token was nearly right, or about its length. */
+ * Tokens themselves are not kept: a digest is enough to recognize one, and memory reveals none. A
+ * lookup compares the given token's digest with every stored digest, in full. The time that this
+ * takes reveals neither how nearly a guess was right nor the length of any stored token. */
 #ifndef TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SET_H
 #define TALLY_SERVICES_COORDINATOR_ACCESS_TOKEN_SET_H
 
@@ -15,11 +15,11 @@
 
 enum token_role { TOKEN_ADMIN, TOKEN_WORKER, TOKEN_METRICS, N_TOKEN_ROLES };
 
-/* Fewer can be guessed: nothing but the number of connections limits how many are tried. */
+/* Shorter tokens can be guessed: only the number of connections limits the rate of attempts. */
 enum { TOKEN_MIN_BYTES = 16 };
 
-/* The identity behind a token: a digest of its name, else of the token. All zero: none, where no
- * token is needed. */
+/* The identity behind a token: the digest of its name, or of the token if it has no name. All zero
+ * where no token is needed. */
 struct token_identity {
     uint8_t bytes[TALLY_SHA256_BYTES];
 };
@@ -49,13 +49,13 @@ enum tally_status token_set_add(struct token_set *set, const struct tally_token 
 
 enum token_verdict {
     TOKEN_UNKNOWN,    /* in no role */
-    TOKEN_EXPIRED,    /* known, but not any more */
-    TOKEN_OTHER_ROLE, /* known and valid, but for something else */
+    TOKEN_EXPIRED,    /* known, but past its expiry time */
+    TOKEN_OTHER_ROLE, /* known and valid, but for another role */
     TOKEN_RIGHT
 };
 
-/* What a given text is to the roles of `wanted`, a mask of 1 << role. *ret_token, set if it is
- * RIGHT, points into `tokens`. */
+/* Looks a given text up for the roles of `wanted`, a mask of 1 << role. *ret_token is set if the
+ * verdict is RIGHT, and points into `tokens`. */
 enum token_verdict token_look_up(const struct tally_tokens *tokens, unsigned wanted,
                                  const char *given, int64_t now_ms,
                                  const struct known_token **ret_token);

@@ -21,8 +21,8 @@ static enum tally_status add(void *context, const struct tally_token *token,
     return token_set_add(context, token, err);
 }
 
-/* Below these, modes are the business of the container engine or of systemd, and nobody else is
- * there to read them. */
+/* Whether a container engine or systemd provides the file. They choose its mode, and no other user
+ * can reach it. */
 static bool is_handed_over(const char *path)
 {
     const char *credentials = getenv("CREDENTIALS_DIRECTORY");
@@ -160,7 +160,7 @@ enum tally_status tokens_reload(const struct tally_options *options, struct tall
         const char *path = tally_options_text(options, SOURCES[role].option);
         if (path != NULL) {
             fresh->roles[role].n = 0;
-            /* A pipe was read at the start; to wait for another writer would stop the loop. */
+            /* A pipe was read at the start; waiting for another writer would block the loop. */
             status = read_file(path, true, &fresh->roles[role], err);
         }
     }

@@ -6,14 +6,14 @@
 #include "services/coordinator/access/token_set.h"
 
 /* Reads --admin-token-file, --worker-token-file and --metrics-token-file, or TALLY_ADMIN_TOKEN,
- * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, which are wiped. The log warns of files that others
- * may read, and of a token that is in two of them and so grants two roles. Errors:
- * INVALID_ARGUMENT, NO_MEMORY. */
+ * TALLY_WORKER_TOKEN and TALLY_METRICS_TOKEN, and wipes these variables. Logs a warning for a file
+ * that others can read, and for a token that grants two roles. Errors: INVALID_ARGUMENT,
+ * NO_MEMORY. */
 enum tally_status tokens_load(const struct tally_options *options, struct tally_tokens *ret_tokens,
                               struct tally_error *err);
 
-/* Reads the files again; what came from the environment stays. On failure all stays, and nothing is
- * half new. */
+/* Reads the files again; tokens from the environment stay. On failure all tokens stay as they
+ * were. */
 enum tally_status tokens_reload(const struct tally_options *options, struct tally_tokens *tokens,
                                 struct tally_error *err);
 

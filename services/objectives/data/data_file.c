@@ -16,10 +16,10 @@
 /* Unpacked bytes between two calls of on_progress: some tens of milliseconds of parsing. */
 enum { TELL_BYTES = 1 << 22 };
 
-/* Of st_blocks, whatever the file system's own blocks are: stat(3type). */
+/* The unit of st_blocks, on every file system: stat(3type). */
 enum { BLOCK_BYTES = 512 };
 
-/* gzip and plain files alike. */
+/* Reads gzip and plain files. */
 
 static int zlib_read(void *reader, void *ret_bytes, size_t n, const char **ret_why)
 {
@@ -159,7 +159,8 @@ enum tally_status tally_data_file_open(const struct tally_data_source *source, c
     const bool is_gzip = gzdirect(reader) == 0;
     status =
         tally_data_file_of(source, name, &ZLIB_OPS, reader, (uint64_t)facts.st_size, ret_file, err);
-    if (status == TALLY_OK) { /* a hole takes as little of the disk as zeros take of a gzip file */
+    if (status == TALLY_OK) {
+        /* A file with holes can be as much larger than its space on the disk as a gzip file. */
         (*ret_file)->is_packed = is_gzip || facts.st_blocks * BLOCK_BYTES < facts.st_size / 2;
     }
     return status;

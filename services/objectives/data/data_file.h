@@ -1,8 +1,8 @@
 /* data_file: the bytes of a file below the data folder, one after the other, unpacked if it is
  * gzip.
  *
- * Nothing is kept but a window of some KiB: whatever a file claims or unpacks to, reading it takes
- * no memory. */
+ * Only a window of some KiB is kept, so that reading takes the same memory whatever a file claims
+ * or unpacks to. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
 
@@ -16,13 +16,13 @@
 
 enum { TALLY_DATA_WINDOW = 1 << 16 };
 
-/* Of a file, unpacked: what TALLY_DATA_MAX_VALUES of the longest numbers take. It ends the reading
- * of files that unpack to blanks without end. */
+/* The unpacked bytes of a file, at most: TALLY_DATA_MAX_VALUES of the longest numbers. The limit
+ * stops files that unpack to endless blanks. */
 #define TALLY_DATA_MAX_BYTES (UINT64_C(1) << 34)
 
 struct tally_data_file;
 
-/* What brings the bytes. */
+/* A source of bytes. */
 struct tally_data_file_ops {
     /* Up to n bytes, n <= TALLY_DATA_WINDOW; 0 at the end. -1: *ret_why says why, borrowed. */
     int (*read)(void *reader, void *ret_bytes, size_t n, const char **ret_why);
@@ -56,9 +56,9 @@ struct tally_data_file {
  * to do), NO_MEMORY. `err` is kept for reading. */
 enum tally_status tally_data_file_open(const struct tally_data_source *source, const char *name,
                                        struct tally_data_file **ret_file, struct tally_error *err);
-/* Whether there is anything of that name, for tally_data_file_open() to open or to refuse. */
+/* Whether the name exists, so that tally_data_file_open() opens or refuses it. */
 bool tally_data_file_exists(const struct tally_data_source *source, const char *name);
-/* The descriptor alone, for libraries that read for themselves. */
+/* Only the descriptor, for libraries that do their own reading. */
 enum tally_status tally_data_file_descriptor(const struct tally_data_source *source,
                                              const char *name, int *ret_fd,
                                              struct tally_error *err);

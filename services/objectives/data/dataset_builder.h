@@ -1,6 +1,6 @@
 /* dataset_builder: a dataset while its files are read, for the loaders alone.
  *
- * Memory grows with the numbers that were really there, and never past the limits of data.h. */
+ * Memory grows with the numbers that the files really hold, and never past the limits of data.h. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATASET_BUILDER_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATASET_BUILDER_H
 

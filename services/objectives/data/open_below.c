@@ -28,7 +28,7 @@ bool tally_is_name_below(const char *name)
     return true;
 }
 
-/* Passes on the descriptor of a regular file; closes another. */
+/* Returns the descriptor of a regular file; closes any other. */
 static int only_regular(int fd)
 {
     struct stat status;

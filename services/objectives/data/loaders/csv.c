@@ -11,12 +11,12 @@
 
 #include "services/objectives/data/loaders/number.h"
 
-/* Of all columns together: later ones are known by their numbers alone. */
+/* Of all columns together; further columns have no name, only a number. */
 enum { MAX_NAME_BYTES = 1 << 20 };
 
 enum { FIELD_CAPACITY = TALLY_NUMBER_CAPACITY };
 
-/* The header: names one after the other, each with its NUL. */
+/* The column names of the header, one after the other, each with its NUL. */
 struct names {
     char *text;
     size_t size, capacity;
@@ -37,7 +37,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Text of column `index` for messages: its name, or else its number. */
+/* What messages call column `index`: its name, or its number if it has none. */
 static const char *title_of(const struct reader *reader, size_t index, char room[32])
 {
     const char *at = reader->names.text, *end = at + reader->names.size;
@@ -67,7 +67,7 @@ static bool put(struct reader *reader, size_t *n, int c)
     return true;
 }
 
-/* Takes the separator, the line's end or the file's. */
+/* Reads what ends a field: the separator, the end of the line or of the file. */
 static enum ending read_ending(struct reader *reader)
 {
     struct tally_data_file *file = reader->file;
@@ -92,7 +92,7 @@ static enum ending read_ending(struct reader *reader)
     }
 }
 
-/* The rest of a field whose opening quote was read. */
+/* Reads the rest of a field after its opening quote. */
 static bool read_quoted(struct reader *reader, size_t *n)
 {
     struct tally_data_file *file = reader->file;
@@ -128,7 +128,7 @@ static bool read_bare(struct reader *reader, size_t *n)
             tally_data_file_refuse(file, "a quote within a field that does not begin with one");
             return false;
         }
-        /* Blanks around a field do not count. */
+        /* Blanks around a field are dropped. */
         if ((*n > 0 || !is_blank((char)c)) && !put(reader, n, c)) {
             return false;
         }
@@ -185,7 +185,7 @@ static void skip_byte_order_mark(struct tally_data_file *file)
     }
 }
 
-/* No column is the label: the message lists those there are. */
+/* No column has the label's name: the message lists the columns. */
 static enum tally_status refuse_header(struct reader *reader, const char *label)
 {
     const bool is_other = reader->n_columns == 1 && reader->names.text != NULL &&

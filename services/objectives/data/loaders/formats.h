@@ -1,4 +1,4 @@
-/* formats: a reader for each format of a job's data; the files of their names describe them. */
+/* formats: a reader for each format of a job's data. The .c file of each format describes it. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_FORMATS_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_FORMATS_H
 
@@ -13,7 +13,7 @@ enum tally_status tally_libsvm_read(struct tally_data_file *file, size_t feature
  */
 enum tally_status tally_npy_read_points(struct tally_data_file *file, size_t features,
                                         struct tally_dataset_builder *builder, size_t *ret_points);
-/* Gives them their labels, from an array of shape (points,) or (points, 1). */
+/* Sets the labels of these points from an array of shape (points,) or (points, 1). */
 enum tally_status tally_npy_read_labels(struct tally_data_file *file, size_t points,
                                         struct tally_dataset_builder *builder);
 
@@ -23,8 +23,8 @@ struct tally_npz;
 enum tally_status tally_npz_open(const struct tally_data_source *source, const char *name,
                                  struct tally_npz **ret_npz, struct tally_error *err);
 void tally_npz_close(struct tally_npz *npz);
-/* The bytes of an array's .npy file; to be closed before the .npz is. Errors: INVALID_ARGUMENT (no
- * such array; the message names those there are), NO_MEMORY. */
+/* The bytes of an array's .npy file. Close it before the .npz file. Errors: INVALID_ARGUMENT (no
+ * such array; the message lists the arrays), NO_MEMORY. */
 enum tally_status tally_npz_open_array(struct tally_npz *npz, const char *array,
                                        struct tally_data_file **ret_file, struct tally_error *err);
 

@@ -29,7 +29,7 @@ static enum tally_status read_header(struct tally_data_file *file, unsigned n_si
     return TALLY_OK;
 }
 
-/* Nothing may follow; reading on also has zlib compare the checksum of a .gz. */
+/* No byte may follow. Reading to the end also makes zlib check the checksum of a .gz file. */
 static enum tally_status expect_end(struct tally_data_file *file, uint32_t n, const char *what)
 {
     if (tally_data_file_peek(file) != TALLY_DATA_END) {
@@ -38,8 +38,8 @@ static enum tally_status expect_end(struct tally_data_file *file, uint32_t n, co
     return file->status;
 }
 
-/* Appends n bytes of the file to an array, which grows with what is there: what a header claims is
- * not allocated before. False when memory ran out or the file ended. */
+/* Appends n bytes of the file to an array. The array grows with the bytes that are really there, so
+ * that a header cannot claim memory. False if memory ran out or the file ended. */
 static bool append_bytes(struct tally_data_file *file, size_t n, uint8_t **array, size_t *size,
                          size_t *capacity)
 {
@@ -103,7 +103,7 @@ static enum tally_status load_labels(const struct tally_idx_data *data,
 
 static const uint32_t NOT_CHOSEN = UINT32_MAX;
 
-/* place[i] <- rank of image i among those chosen, in the order of the permutation. */
+/* place[i] <- the rank of image i among the chosen ones, in the order of the permutation. */
 static enum tally_status choose(const struct tally_idx_data *data, const uint8_t *labels,
                                 uint32_t n, struct tally_rng_key key, uint32_t *place,
                                 uint32_t *ret_points, struct tally_error *err)
@@ -149,7 +149,7 @@ static enum tally_status check_labels(const struct tally_idx_data *data, const u
     return TALLY_OK;
 }
 
-/* order[p] <- which of the chosen images, counted as in the file, is point p of the set. */
+/* order[p] <- the chosen image that is point p of the set, counted in the order of the file. */
 static void put_in_order(enum tally_sharding sharding, const uint8_t *labels, uint32_t n,
                          const uint32_t *place, uint32_t *order)
 {
@@ -186,7 +186,7 @@ static enum tally_status read_shape_of_images(struct tally_data_file *file,
     return status;
 }
 
-/* Appends the images that were chosen, in the order of the file. */
+/* Appends the chosen images, in the order of the file. */
 static enum tally_status read_images(struct tally_data_file *file,
                                      const struct tally_idx_data *data, uint32_t n,
                                      const uint32_t *place, struct tally_idx_set *set)
@@ -221,7 +221,7 @@ static enum tally_status load_images(const struct tally_idx_data *data,
     return status;
 }
 
-/* Passes over n values of a file that is packed, and expects its end. */
+/* Skips n values of a compressed file and expects its end. */
 static enum tally_status pass_over(struct tally_data_file *file, uint32_t n, size_t n_bytes,
                                    const char *what)
 {
@@ -234,7 +234,8 @@ static enum tally_status pass_over(struct tally_data_file *file, uint32_t n, siz
     return expect_end(file, n, what);
 }
 
-/* Compares both headers, and the lengths with them, before anything is kept: dataset.c says why. */
+/* Checks both headers, and the lengths of the files, before any value is kept (try_files() in
+ * load.c says why). */
 static enum tally_status try_files(const struct tally_idx_data *data,
                                    const struct tally_data_source *source, struct tally_error *err)
 {
@@ -264,7 +265,7 @@ void tally_idx_fini(struct tally_idx_set *set)
     *set = (struct tally_idx_set){0};
 }
 
-/* Keeps the labels of the chosen images and brings both into order; false when memory ran out. */
+/* Keeps the labels of the chosen images, and sorts images and labels. False if memory ran out. */
 static bool arrange(enum tally_sharding sharding, const uint8_t *labels, uint32_t n,
                     const uint32_t *place, struct tally_idx_set *set)
 {

@@ -24,9 +24,9 @@ struct tally_idx_set {
 };
 
 /* Reads all images, or points_per_class of every class, which the key's sharding stream chooses.
- * They stand in the order that it draws (IID), by class (BY_LABEL) or as in the file. Errors:
- * INVALID_ARGUMENT (a name that leaves the folder, a file that has another shape, ends early, or
- * has too few images of a class; the message names the file), CANCELLED, NO_MEMORY. */
+ * The order is the one that this stream draws (IID), by class (BY_LABEL) or that of the file.
+ * Errors: INVALID_ARGUMENT (a name that leaves the folder, a file that has another shape, ends
+ * early, or has too few images of a class; the message names the file), CANCELLED, NO_MEMORY. */
 enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_sharding sharding,
                                  const struct tally_data_source *source, struct tally_rng_key key,
                                  struct tally_idx_set *ret_set, struct tally_error *err);

@@ -2,8 +2,8 @@
  *
  *     LABEL INDEX:VALUE INDEX:VALUE ...  # comment
  *
- * Indices count from 1 and ascend within a line; what is not named is 0. Lines that are empty or
- * only a comment are skipped. `qid:` (ranking) is refused. */
+ * Indices count from 1 and ascend within a line; a feature without an entry is 0. Lines that are
+ * empty or only a comment are skipped. `qid:` (ranking) is refused. */
 #include "services/objectives/data/loaders/formats.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static void skip_blanks(struct tally_data_file *file)
     }
 }
 
-/* Skips blanks and a comment; whether the line ends there. */
+/* Skips blanks and a comment. Returns whether the line ends there. */
 static bool is_line_done(struct tally_data_file *file)
 {
     skip_blanks(file);
@@ -127,7 +127,7 @@ static enum tally_status read_value(struct tally_data_file *file, uint64_t index
                                                 (unsigned long long)index, why);
 }
 
-/* A line that holds a point, from its label on. */
+/* Reads a line that holds a point, beginning with its label. */
 static enum tally_status read_point(struct tally_data_file *file, size_t features,
                                     struct tally_dataset_builder *builder)
 {

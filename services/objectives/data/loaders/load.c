@@ -9,7 +9,7 @@
 #include "services/objectives/data/loaders/idx.h"
 #include "services/objectives/data/synthetic_linear.h"
 
-/* Splitting over clients. */
+/* --- splitting over clients ------------------------------------------------------------------ */
 
 static int compare_labels(const void *a, const void *b, void *context)
 {
@@ -21,7 +21,7 @@ static int compare_labels(const void *a, const void *b, void *context)
     return (i > j) - (i < j);
 }
 
-/* order[p] <- the place in the file of point p. */
+/* order[p] <- the index in the file of point p. */
 static void choose_order(const struct tally_dataset *dataset, int sharding,
                          struct tally_rng_key key, uint32_t *order)
 {
@@ -35,7 +35,7 @@ static void choose_order(const struct tally_dataset *dataset, int sharding,
     qsort_r(order, dataset->points, sizeof *order, compare_labels, dataset->labels);
 }
 
-/* What tally_shard_reorder() does, for an array of rows of different lengths: a new array. */
+/* tally_shard_reorder() for rows of different lengths. Returns a new array. */
 static void *permute_sparse(const struct tally_dataset *dataset, const void *from, size_t n_bytes,
                             const uint32_t *order)
 {
@@ -77,7 +77,7 @@ static bool order_sparse(struct tally_dataset *dataset, const uint32_t *order)
     return true;
 }
 
-/* Brings the points from the file's order into that of the shards. */
+/* Moves the points from the order of the file to that of the shards. */
 static bool put_in_order(struct tally_dataset *dataset, int sharding, struct tally_rng_key key)
 {
     const uint32_t points = dataset->points;
@@ -102,18 +102,18 @@ static bool put_in_order(struct tally_dataset *dataset, int sharding, struct tal
     return ok;
 }
 
-/* Loading. */
+/* --- loading --------------------------------------------------------------------------------- */
 
 struct loader {
     const struct tally_data_spec *data;
     const struct tally_data_source *source;
     struct tally_rng_key key;
     struct tally_dataset_builder builder;
-    bool has_untried; /* the trial has left out a file */
+    bool has_untried; /* the trial left out a file */
     struct tally_error *err;
 };
 
-/* A name with the client's number for its mark. */
+/* Replaces the mark in a name by the client's number. */
 static enum tally_status name_of(const struct loader *loader, const char *name, uint32_t client,
                                  char ret_name[TALLY_DATA_NAME_CAPACITY])
 {
@@ -159,7 +159,7 @@ static enum tally_status read_text(struct loader *loader, uint32_t client)
     return status;
 }
 
-/* The arrays of points and labels, in files of their own or in one. */
+/* Opens the array of points or of labels, in a file of its own or in a shared one. */
 
 static enum tally_status open_array(const struct loader *loader, uint32_t client,
                                     struct tally_npz *npz, const char *name,
@@ -204,7 +204,7 @@ static enum tally_status read_npz(struct loader *loader, uint32_t client)
     return status;
 }
 
-/* Takes the images of a set; those of the first are not copied. */
+/* Moves the images of a set into the dataset. Those of the first set are not copied. */
 static bool take_images(struct tally_dataset *dataset, struct tally_idx_set *set)
 {
     const size_t before = dataset->points, n = set->points, features = set->features;
@@ -294,7 +294,7 @@ static enum tally_status no_points(const struct loader *loader)
                       tally_data_spec_file(loader->data));
 }
 
-/* Of points that are to be split over the clients. */
+/* Points that are split over the clients must be enough for them. */
 static enum tally_status check_number(const struct loader *loader)
 {
     const struct tally_dataset *dataset = loader->builder.dataset;
@@ -308,7 +308,7 @@ static enum tally_status check_number(const struct loader *loader)
                             tally_data_spec_file(loader->data), dataset->points, dataset->clients);
 }
 
-/* One file for each client; those that are not here have no points here. */
+/* One file for each client. A client whose file is not here has no points here. */
 static enum tally_status load_per_client(struct loader *loader)
 {
     struct tally_dataset *dataset = loader->builder.dataset;
@@ -331,7 +331,7 @@ static enum tally_status load_per_client(struct loader *loader)
     return status == TALLY_OK && dataset->points == 0 ? read_files(loader, 0) : status;
 }
 
-/* The same file for all. */
+/* One file, the same for all clients. */
 static enum tally_status load_copies(struct loader *loader)
 {
     struct tally_dataset *dataset = loader->builder.dataset;
@@ -343,7 +343,7 @@ static enum tally_status load_copies(struct loader *loader)
     return status == TALLY_OK && dataset->points == 0 ? no_points(loader) : status;
 }
 
-/* One file, cut. */
+/* One file, cut into shards. */
 static enum tally_status load_cut(struct loader *loader)
 {
     struct tally_dataset *dataset = loader->builder.dataset;
@@ -358,7 +358,7 @@ static enum tally_status load_cut(struct loader *loader)
     for (uint32_t m = 0; m < dataset->clients; m++) {
         dataset->shards[m] = tally_shard_of(dataset->points, dataset->clients, m);
     }
-    /* Images come in order. */
+    /* Images are in order already. */
     if (dataset->bytes == NULL && sharding != TALLY_SHARDING_CONTIGUOUS &&
         !put_in_order(dataset, sharding, loader->key)) {
         return tally_fail(loader->err, TALLY_NO_MEMORY, NULL, "no memory to sort %u points",
@@ -374,10 +374,10 @@ static bool has_file_of(const struct loader *loader, uint32_t client)
            tally_data_file_exists(loader->source, name);
 }
 
-/* 130 KB of gzip can hold a gigabyte of numbers with an error at the end. So the files are read
- * once before their values are kept: a file that is refused takes no memory, and one that is
- * accepted takes only what it needs. Text that is not compressed is exempt: reading it is slow, and
- * its numbers need only a few times its length. (Images: idx.c.) */
+/* Reads compressed files once before any value is kept: 130 KB of gzip can hold a gigabyte of
+ * numbers with an error at the end. A refused file then takes no memory, and an accepted one only
+ * what it needs. Uncompressed text is read once: reading it is slow, and its numbers take only a
+ * few times its length. idx.c does the same for images. */
 static enum tally_status try_files(struct loader *loader)
 {
     struct tally_dataset_builder *builder = &loader->builder;

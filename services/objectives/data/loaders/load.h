@@ -1,4 +1,4 @@
-/* load: the files of a job's data, in any of the formats beside this file, to a dataset. */
+/* load: reads the files of a job's data, in any of the formats beside this file, into a dataset. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_LOAD_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_LOAD_H
 

@@ -20,7 +20,7 @@ static const struct {
     [TALLY_NPY_FLOAT32] = {"<f4", 4}, [TALLY_NPY_FLOAT64] = {"<f8", 8},
 };
 
-/* The header's text, a Python dictionary; `at` moves on. */
+/* A position in the header's text, a Python dictionary. */
 struct cursor {
     const char *at, *end;
 };
@@ -32,7 +32,7 @@ static void skip_blanks(struct cursor *cursor)
     }
 }
 
-/* Skips blanks and then `c`, if it is next. */
+/* Skips blanks, and then `c` if it is next. Returns whether it was. */
 static bool skip(struct cursor *cursor, char c)
 {
     skip_blanks(cursor);
@@ -92,7 +92,7 @@ size_t tally_npy_type_bytes(enum tally_npy_type type)
     return TYPES[type].n_bytes;
 }
 
-/* "(7,)": the first two lengths and their number. */
+/* Reads a shape such as "(7,)": the first two lengths, and how many lengths there are. */
 static bool read_shape(struct cursor *cursor, size_t ret_shape[2], size_t *ret_n)
 {
     size_t n = 0;
@@ -123,7 +123,7 @@ struct header {
     bool has_descr, has_order, has_shape;
 };
 
-/* One "key: value" of the dictionary; each key once. */
+/* Reads one "key: value" pair. A key may stand only once. */
 static bool read_entry(struct cursor *cursor, struct header *header)
 {
     char key[16];

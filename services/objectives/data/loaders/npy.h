@@ -1,8 +1,7 @@
 /* npy: arrays in NumPy's .npy format (NEP 1), versions 1.0 to 3.0.
  *
- * Read are arrays of little-endian integers and floats; everything else is refused by name, as is a
- * vector whose file is longer or shorter than its header says. Larger files are read as a stream by
- * npy_data.h. */
+ * The arrays may hold little-endian integers and floats; an error names any other type. A vector's
+ * file must have the length that its header says. npy_data.c reads larger files as a stream. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_NPY_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_NPY_H
 
@@ -29,7 +28,7 @@ enum tally_npy_type {
 
 size_t tally_npy_type_bytes(enum tally_npy_type type);
 
-/* What stands before the values. */
+/* The parsed header. */
 struct tally_npy_header {
     enum tally_npy_type type;
     bool is_fortran; /* values of a column lie together */
@@ -37,20 +36,19 @@ struct tally_npy_header {
     size_t shape[2]; /* of the first two */
 };
 
-/* Bytes in front of a header's text, and the most that a text may have: what NumPy itself reads. */
+/* The bytes before a header's text, and the longest text, which is NumPy's own limit. */
 enum { TALLY_NPY_PREFIX_BYTES = 12, TALLY_NPY_MAX_TEXT_BYTES = 10000 };
 
-/* From the first n bytes of a file, n >= TALLY_NPY_PREFIX_BYTES unless the file is shorter: how
- * many bytes its header has in all. Errors: MALFORMED. */
+/* The length of a file's header, from its first n bytes; n >= TALLY_NPY_PREFIX_BYTES unless the
+ * file is shorter. Errors: MALFORMED. */
 enum tally_status tally_npy_header_bytes(const uint8_t *bytes, size_t n, size_t *ret_n,
                                          struct tally_error *err);
-/* Reads a header of n bytes, n as told. Errors: MALFORMED. */
+/* Parses a header of n bytes, n from tally_npy_header_bytes(). Errors: MALFORMED. */
 enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
                                          struct tally_npy_header *ret_header,
                                          struct tally_error *err);
 
-/* Value i of an array, little-endian at any address. False if it is an integer that no double is.
- */
+/* Value i of an array, little-endian at any address. False if no double equals it. */
 bool tally_npy_value(enum tally_npy_type type, const uint8_t *data, size_t i, double *ret_value);
 
 struct tally_npy {
@@ -59,7 +57,7 @@ struct tally_npy {
     const uint8_t *data; /* dim values, little-endian, at any address; borrowed */
 };
 
-/* Reads a whole file that is a vector. Errors: MALFORMED. */
+/* Parses a whole file that holds a vector. Errors: MALFORMED. */
 enum tally_status tally_npy_parse(const uint8_t *bytes, size_t n, struct tally_npy *ret_npy,
                                   struct tally_error *err);
 

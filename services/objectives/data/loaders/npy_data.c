@@ -1,7 +1,7 @@
 /* npy_data: points, labels and matrices from .npy files, as a stream.
  *
- * Values are integers or floats of any width; those that are not finite, or integers that no double
- * is, are refused with their row. Rows count from 0, as NumPy's do. */
+ * Values are integers or floats of any width. A value that is not finite, or an integer that no
+ * double equals, is refused; the error names its row. Rows count from 0, as in NumPy. */
 #include "services/objectives/data/loaders/formats.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/loaders/npy.h"
 
-/* Reads the header; what follows are the values. */
+/* Reads the header. The values follow. */
 static enum tally_status read_header(struct tally_data_file *file,
                                      struct tally_npy_header *ret_header)
 {
@@ -40,11 +40,11 @@ static enum tally_status read_header(struct tally_data_file *file,
                : tally_data_file_refuse(file, "%s", why.message);
 }
 
-/* What becomes of a value: its place is counted from 0, in the order of the file. */
+/* Called for each value. Its place counts from 0, in the order of the file. */
 typedef enum tally_status take_fn(void *context, struct tally_data_file *file, uint64_t place,
                                   double value);
 
-/* Hands on `rows` times `columns` values, the array's innermost length being `inner`. */
+/* Passes `rows` times `columns` values on; `inner` is the array's innermost length. */
 static enum tally_status read_values(struct tally_data_file *file,
                                      const struct tally_npy_header *header, uint64_t n_values,
                                      size_t inner, take_fn *take, void *context)
@@ -112,7 +112,7 @@ static enum tally_status take_value(void *context, struct tally_data_file *file,
     return tally_builder_value(context, file, 0, value);
 }
 
-/* From columns lying together to rows lying together. */
+/* From column-major to row-major order. */
 static bool transpose(double *values, size_t rows, size_t columns)
 {
     if (values == NULL || rows == 0 || columns == 0) {
@@ -199,7 +199,7 @@ enum tally_status tally_npy_read_labels(struct tally_data_file *file, size_t poi
 struct matrix {
     double *values;
     size_t most;
-    bool is_trial; /* values are checked, and none is kept */
+    bool is_trial; /* values are only checked */
 };
 
 static enum tally_status take_entry(void *context, struct tally_data_file *file, uint64_t place,
@@ -209,7 +209,7 @@ static enum tally_status take_entry(void *context, struct tally_data_file *file,
     if (matrix->is_trial) {
         return TALLY_OK;
     }
-    if (matrix->values == NULL) { /* as many as the trial has found */
+    if (matrix->values == NULL) { /* the trial has counted them */
         matrix->values = malloc(matrix->most * sizeof *matrix->values);
         if (matrix->values == NULL) {
             return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for the values of %s",
@@ -251,7 +251,7 @@ enum tally_status tally_matrix_load(const struct tally_data_source *source, cons
 {
     struct matrix matrix = {.most = rows * (columns > 0 ? columns : 1)};
     enum tally_status status = TALLY_OK;
-    for (int pass = 0; status == TALLY_OK && pass < 2; pass++) { /* as dataset.c does */
+    for (int pass = 0; status == TALLY_OK && pass < 2; pass++) { /* as try_files() in load.c */
         struct tally_data_file *file;
         status = tally_data_file_open(source, name, &file, err);
         if (status == TALLY_OK) {

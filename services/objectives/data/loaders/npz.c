@@ -30,7 +30,7 @@ enum tally_status tally_npz_open(const struct tally_data_source *source, const c
     if (status == TALLY_OK) {
         fstat(fd, &facts);
         npz->zip = zip_fdopen(fd, 0, &code);
-        if (npz->zip == NULL) { /* else fd is its */
+        if (npz->zip == NULL) { /* otherwise zip owns fd */
             zip_error_t why;
             zip_error_init_with_code(&why, code);
             status = tally_fail(
@@ -59,7 +59,7 @@ void tally_npz_close(struct tally_npz *npz)
     }
 }
 
-/* An array of it. */
+/* An array in a .npz file, as it is read. */
 struct member {
     zip_file_t *file;
     uint64_t done_bytes, unpacked_bytes, packed_bytes;
@@ -77,7 +77,7 @@ static int member_read(void *reader, void *ret_bytes, size_t n, const char **ret
     return (int)n_read;
 }
 
-/* As far into the packed bytes as into the unpacked ones. */
+/* An estimate: the position in the packed bytes is in proportion to that in the unpacked ones. */
 static uint64_t member_offset(void *reader)
 {
     const struct member *member = reader;
