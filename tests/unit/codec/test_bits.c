@@ -20,7 +20,7 @@ static void test_codec_bits__first_bit_is_the_lowest_of_the_first_byte(void)
     CU_ASSERT_EQUAL(data[1], 0x01); /* the last 1 and zero padding */
 }
 
-/* Every width at every misalignment: what is written is read, tell agrees on both sides. */
+/* Every width at every misalignment: the reader gets what was written, and tell agrees. */
 static void test_codec_bits__every_width_at_every_offset(void)
 {
     struct tally_rng rng;

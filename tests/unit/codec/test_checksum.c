@@ -19,7 +19,7 @@ static void test_codec_checksum__of_a_point_as_in_format_md(void)
     CU_ASSERT_EQUAL(tally_checksum64(x, sizeof x), UINT64_C(0x47731b6b4da53c65));
 }
 
-/* Pieces, alone or for two sums at once, give what all of it gives. */
+/* The sum of pieces, alone or for two sums at once, is the sum of the whole. */
 static void test_codec_checksum__of_pieces_is_that_of_the_whole(void)
 {
     uint64_t words[40];
@@ -70,7 +70,7 @@ static void test_codec_checksum__does_not_need_alignment(void)
                     tally_checksum64("the same thirty bytes of text!", 30));
 }
 
-/* The other sum has the same virtues at every length around its blocks. */
+/* The same for tally_digest64(), at every length around its blocks. */
 static void test_codec_checksum__digest_sees_every_bit_and_the_length(void)
 {
     uint8_t bytes[100] = {0};
@@ -85,7 +85,7 @@ static void test_codec_checksum__digest_sees_every_bit_and_the_length(void)
         }
         CU_ASSERT_EQUAL(tally_digest64(bytes, n), sum);
     }
-    /* Stored: must stay what it is. */
+    /* Stores hold these values, so they must not change. */
     CU_ASSERT_EQUAL(tally_digest64(NULL, 0), UINT64_C(0x8ac397a005075247));
     CU_ASSERT_EQUAL(tally_digest64(bytes, 100), UINT64_C(0x0f0ea2148b2635f3));
 }

@@ -321,7 +321,7 @@ static void test_codec_dithered__alike_coordinates_lose_nothing(void)
 {
     double bits, ideal;
     compare(30, 4000, 0.5, &bits, &ideal);
-    CU_ASSERT_TRUE(bits < ideal + 1.5); /* the string's end takes up to 1 bit of it */
+    CU_ASSERT_TRUE(bits < ideal + 1.5); /* the end of the string takes up to 1 bit */
     compare(30, 4000, 2, &bits, &ideal);
     CU_ASSERT_TRUE(bits < ideal + 1.5);
     compare(7840, 30, 0.5, &bits, &ideal);

@@ -110,7 +110,7 @@ static bool splits_alike(const struct tally_entropy_kernel *kernel, struct tally
     return good;
 }
 
-/* What decoded symbols are as levels, told by the plainest loop. */
+/* Whether the levels are those of the symbols, by the plainest loop. */
 static bool are_levels(const uint8_t *symbols, size_t n, const int32_t *levels,
                        const struct tally_entropy_scan *scan)
 {

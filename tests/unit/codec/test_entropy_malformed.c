@@ -100,7 +100,7 @@ static void test_codec_entropy_malformed__escapes_that_are_not_needed_are_refuse
     }
 }
 
-/* What decodes from a state out of its range would be encoded from another. */
+/* Levels that decode from a state out of range would encode to another state. */
 static void test_codec_entropy_malformed__states_out_of_their_range_are_refused(void)
 {
     int32_t *levels = calloc(ENTROPY_LONG, sizeof *levels);

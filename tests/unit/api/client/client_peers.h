@@ -34,8 +34,8 @@ void client_host_stop(struct client_host *host);
 
 /* ---- A scripted peer ---- */
 
-/* For each accepted connection: read one request, send the next line of the script, and go on with
- * the connection or close it. */
+/* For each accepted connection: read one request, send the next line of the script, and keep the
+ * connection or close it. */
 struct client_line {
     const char *answer; /* NULL ends the script; "" says nothing */
     bool closes;        /* after the answer */
@@ -44,9 +44,9 @@ struct client_line {
 struct client_peer {
     const struct client_line *script;
     int drip_ms; /* pause after the head and each byte of the body; 0 = all at once */
-    /* Before the last of these pieces was sent (of the first: before the test began), and the
-     * longest time from there to after the next one: preempted, it sent them at any moment in
-     * between. libcurl tells of whole lines of a head, so bytes of it would be silence. */
+    /* When the last piece was about to be sent (for the first one: when the test began), and the
+     * longest time from there to the end of the next send. A preempted peer sends at any moment in
+     * between. The head is one piece, because libcurl reports only whole lines of it. */
     long sent_ms, longest_ms;
     int listen_fd;
     pthread_t thread;
@@ -78,8 +78,8 @@ void caller_stop(struct caller *caller);
 enum tally_status caller_perform(struct caller *caller);
 enum tally_status caller_get(struct caller *caller, const char *path, long timeout_ms);
 
-/* A limit that is over before anything could be sent, on a busy machine, is no deadline: again with
- * more time. */
+/* On a busy machine the limit may pass before anything is sent, which is not a deadline: try again
+ * with more time. */
 enum tally_status caller_hang(struct caller *caller, long limit_ms);
 
 /* Checks that `out` holds this text, and empties it. */

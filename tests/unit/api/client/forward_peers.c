@@ -245,7 +245,7 @@ void forward_turn_until(const struct forward_owner *owner, atomic_size_t *counte
 {
     struct tally_http_forward_result result;
     const int64_t end_ms =
-        tally_monotonic_ms() + FORWARD_HANG_MS; /* not turns: there may be work in each */
+        tally_monotonic_ms() + FORWARD_HANG_MS; /* not a number of turns: each may have work */
     while (atomic_load(counter) < n && tally_monotonic_ms() < end_ms) {
         CU_ASSERT_FALSE_FATAL(tally_http_forward_take(owner->forwarder, &result));
         (void)forward_has_work(owner, 1);

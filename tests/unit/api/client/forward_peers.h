@@ -74,10 +74,10 @@ bool forward_has_work(const struct forward_owner *owner, int timeout_ms);
 
 void forward_take(struct forward_owner *owner, struct tally_http_forward_result *ret_result);
 
-/* Turns the forwarder, which is to have no result, until the counter has reached `n`. */
+/* Turns the forwarder, which must have no result, until the counter has reached `n`. */
 void forward_turn_until(const struct forward_owner *owner, atomic_size_t *counter, size_t n);
 
-/* Whose it is and what it says does not matter. */
+/* Takes any result and frees it. */
 void forward_take_any(struct forward_owner *owner);
 
 void forward_assert_failure(struct forward_owner *owner, enum tally_status expected);

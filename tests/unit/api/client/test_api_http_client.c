@@ -173,8 +173,8 @@ static void test_api_http_client__broken_exchanges_are_not_counted(void)
 
 #define ANSWER_OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-/* The peer drops a kept connection just as the second request comes: libcurl sends it again, and
- * only the copy that was answered counts. */
+/* The peer drops a kept connection when the second request arrives. libcurl sends it again, and
+ * only the copy that gets a response counts. */
 static void test_api_http_client__resent_request_counts_once(void)
 {
     static const struct client_line script[] = {
@@ -272,7 +272,7 @@ static void test_api_http_client__deadline(void)
     TALLY_ASSERT_STATUS(caller_hang(&c, 150), TALLY_DEADLINE, &c.err);
     long took = client_now_ms() - start;
     CU_ASSERT_TRUE(took >= 140 && took < CLIENT_HANG_MS);
-    /* The client is of use afterwards. */
+    /* The client still works. */
     CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
     CU_ASSERT_EQUAL(caller_hang(&c, 50), TALLY_DEADLINE);
     CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
@@ -300,8 +300,8 @@ static void test_api_http_client__silence_ends_an_exchange(void)
     client_host_stop(&host);
 }
 
-/* Whether an answer was received that takes longer than silence_ms. False: the peer itself had to
- * be silent for so long, as it got no processor. */
+/* Whether an answer that takes longer than silence_ms was received. False: the peer itself was
+ * silent for that long, because it got no processor. */
 static bool receives_slow_answer(long silence_ms)
 {
     static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
@@ -325,7 +325,7 @@ static bool receives_slow_answer(long silence_ms)
     return true;
 }
 
-/* It takes longer than the limit, and is never silent for so long. */
+/* The answer takes longer than the limit, but no silence within it does. */
 static void test_api_http_client__slow_answer_is_not_silence(void)
 {
     long silence_ms = 1000;
@@ -362,7 +362,7 @@ static void test_api_http_client__unavailable_leads_to_another_server(void)
 {
     static const char BUSY[] = "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy";
     CU_ASSERT_EQUAL(status_after_busy(BUSY, 60000), 200);
-    CU_ASSERT_EQUAL(status_after_busy(BUSY, 0), 500); /* there is one: the connection is kept */
+    CU_ASSERT_EQUAL(status_after_busy(BUSY, 0), 500); /* only one server: the connection is kept */
     CU_ASSERT_EQUAL(status_after_busy(ANSWER_OK, 60000), 500);
 }
 
@@ -390,7 +390,7 @@ static void test_api_http_client__cancel_interrupts_a_long_poll(void)
     TALLY_ASSERT_STATUS(caller_get(&c, "/hang", 10 * CLIENT_HANG_MS), TALLY_CANCELLED, &c.err);
     long took = client_now_ms() - start;
     CU_ASSERT_TRUE(took >= 90 && took < CLIENT_HANG_MS); /* the limit of the call is far away */
-    /* As long as it is set, nothing is begun. */
+    /* While the flag is set, no exchange begins. */
     CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_CANCELLED);
     cancelled = 0;
     CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK);
@@ -452,7 +452,8 @@ static void test_api_http_client__loopback_needs_no_proxy(void)
     caller_start(&c, host.url);
     TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), TALLY_OK, &c.err);
     caller_stop(&c);
-    /* Any other host goes through it: 192.0.2.1 is reserved, the proxy refuses first. */
+    /* Any other host goes through the proxy, which refuses the connection; 192.0.2.1 is reserved.
+     */
     caller_start(&c, "http://192.0.2.1:9");
     TALLY_ASSERT_STATUS(caller_get(&c, "/x", 2000), TALLY_UNAVAILABLE, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "127.0.0.1"));

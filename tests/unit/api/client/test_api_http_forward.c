@@ -264,7 +264,7 @@ static void test_api_http_forward__peer_refuses_the_connection(void)
 {
     struct forward_owner owner;
     char url[64];
-    close(forward_listen(url)); /* nobody listens there now */
+    close(forward_listen(url)); /* the port has no listener now */
     forward_owner_start(&owner, NULL);
     forward_expect_submit(&owner, url, "/", 5000, NULL);
     forward_assert_failure(&owner, TALLY_UNAVAILABLE);
@@ -295,7 +295,7 @@ static void test_api_http_forward__peer_closes_before_the_answer_is_whole(void)
     assert_broken("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n");
 }
 
-/* A body is not sent a second time: nobody can know whether the first one counted. */
+/* A body is not sent a second time: the peer may have acted on the first one. */
 static void test_api_http_forward__a_body_is_sent_once(void)
 {
     struct forward_plain_peer peer;
@@ -346,7 +346,7 @@ static void test_api_http_forward__abort_ends_it_at_the_peer(void)
     tally_http_forward_abort(forward);
     forward_wait_until(&host.n_abandoned, 1);
     CU_ASSERT_FALSE(tally_http_forward_take(owner.forwarder, &result));
-    /* At once, and when its result is there: one that cannot be sent has it soon. */
+    /* Aborted at once, and after its result: a request that cannot be sent fails soon. */
     forward = forward_expect_submit(&owner, host.url, "/hold", FORWARD_HANG_MS, NULL);
     tally_http_forward_abort(forward);
     struct tally_http_forward *others[2];
@@ -359,7 +359,7 @@ static void test_api_http_forward__abort_ends_it_at_the_peer(void)
     forward_stop_both(&host, &owner);
 }
 
-/* Many are aborted while answers to them come. */
+/* Aborts many requests while their answers arrive. */
 static void test_api_http_forward__abort_races_with_the_answer(void)
 {
     enum { N = 100, ROUNDS = 5 };
@@ -474,9 +474,8 @@ static void test_api_http_forward__bytes_have_a_limit(void)
     tally_buffer_fini(&body);
     body = body_of(100001);
     CU_ASSERT_EQUAL(mirror(&owner, host.url, &body), TALLY_OK);
-    forward_assert_failure(&owner,
-                           TALLY_RESOURCE_EXHAUSTED); /* body and answer are held together */
-    for (int i = 0; i < 20; i++) {                    /* what was held is given back */
+    forward_assert_failure(&owner, TALLY_RESOURCE_EXHAUSTED); /* body and answer count together */
+    for (int i = 0; i < 20; i++) {                            /* held bytes are released */
         body = body_of(50000);
         CU_ASSERT_EQUAL_FATAL(mirror(&owner, host.url, &body), TALLY_OK);
         forward_take(&owner, &result);

@@ -1,4 +1,4 @@
-/* The table alone, with a clock of the test's. Sockets that are no TCP ones make no progress. */
+/* The table alone, with the test's own clock. A socket that is not TCP makes no progress. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,7 +149,7 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
     CU_ASSERT_EQUAL(table.held_bytes, 100000 + HTTP_HOLDER_BYTES - 1);
     CU_ASSERT_PTR_EQUAL(http_connections_greedy(&table, NULL), &c[2]);
     CU_ASSERT_PTR_EQUAL(http_connections_greedy(&table, &c[2]), &c[1]);
-    http_connections_enter(&table, &c[2], HTTP_WAITING, 0); /* it is our turn, not its fault */
+    http_connections_enter(&table, &c[2], HTTP_WAITING, 0); /* the connection waits for us */
     CU_ASSERT_PTR_EQUAL(http_connections_greedy(&table, NULL), &c[1]);
     http_connections_hold(&table, &c[1], 0);
     CU_ASSERT_PTR_NULL(http_connections_greedy(&table, NULL));
@@ -161,7 +161,7 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
     http_connections_fini(&table);
 }
 
-/* Who is done within two turns is never asked about; the others are, once. */
+/* A connection that is done within two turns is never checked; each other one is, once. */
 static void test_api_http_connections__senders_are_marked_late(void)
 {
     struct http_connections table;
@@ -182,14 +182,14 @@ static void test_api_http_connections__senders_are_marked_late(void)
     http_connections_fini(&table);
 }
 
-/* What the owner has counted is what silence is compared with. */
+/* Silence is measured against the bytes that the owner has counted. */
 static void test_api_http_connections__counted_bytes_are_the_mark(void)
 {
     struct http_connections table;
     struct http_connection c;
     CU_ASSERT_TRUE_FATAL(http_connections_init(&table, 9, 9, 1000, 100, 1 << 20));
     CU_ASSERT_EQUAL(add(&table, &c, "10.0.0.1", HTTP_RECEIVING, 0), HTTP_ADMITTED);
-    c.read_bytes = 7; /* more than the socket, which is none, says: something new has come */
+    c.read_bytes = 7; /* more than the missing socket reports: new bytes have arrived */
     http_connections_enter(&table, &c, HTTP_IDLE, 0);
     CU_ASSERT_EQUAL(c.mark_bytes, 7);
     CU_ASSERT_PTR_NULL(http_connections_late(&table, 250));

@@ -73,7 +73,7 @@ static void check_large_post(struct fixture *f)
     close(fd);
 }
 
-/* Whoever says that much comes and sends nothing stops nobody. */
+/* Connections that announce large bodies and send nothing block no other connection. */
 static void test_api_http_large_bodies__announced_bytes_stop_nobody(void)
 {
     enum { N = 40, BODY = 64 << 20 };
@@ -142,7 +142,7 @@ static void test_api_http_large_bodies__half_closed_upload_is_answered(void)
     fixture_close(&f);
 }
 
-/* If it did not, all that follow would have to wait, for ever. */
+/* Otherwise every later upload would wait for ever. */
 static void test_api_http_large_bodies__a_large_body_that_is_over_makes_room(void)
 {
     enum { N = 12, BODY = HTTP_UPLOADS_MAX_BYTES };
@@ -238,7 +238,7 @@ static void test_api_http_large_bodies__a_large_body_fits_its_window(void)
     close(fd);
     await_connections(&f, 0);
     CU_ASSERT_EQUAL(f.server->peers.windows_bytes, 0);
-    /* All that there may be is given away. */
+    /* All buffer space is in use. */
     f.server->peers.windows_bytes = (size_t)64 << 20;
     const int late_fd = connected(&f);
     send_large(&f, late_fd);
@@ -251,7 +251,7 @@ static void test_api_http_large_bodies__a_large_body_fits_its_window(void)
 
 static const char BRIEF_WAIT[] = "GET /wait HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/* Whoever sends large bodies is told to connect again, and has a larger buffer then. */
+/* A peer that sends large bodies is told to connect again, and then gets a larger buffer. */
 static void test_api_http_large_bodies__large_bodies_come_over_connections_of_their_own(void)
 {
     struct fixture f;
@@ -265,7 +265,7 @@ static void test_api_http_large_bodies__large_bodies_come_over_connections_of_th
     CU_ASSERT_EQUAL(f.out_bytes, in.size);
     await_end(&f, first_fd, &in);
     close(first_fd);
-    /* Others come before it does. */
+    /* Other requests are served first. */
     const int silent_fd = connected(&f), other_fd = wait_on_new_connection(&f);
     CU_ASSERT_FALSE(last_peer(&f)->is_wide);
     answer_last(&f, other_fd, &in);
@@ -277,7 +277,7 @@ static void test_api_http_large_bodies__large_bodies_come_over_connections_of_th
         CU_ASSERT_FALSE(holds(&in, "Connection:"));
     }
     CU_ASSERT_EQUAL(f.server->peers.n_wide, 1);
-    /* It sleeps as any other while its answer is not there. */
+    /* It sleeps like any other connection while its response is pending. */
     CU_ASSERT_TRUE(send_all(&f, fd, BRIEF_WAIT, sizeof BRIEF_WAIT - 1));
     await_requests(&f, 6);
     pass_time(&f, 50);
@@ -345,14 +345,14 @@ static void test_api_http_large_bodies__nobody_is_sent_away_in_vain(void)
     CU_ASSERT_EQUAL(status_of(&in), 404);
     CU_ASSERT_FALSE(holds(&in, "Connection:"));
     CU_ASSERT_FALSE(f.server->peers.looks_at_first);
-    /* There are no more large buffers. */
+    /* All large buffers are in use. */
     f.server->peers.n_wide = N_WIDE;
     expect_no_move(&f, fd, &in);
     f.server->peers.looks_at_first = true;
     const int late_fd = connected(&f);
     expect_no_move(&f, late_fd, &in);
     f.server->peers.n_wide = 0;
-    /* Another might take its place, of the address or of all. */
+    /* Another connection might take its place, within the limit of the address or of all. */
     expect_no_move(&f, fd, &in);
     f.server->peers.table.max_per_address = 3;
     f.server->peers.table.max = 2;
@@ -371,7 +371,7 @@ static void test_api_http_large_bodies__nobody_is_sent_away_in_vain(void)
     fixture_close(&f);
 }
 
-/* Nor do those who say nothing at first, or not all at once, lose anything. */
+/* Peers that are silent at first, or send in pieces, lose nothing. */
 static void test_api_http_large_bodies__first_bytes_are_awaited(void)
 {
     static const char rest[] = "\nHost: h\r\nContent-Length: 1\r\n\r\n.";
@@ -402,7 +402,7 @@ static void test_api_http_large_bodies__first_bytes_are_awaited(void)
     close(last_fd);
 }
 
-/* Also with an answer of the kind that is used again, which others must get without that line. */
+/* Also with a cached response, which other connections must get without that line. */
 static void test_api_http_large_bodies__brief_answer_may_end_a_connection(void)
 {
     struct fixture f;
@@ -431,7 +431,7 @@ static void test_api_http_large_bodies__brief_answer_may_end_a_connection(void)
     fixture_close(&f);
 }
 
-/* One that ends anyway is not expected again. */
+/* A connection that ends anyway is not expected again. */
 static void test_api_http_large_bodies__large_body_may_end_its_connection(void)
 {
     struct fixture f;

@@ -180,7 +180,7 @@ static void test_api_http_limits__refusals_are_told(void)
     }
 }
 
-/* A client that sends all before it reads gets its answer, and no reset. */
+/* A client that sends everything before it reads gets its response, not a reset. */
 static void test_api_http_limits__refusal_reaches_a_client_that_sends_on(void)
 {
     struct fixture f;

@@ -102,7 +102,7 @@ static void test_api_http_responses__head_is_get_without_body(void)
     fixture_close(&f);
 }
 
-/* However many there are, and the first of a name counts. */
+/* However many headers there are. Of several with one name the first counts. */
 static void test_api_http_responses__every_header_is_found(void)
 {
     struct fixture f;
@@ -147,8 +147,8 @@ static void test_api_http_responses__brief_answers_of_all_lengths(void)
     fixture_close(&f);
 }
 
-/* Answers of one length that are on their way together have each their own bytes; two peers are
- * gone before theirs are. */
+/* Responses of one length that are under way together each have their own bytes. Two peers leave
+ * before their responses are sent. */
 static void test_api_http_responses__brief_answers_at_once(void)
 {
     enum { N = 20, GONE = 7 };
@@ -227,7 +227,7 @@ static struct tally_shared_bytes *make_tail(void)
     return tail;
 }
 
-/* Also with its owner gone, and readers that leave. */
+/* Also after the owner has released it, and with readers that leave. */
 static void test_api_http_responses__answers_share_a_tail(void)
 {
     enum { N = 4 };

@@ -85,8 +85,8 @@ static void test_api_http_server__taken_port_is_named(void)
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(open_on(listen, &second, &err), TALLY_UNAVAILABLE, &err);
     TALLY_ASSERT_TEXT(err.message, expected);
-    /* Once closed it is free at once, although a connection that the server ended first lingers in
-     * TIME_WAIT. */
+    /* A closed server's port is free at once, although a connection that the server ended lingers
+     * in TIME_WAIT. */
     int fd = connected(&f);
     const char *request = "GET /now HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));

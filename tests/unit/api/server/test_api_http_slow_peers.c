@@ -74,7 +74,7 @@ static void test_api_http_slow_peers__time_of_the_handler_is_not_the_clients(voi
     answer_text(&f, f.waiting[0], 200, "late");
     CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
     TALLY_ASSERT_TEXT(body_of(&in), "late");
-    pass_time(&f, 1500); /* nor is silence between two requests */
+    pass_time(&f, 1500); /* silence between two requests does not count */
     const char *request = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
     in.size = 0;
     CU_ASSERT_TRUE(send_all(&f, fd, request, strlen(request)));
@@ -85,7 +85,7 @@ static void test_api_http_slow_peers__time_of_the_handler_is_not_the_clients(voi
     fixture_close(&f);
 }
 
-/* Takes 8 MiB at a pace, in bytes per 25 ms; how many came. */
+/* Reads 8 MiB at `pace` bytes per 25 ms. Returns how many bytes arrived. */
 static size_t read_at_pace(struct fixture *f, size_t pace, long ms)
 {
     char block[65536];

@@ -1,4 +1,4 @@
-/* Streams of the HTTP server. Server and clients are turned by the test, all in one thread. */
+/* Streams of the HTTP server. The test turns server and clients, all in one thread. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct fixture {
     struct tally_http_stream *streams[MAX_STREAMS]; /* NULL = closed */
     size_t n_streams, n_closed, n_drained;
     struct tally_http_request *later;
-    size_t n_to_make; /* bytes that on_drained has still to write; it ends the stream then */
+    size_t n_to_make; /* bytes that on_drained still writes before it ends the stream */
     bool makes;
 };
 
@@ -183,7 +183,7 @@ static bool holds(const struct tally_buffer *in, const char *text)
     return in->data != NULL && strstr((const char *)in->data, text) != NULL;
 }
 
-/* Puts the content of a whole chunked response in the place of its text. */
+/* Replaces a whole chunked response by its content. */
 static void unchunk(struct tally_buffer *in)
 {
     const char *at = strstr((const char *)in->data, "\r\n\r\n");

@@ -1,4 +1,4 @@
-/* The list alone, with a clock of the test's. */
+/* The list alone, with the test's own clock. */
 #include "api/server/http_uploads.h"
 #include "tests/harness.h"
 
@@ -24,7 +24,7 @@ static void test_api_http_uploads__few_bytes_are_under_way(void)
     CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, 0), -1);
 }
 
-/* Also past one that would fit. */
+/* Uploads keep their order, even if a later one would fit. */
 static void test_api_http_uploads__nobody_is_overtaken(void)
 {
     struct http_uploads uploads;
@@ -50,7 +50,7 @@ static void test_api_http_uploads__any_may_come_alone(void)
     CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[1]);
 }
 
-/* Peers that send nothing more stop nobody, whatever they have announced. */
+/* Peers that stop sending block no other peer, whatever they have announced. */
 static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
 {
     struct http_uploads uploads;
@@ -75,7 +75,7 @@ static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
     CU_ASSERT_EQUAL(uploads.under_way_bytes, 0);
 }
 
-/* As long as much comes, nothing more is begun; and little in many pieces is little. */
+/* While many bytes arrive, no further upload begins. Few bytes in many pieces are still few. */
 static void test_api_http_uploads__fast_ones_go_first(void)
 {
     struct http_uploads uploads;

@@ -59,7 +59,7 @@ static const struct wire_case WIRE_CASES[] = {
     {"POST /wait HTTP/1.1\r\nHost: h\r\nContent-Length: 26\r\n\r\n" BODY_26, false},
 };
 
-/* Sends a request and receives all there is; the two counts must equal those of the server. */
+/* Sends a request and receives the whole response; both counts must equal the server's. */
 static void assert_wire_exact(struct fixture *f, const char *request, size_t n_request, bool closes)
 {
     struct tally_buffer in = {.size = 0};

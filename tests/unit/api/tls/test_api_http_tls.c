@@ -1,5 +1,5 @@
-/* TLS in one thread: the server is turned by the test, the client is GnuTLS on a non-blocking
- * socket. The certificates are made here. */
+/* TLS in one thread: the test turns the server, and the client is GnuTLS on a non-blocking socket.
+ * The test makes the certificates. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,7 +300,7 @@ static void test_api_http_tls__a_waiting_request_is_answered_or_abandoned(void)
     }
 }
 
-/* Old connections go on with the certificate that they were shown, new ones see the new. */
+/* Old connections keep the certificate that they were shown; new ones get the new one. */
 static void test_api_http_tls__reload_loses_no_connection(void)
 {
     struct fixture f;
@@ -348,13 +348,13 @@ static void test_api_http_tls__a_bad_reload_changes_nothing(void)
     fixture_open(&f, 0);
     char pipe[sizeof f.files.cert];
     snprintf(pipe, sizeof pipe, "%s/pipe", f.files.folder);
-    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0); /* nobody will ever write to it */
+    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0); /* it never gets a writer */
     const char *const pairs[][2] = {
         {f.files.other_cert, f.files.key},       /* do not belong together */
         {"/nonexistent", f.files.key},           /* missing */
         {f.files.other_cert, "/nonexistent"},    /* missing */
-        {pipe, f.files.key},                     /* to open it would block */
-        {f.files.other_cert, pipe},              /* likewise */
+        {pipe, f.files.key},                     /* opening it would block */
+        {f.files.other_cert, pipe},              /* opening it would block, too */
         {f.files.other_key, f.files.other_key},  /* no certificate */
         {f.files.other_cert, f.files.other_cert} /* no key */
     };
@@ -416,7 +416,7 @@ static void test_api_http_tls__a_key_that_others_can_read_is_noticed(void)
     files_close(&files);
 }
 
-/* MHD by itself would turn its loop for as long as such a handshake lasts. */
+/* Without our code, MHD's loop would spin until such a handshake ends. */
 static void test_api_http_tls__unfinished_handshakes_cost_no_turns(void)
 {
     struct fixture f;

@@ -4,8 +4,8 @@
 
 #include "api/worker/worker_messages.h"
 
-/* Every message type behind one pair of functions, so that a test can run over all of them:
- * `decode` reads bytes and forgets the message, `make` encodes one with every field set. */
+/* A message type behind one pair of functions, so that a test can run over all types. `decode`
+ * reads a message and drops it; `make` encodes one with every field set. */
 struct message_type {
     const char *name;
     enum tally_status (*decode)(const uint8_t *bytes, size_t n, struct tally_error *err);

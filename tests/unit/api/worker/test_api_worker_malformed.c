@@ -306,7 +306,7 @@ static void test_api_worker_malformed__poll_within_an_update(void)
     CU_ASSERT_EQUAL(got_response.next.size, inner.size);
     CU_ASSERT_EQUAL(memcmp(got_response.next.data, inner.data, inner.size), 0);
 
-    /* A poll without anything is one all the same. */
+    /* An empty poll is still a poll. */
     static const uint8_t empty[] = {0x62, 0};
     CU_ASSERT_EQUAL(tally_update_decode(empty, sizeof empty, &got, NULL), TALLY_OK);
     CU_ASSERT_TRUE(got.has_poll);

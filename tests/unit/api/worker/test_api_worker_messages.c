@@ -105,7 +105,7 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     }
 }
 
-/* What is apart follows what is encoded, in an answer to a poll and in one to an update. */
+/* The shared part follows the encoded one, in a response to a poll and in one to an update. */
 static void test_api_worker_messages__shared_part_of_a_task_may_be_apart(void)
 {
     uint32_t clients[] = {5, 300};
@@ -156,7 +156,7 @@ static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void
     free(clients);
 }
 
-/* What is encoded once for all clients, and each one's own fields beside it. */
+/* The part that is encoded once for all clients, and each client's own fields. */
 static void test_api_worker_messages__shared_task_round_trip(void)
 {
     uint32_t clients[] = {5, 300};
@@ -281,7 +281,7 @@ static void test_api_worker_messages__session_of_any_message(void)
     tally_buffer_fini(&wire);
 }
 
-/* The bytes that any protobuf library makes: field numbers and wire types are frozen. */
+/* Any protobuf library writes these bytes: field numbers and wire types are frozen. */
 static void test_api_worker_messages__golden_bytes(void)
 {
     static const uint8_t update_bytes[] = {
@@ -325,8 +325,8 @@ static void test_api_worker_messages__golden_bytes(void)
     tally_buffer_fini(&wire);
 }
 
-/* What programs send that do not know the field: up to Tally 0.5.0. The numbers are frozen, since
- * other versions must understand at least these bytes of each other. */
+/* Programs up to Tally 0.5.0 do not know the field. The numbers are frozen: all versions must
+ * understand at least these bytes. */
 static void test_api_worker_messages__format_at_join(void)
 {
     static const uint8_t request_bytes[] = {0x0A, 1, 'w', 0x10, 3, 0x28, 2};

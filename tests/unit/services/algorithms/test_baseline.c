@@ -109,7 +109,7 @@ static void test_algorithms_baseline__clients_send_what_their_papers_say(void)
             CU_ASSERT_EQUAL(world.answer.message.bits.messages, 1);
             CU_ASSERT_EQUAL(world.answer.message.bits.clipped, 0);
             CU_ASSERT_EQUAL(world.answer.message.grid.intervals, 0);
-            CU_ASSERT_EQUAL(world.answer.loss, -1); /* nobody asked */
+            CU_ASSERT_EQUAL(world.answer.loss, -1); /* no loss was requested */
         }
     }
     baseline_world_fini(&world);
@@ -224,7 +224,7 @@ static void test_algorithms_baseline__evaluation_leaves_the_message_alone(void)
     baseline_world_fini(&world);
 }
 
-/* A cut round makes its steps and tells the loss, no more. */
+/* A cut round makes its steps and reports the loss, nothing else. */
 /* The steps between two rounds too: message and loss are those of a walk that is projected. */
 static void test_algorithms_baseline__own_steps_stay_in_the_domain(void)
 {

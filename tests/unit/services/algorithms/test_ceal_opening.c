@@ -221,7 +221,7 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
     fini(&world);
 }
 
-/* A plan must come out of whatever the clients found. */
+/* Whatever the clients found, there must be a plan. */
 static void test_algorithms_ceal_opening__no_noise_and_no_gradient(void)
 {
     static const struct {

@@ -8,7 +8,7 @@ struct scratch_file {
     char path[64];
 };
 
-/* Aborts the test when the disk does not play along. */
+/* A disk error ends the test. */
 void scratch_file_init(struct scratch_file *file, const void *bytes, size_t n);
 void scratch_file_init_text(struct scratch_file *file, const char *text);
 void scratch_file_fini(struct scratch_file *file);

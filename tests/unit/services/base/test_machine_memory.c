@@ -11,7 +11,7 @@
 /* Files below a folder of their own, as /sys/fs/cgroup has them. */
 struct tree {
     char root[64];
-    char *made[16]; /* what is to be removed, last first; heap */
+    char *made[16]; /* paths to remove, last first; heap */
     int n;
 };
 

@@ -7,8 +7,8 @@
 
 #include "tests/harness.h"
 
-/* In a child, as there is no way back: bit 0 no_new_privs, bit 1 dumpable, bit 2 a umask that keeps
- * others out, bit 3 one that it had before. */
+/* In a child, because the change is final: bit 0 no_new_privs, bit 1 dumpable, bit 2 a umask that
+ * denies others access, bit 3 the umask from before. */
 static int state_after(bool keeps_secrets)
 {
     int status = 0;

@@ -188,7 +188,7 @@ static void test_base_token_file__refuses_a_file_that_is_no_token_file(void)
     free(comments);
 }
 
-/* Whatever stands in the file: an answer, tokens that are tokens, and not a word of it repeated. */
+/* Whatever the file holds: an error or valid tokens, and no message repeats its content. */
 static void test_base_token_file__junk_is_refused_without_being_shown(void)
 {
     static const char *const PIECES[] = {

@@ -70,8 +70,8 @@ static void test_base_whole_file__follows_symbolic_links(void)
     scratch_fini(&scratch);
 }
 
-/* A pipe in a folder of ours and no device of the machine's: a mistake in the code, run as root,
- * would replace /dev/null by a file. */
+/* Uses a pipe in the test's own folder, not a device: a defect in the code, run as root, would
+ * replace /dev/null by a file. */
 static void test_base_whole_file__what_is_no_regular_file_is_written_through(void)
 {
     struct scratch scratch;

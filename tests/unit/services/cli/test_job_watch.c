@@ -44,7 +44,7 @@ static void test_cli_job_watch__text_tells_what_a_job_waits_for(void)
         "{\"status\":\"running\",\"waiting\":{\"for\":\"clients\",\"since_ms\":1795232400123,"
         "\"text\":\"waits for client 3 (w3): round 7 has 9 of 10 answers\"}}",
         "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers");
-    /* A clock that is behind the coordinator's. */
+    /* The local clock is behind the coordinator's. */
     expect_text("{\"waiting\":{\"since_ms\":1795232999999,\"text\":\"waits\"}}",
                 "since 0 s: waits");
 }

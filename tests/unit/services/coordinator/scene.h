@@ -22,16 +22,16 @@ void scene_fini(struct scene *scene);
 /* A queued job that could start if it had the workers. Small, and it ends after many rounds. */
 struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_policy policy,
                                  int quorum);
-/* One pass of the loop. Ticks are due only once in 100 ms of the real clock: nothing may depend on
+/* One pass of the loop. Ticks are due once in 100 ms of the real clock, so no test may depend on
  * one. */
 void scene_turn(struct scene *scene);
 
-/* A request that has come; its response, if there is one yet, is in it. */
+/* A request that has arrived. It holds its response, if there is one yet. */
 struct tally_http_request *scene_get(struct scene *scene, const char *path);
 struct tally_http_request *scene_post(struct scene *scene, const char *path);
 /* The worker's session. */
 uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots);
-/* A poll that waits so long. */
+/* A poll with this waiting time. */
 struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms);
 /* The client's update for the job's open round, from its session. */
 struct tally_http_request *scene_update(struct scene *scene, uint64_t session,

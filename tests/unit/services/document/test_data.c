@@ -214,7 +214,7 @@ static void test_document_data__errors_name_the_field(void)
     }
 }
 
-/* Who has no data cannot solve. */
+/* Without the data the coordinator cannot solve. */
 static void test_document_data__local_data_have_no_solved_reference(void)
 {
     static const char own[] =

@@ -47,7 +47,7 @@ static void expect_json(struct tally_json *value, const char *expected)
     CU_ASSERT_PTR_NOT_NULL_FATAL(value);
     CU_ASSERT_EQUAL(tally_json_dump(value, 0, &out), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&out, "", 1), TALLY_OK);
-    /* No matter whether with spaces behind the punctuation. */
+    /* Spaces after punctuation do not matter. */
     char *to = (char *)out.data;
     for (const char *from = to; *from != '\0'; from++) {
         if (*from != ' ') {

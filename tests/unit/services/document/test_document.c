@@ -71,7 +71,7 @@ static void test_document_document__what_is_left_out_has_its_default(void)
     CU_ASSERT_EQUAL(spec.round_deadline_ms, 30000);
 }
 
-/* Who leaves sigma to the job needs a step size alone. */
+/* With sigma "auto" only a step size is required. */
 static void test_document_document__auto_has_defaults_of_its_own(void)
 {
     static const struct {

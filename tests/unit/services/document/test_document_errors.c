@@ -212,7 +212,7 @@ static void test_document_errors__errors_of_images_name_the_field(void)
     expect_refusals(DOCUMENT_EXAMPLE, synthetic, sizeof synthetic / sizeof synthetic[0]);
 }
 
-/* Each type has its fields and no other's. */
+/* Each type accepts only its own fields. */
 static void test_document_errors__algorithms_take_their_own_fields_alone(void)
 {
     static const char *const fields[] = {"step_size",        "local_steps", "levels",

@@ -24,7 +24,7 @@ static struct tally_job_spec spec_of(int algorithm, const struct tally_domain *d
             .step_size = 0.06, .local_steps = 10, .levels = 3, .server_step_size = 2};
     }
     spec.domain = *domain;
-    /* A value, so that the regret does not depend on who solves f(x*) over which set. */
+    /* A given value, so that the regret does not depend on the set over which f(x*) is solved. */
     spec.reference = (struct tally_reference){.type = TALLY_REFERENCE_VALUE, .value = 0};
     return spec;
 }

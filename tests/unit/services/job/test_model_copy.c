@@ -121,7 +121,7 @@ static void test_job_model_copy__repeats_a_round_byte_for_byte(void)
     job_host_fini(&HOST);
 }
 
-/* A plan is the coordinator's: what is no plan at all is refused, before anything is computed. */
+/* The plan comes from the coordinator. An invalid one is refused before anything is computed. */
 static void test_job_model_copy__refuses_rounds_that_nobody_can_play(void)
 {
     const struct tally_job_spec spec = job_host_spec();

@@ -1,4 +1,4 @@
-/* Jobs whose f(x*) nobody knows, and clients that have gradients alone. */
+/* Jobs whose f(x*) is unknown, and clients that have only gradients. */
 #include <math.h>
 #include <string.h>
 

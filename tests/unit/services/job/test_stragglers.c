@@ -306,7 +306,7 @@ static bool round_without_3(struct job_host *host)
     if (round.evaluate) {
         CU_ASSERT_DOUBLE_EQUAL(record->loss, loss, 1e-12 * loss);
     }
-    if (host->n_records > n_before + 1) { /* the next was cut, and nobody asked for anything */
+    if (host->n_records > n_before + 1) { /* the next round was cut and had no task */
         TALLY_ASSERT_TEXT(host->records[n_before + 1].missing, "");
     }
     return record->cut;
@@ -350,7 +350,7 @@ static void test_job_stragglers__resumed_round_has_its_time_again(void)
     CU_ASSERT_EQUAL(tally_job_pause(host.job, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_resume(host.job, NULL), TALLY_OK);
     CU_ASSERT_FALSE(tally_job_open_round(host.job)->overdue);
-    set_absent(&host, 2, false); /* its worker has been heard of */
+    set_absent(&host, 2, false); /* its worker has sent something */
     job_host_send(&host, 1);
     CU_ASSERT_EQUAL(host.n_records, 0);
     overdue(&host);

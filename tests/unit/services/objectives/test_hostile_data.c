@@ -256,7 +256,8 @@ static size_t write_npz(const char *name, int is_compressed, uint8_t ret_bytes[I
     return n;
 }
 
-/* Cut anywhere, or with any byte changed: refused, or the same as before where nobody looks. */
+/* Cut anywhere, or with any byte changed: refused, or, where no reader looks, the same as before.
+ */
 static void test_objectives_hostile_data__damaged_npz_and_gzip_are_refused(void)
 {
     static uint8_t bytes[IDX_MAX_BYTES];

@@ -289,7 +289,7 @@ static void test_objectives_kinds__separable_classes_have_no_minimum(void)
     }
 }
 
-/* The solver gives up once it is asked to. */
+/* The solver stops on request. */
 static void test_objectives_kinds__solver_stops_when_asked(void)
 {
     const atomic_bool stop = true;

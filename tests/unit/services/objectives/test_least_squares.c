@@ -234,7 +234,7 @@ static void test_objectives_least_squares__gradient_descent_ends_at_the_minimum(
     tally_objective_free(objective);
 }
 
-/* The clients count alike, whatever they hold: the points of the smaller shard weigh more. */
+/* Clients have equal weight, so the points of the smaller shard weigh more. */
 static void test_objectives_least_squares__clients_weigh_alike(void)
 {
     const struct tally_synthetic_linear data = {

@@ -129,7 +129,7 @@ static void test_objectives_softmax_losses__exponentials_are_right_to_a_rounding
     CU_ASSERT_TRUE(isnan(ends[6]));
 }
 
-/* The vector loop and what it leaves over do the same. */
+/* The vector loop and its remainder loop agree. */
 static void test_objectives_softmax_losses__exponentials_do_not_depend_on_their_place(void)
 {
     float many[67];

@@ -8,15 +8,15 @@
 
 enum { STUB_DIM = 3 };
 
-/* What it answers. Everything good: gradient i is x[i] + i, f_m(x) is m + x[0]. */
+/* The answers. Without the changes below, gradient i is x[i] + i and f_m(x) is m + x[0]. */
 struct stub {
     int code;                /* of all functions */
     const char *why;         /* with a code that is not 0; NULL = it says nothing */
-    double change[STUB_DIM]; /* put in the place of a gradient's coordinate, if not 0 */
-    uint64_t left_out;       /* last coordinates that it does not write, and does not say so */
-    uint64_t dim;            /* that it says it wrote; 0 = its own */
+    double change[STUB_DIM]; /* replaces a gradient's coordinate, if not 0 */
+    uint64_t left_out;       /* last coordinates that it silently leaves unwritten */
+    uint64_t dim;            /* coordinates that it claims to have written; 0 = its own */
     double loss;             /* instead of its own, if not 0 */
-    /* What it was asked. */
+    /* The calls it received. */
     int n_opened, n_closed, n_gradients;
     struct tally_plugin_problem problem;
     char options[32], data_dir[32];

@@ -124,7 +124,7 @@ static void test_plugins_objective__wrong_losses_are_its_fault(void)
     tally_objective_free(objective);
 }
 
-/* Who diverged did so by their steps: no plug-in is asked, and none is blamed. */
+/* Divergence comes from the steps: the plug-in is not called, and not blamed. */
 static void test_plugins_objective__is_not_asked_at_a_point_that_is_none(void)
 {
     struct tally_objective *objective = make(true, NULL);
@@ -155,7 +155,8 @@ static void test_plugins_objective__without_a_loss_there_is_no_regret(void)
     tally_objective_free(objective);
 }
 
-/* Where a plug-in stands in for another objective, what it lacks is that one's. */
+/* A plug-in that replaces another objective uses that objective's functions for those that it
+ * lacks. */
 static void test_plugins_objective__losses_may_be_those_of_the_document(void)
 {
     struct tally_objective_spec spec = tally_objective_spec_default();

@@ -1,4 +1,4 @@
-/* Instances in a child process against the same in this one, with moody.so, which fails as told. */
+/* Instances in a child process compared with the same in this process. moody.so fails on demand. */
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -98,7 +98,7 @@ static void test_plugins_process__a_child_gives_the_same_bytes(void)
     CU_ASSERT_FALSE(has_children());
 }
 
-/* The end of a child is told once, and stays told; nothing of it is left. */
+/* The end of a child is reported once and stays known; no process remains. */
 static void expect_end(const char *mood, const struct tally_plugin_limits *limits,
                        const char *beginning)
 {
@@ -137,7 +137,7 @@ static void test_plugins_process__the_end_of_a_child_is_a_failed_answer(void)
                IN_ROUND "no answer after 5000 ms; its process was killed");
 }
 
-/* Who only fails lives on. */
+/* A plug-in that only returns errors is kept. */
 static void test_plugins_process__a_failed_answer_is_no_end(void)
 {
     struct tally_plugin_set set = {0};

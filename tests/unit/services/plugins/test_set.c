@@ -45,7 +45,7 @@ static void expect_refused(const struct tally_plugin_set *set, const struct tall
     CU_ASSERT_PTR_NULL(objective);
 }
 
-/* Whether the job is served by a plug-in, which was opened `n_opened` times in all. */
+/* Checks that a plug-in serves the job and was opened `n_opened` times in all. */
 static struct tally_objective *expect_opened(const struct tally_plugin_set *set,
                                              const struct tally_job_spec *spec, int n_opened)
 {

@@ -16,7 +16,7 @@ struct job_in_store {
     struct tally_job_update last; /* its payload is the model's, until the next one */
 };
 
-/* One client, and so long a point that rounds store changes of the state. */
+/* One client, and a point so long that rounds store only changes of the state. */
 struct tally_job_spec job_in_store_spec(void);
 
 /* Inserts the job and starts its engine; nothing but the row is stored yet. store: taken, NULL =
@@ -30,7 +30,8 @@ struct hosted_job *job_in_store_load(struct job_in_store *host);
 /* The client's update for the open round. */
 void job_in_store_receive(struct job_in_store *host, uint32_t client,
                           struct tally_job_outcome *ret_outcome);
-/* A round, whose writes are in an open transaction then. Whether a broadcast closed it. */
+/* Runs a round and leaves its writes in an open transaction. Returns whether a broadcast closed the
+ * round. */
 bool job_in_store_write_round(struct job_in_store *host);
 
 #endif

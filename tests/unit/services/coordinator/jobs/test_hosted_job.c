@@ -6,7 +6,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
 
-/* What is stored is the job as it is. */
+/* The stored job equals the job in memory. */
 static void expect_stored(struct job_in_store *host)
 {
     struct hosted_job *again = job_in_store_load(host);
@@ -110,7 +110,7 @@ static enum tally_status post(struct end *end, const struct tally_job_update *up
     return ended_receive(&end->ended, end->host.store, &end->row, update, &end->outcome, &err);
 }
 
-/* What the whole job says of the update. */
+/* The response of the fully loaded job to the update. */
 static enum tally_status ask_job(struct end *end, const struct tally_job_update *update,
                                  struct tally_job_outcome *ret_outcome)
 {
@@ -155,7 +155,7 @@ static void test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job(voi
     end_fini(&end);
 }
 
-/* Messages like the last: it again, another one, of the round before, of the one that was open. */
+/* Variants of the last message: the same one, other bytes, the round before, the open round. */
 static void post_all(struct end *end)
 {
     const struct tally_job_update right = end->host.last;
@@ -191,7 +191,7 @@ static void test_coordinator_ended__a_job_that_ended_here_is_not_read(void)
     end_fini(&end);
 }
 
-/* What was received in the open round is not stored with the job. */
+/* Updates of the open round are not stored with the job. */
 static void test_coordinator_ended__a_job_that_ended_in_a_round_is_read(void)
 {
     struct end end;
@@ -202,7 +202,7 @@ static void test_coordinator_ended__a_job_that_ended_in_a_round_is_read(void)
     end_fini(&end);
 }
 
-/* Another replica has led the job for a while: what it counted stays. */
+/* Another replica has led the job meanwhile: its counts stay. */
 static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again(void)
 {
     struct job_in_store host;

@@ -6,7 +6,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 
-/* Two workers, a client each; client 0's update is there. */
+/* Two workers with one client each; client 0 has sent its update. */
 static struct hosted_job *half_a_round(struct scene *scene, enum tally_policy policy,
                                        uint64_t *ret_absent)
 {
@@ -47,7 +47,7 @@ static void test_coordinator_rounds__policy_wait_waits(void)
     scene_fini(&scene);
 }
 
-/* The client goes from one worker to another within a turn, so the round goes on without a gap. */
+/* The client is reassigned to another worker within a turn, so the round has no gap. */
 static void test_coordinator_rounds__a_reassigned_client_was_never_absent(void)
 {
     struct scene scene;
@@ -62,7 +62,7 @@ static void test_coordinator_rounds__a_reassigned_client_was_never_absent(void)
     scene_fini(&scene);
 }
 
-/* Every attempt would be undone. */
+/* A failing store would undo every attempt. */
 static void test_coordinator_rounds__nothing_closes_while_the_store_fails(void)
 {
     struct scene scene;

@@ -4,7 +4,7 @@
 
 enum { WHOLE = 8000, MB = 1000 * 1000 };
 
-/* How many changes of n bytes there can be behind a whole. */
+/* How many changes of n bytes may follow a full snapshot. */
 static int count_taken(size_t whole_bytes, size_t n)
 {
     struct stored_state stored = {.whole_bytes = whole_bytes};
@@ -17,7 +17,7 @@ static int count_taken(size_t whole_bytes, size_t n)
 
 static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void)
 {
-    CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* nothing is known of it */
+    CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* its length is unknown */
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4 + 1), 0);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);

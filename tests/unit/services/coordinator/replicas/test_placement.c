@@ -75,7 +75,7 @@ static void test_coordinator_placement__younger_jobs_wait_for_an_older_one_elsew
 {
     reset();
     set_want(4, 50, 3);
-    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* nobody can fill it */
+    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* no replica can fill it */
     set_slots(1, 3, 0);
     CU_ASSERT_TRUE(placement_holds_back(&placement, 60));
     CU_ASSERT_FALSE(placement_holds_back(&placement, 40));
@@ -102,7 +102,7 @@ static void test_coordinator_placement__no_job_overtakes_an_older_one(void)
 {
     reset();
     set_slots(1, 8, 8);
-    set_want(1, 5, 1000); /* which nobody can fill, but whose slots those are */
+    set_want(1, 5, 1000); /* no replica can fill it, but it has a claim on those slots */
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 6, 8)), 0);
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 4, 8)), 1);
     reset();
@@ -140,7 +140,7 @@ static void test_coordinator_placement__nobody_moves_before_it_helps(void)
 {
     reset();
     set_slots(1, 4, 4);
-    set_slots(2, 6, 3); /* 3 slots are still played */
+    set_slots(2, 6, 3); /* 3 slots are still in use */
     set_want(4, 9, 8);
     CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 0)), 4);
     CU_ASSERT_EQUAL(placement_share(&placement, 0, false), 0);

@@ -78,7 +78,7 @@ static struct tally_store *join_as_a(struct pair *pair)
     return store;
 }
 
-/* Gives all that "a" leads up. */
+/* "a" gives up all jobs that it leads. */
 static void leave(struct pair *pair)
 {
     struct tally_store *store = pair->a.store;
@@ -129,7 +129,7 @@ static void start_b(struct pair *pair)
     n_refused = 0;
 }
 
-/* "b" lives on until it leads the job, or has tried to so often. */
+/* Turns "b" until it leads the job, at most n_tries times. */
 static bool turn_until_led(struct pair *pair, int n_tries)
 {
     const int64_t key = pair->a.job->row.key;
@@ -162,7 +162,7 @@ static void pair_fini(struct pair *pair)
     tally_memory_database_free(pair->database);
 }
 
-/* What the store says of the job once "b" has loaded it. */
+/* The stored job after "b" has loaded it. */
 static struct tally_store_job load_by_b(struct pair *pair)
 {
     struct tally_store_job row = {.progress.round = -1};
@@ -190,7 +190,7 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
 
     pair.now_ms += LONG_MS;
     struct tally_store *again = join_as_a(&pair);
-    pair.now_ms += LEASE_MS / 3; /* while nobody renews, leases do not run out */
+    pair.now_ms += LEASE_MS / 3; /* without renewals the database's clock stands still */
     struct tally_error err = TALLY_ERROR_INIT;
     for (int i = 0; i < 10 && n_taken == 0; i++) {
         const struct tally_replica self = {.id = "a", .address = "http://127.0.0.1:1"};
@@ -213,7 +213,7 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
     pair_fini(&pair);
 }
 
-/* Turns "b" until it may, or may not, speak for its jobs. */
+/* Turns "b" until it serves its jobs, or stops serving them. */
 static bool turn_until(struct pair *pair, bool serves)
 {
     for (int i = 0; i < 10000; i++) {
@@ -226,7 +226,7 @@ static bool turn_until(struct pair *pair, bool serves)
     return false;
 }
 
-/* Others may lead our jobs from the lease's last moment on. */
+/* From the end of the lease on, another replica may lead our jobs. */
 static void test_coordinator_replicas__steps_down_without_heartbeats(void)
 {
     struct pair pair;
@@ -244,7 +244,7 @@ static void test_coordinator_replicas__steps_down_without_heartbeats(void)
     pair_fini(&pair);
 }
 
-/* A process that has its store alone speaks for its jobs at any time. */
+/* A process whose store is not shared always serves its jobs. */
 static void test_coordinator_replicas__a_store_of_ones_own_has_no_lease(void)
 {
     const struct replica_view view = {.is_shared = false};

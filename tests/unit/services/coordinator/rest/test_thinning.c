@@ -126,7 +126,7 @@ static void test_coordinator_thinning__many_rounds_are_bounded(void)
         for (size_t j = 0; j < sizeof points / sizeof points[0]; j++) {
             const size_t n = series_thin(&series, points[j], ROWS);
             CU_ASSERT_TRUE_FATAL(n >= 2 && n <= points[j]);
-            /* It makes use of what it may, but for what the width's steps cost. */
+            /* It uses the permitted number of rows, up to the steps of the width. */
             CU_ASSERT_TRUE((int64_t)n == lengths[i] || n >= points[j] / 5);
             CU_ASSERT_EQUAL(ROWS[0].round, 1);
             CU_ASSERT_EQUAL(ROWS[n - 1].round, lengths[i]);
@@ -199,7 +199,7 @@ static void test_coordinator_thinning__rounds_must_ascend(void)
     CU_ASSERT_EQUAL(series_thin(&series, 10, ROWS), 5);
     assert_rows_true(ROWS, 5);
     series_fini(&series);
-    /* The greatest number there is makes no overflow. */
+    /* The largest number does not overflow. */
     struct tally_round_record record = record_of(1);
     for (int i = 0; i < 20; i++) {
         record.round = i < 10 ? i + 1 : INT64_MAX - 20 + i;

@@ -75,7 +75,7 @@ static void join(struct scene *scene, const char *name, struct hosted_job *bound
     TALLY_ASSERT_STATUS(session_new(&scene->table, &who, &session, &err), TALLY_OK, &err);
 }
 
-/* What the counts stand for, by walking over all sessions. */
+/* Whether the counts equal those of a walk over all sessions. */
 
 static bool is_counted(const struct hosted_job *job)
 {
@@ -183,7 +183,7 @@ static void expect_equal_counts(const struct scene *scene)
     }
 }
 
-/* One thing that happens. */
+/* One random event. */
 
 static void come_or_go(struct scene *scene)
 {
@@ -212,7 +212,7 @@ static void assign(struct scene *scene, struct hosted_job *job)
     }
 }
 
-/* Also by one that is bound to another job, as a worker may be that has come back. */
+/* Also by a session that is pinned to another job, as a returning worker's may be. */
 static void refuse(struct scene *scene, struct hosted_job *job)
 {
     const struct tally_update update = {.refusal = "no"};
@@ -329,7 +329,7 @@ static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
     scene_fini(&scene);
 }
 
-/* Names that shared a bucket in one table do not in another. */
+/* Names that share a bucket in one table do not in another. */
 static void test_coordinator_supply__the_hash_of_a_name_has_a_secret_key(void)
 {
     struct scene a, b;

@@ -43,7 +43,7 @@ static bool takes_all_due(struct wheel *wheel, struct timed *timed, int64_t now_
     return true;
 }
 
-/* Time goes on by ticks of any length; nodes are set, set anew and removed, also beyond the wheel's
+/* Time advances by ticks of any length; nodes are set, reset and removed, also beyond the wheel's
  * reach and in the past. */
 static void test_coordinator_wheel__nothing_is_late(void)
 {
@@ -98,8 +98,8 @@ static void expect_due(struct session_table *table, int64_t now_ms, const char *
     CU_ASSERT_EQUAL(*names, '\0');
 }
 
-/* A worker that has been heard of since its timer was set is not silent, and one that is stays due
- * until something is done about it. The newest come first, as in the list of all. */
+/* A worker that sent something after its timer was set is not silent. A silent one stays due until
+ * it is handled. The newest come first, as in the list of all. */
 static void test_coordinator_wheel__the_silent_are_due_newest_first(void)
 {
     enum { NOW_MS = 500000 };

@@ -2,7 +2,7 @@
 
 #include "tests/harness.h"
 
-/* A store that does nothing but fail as it is told. */
+/* A store whose calls fail as the test demands. */
 struct failing_store {
     struct tally_store base;
     struct tally_store_ops ops;
@@ -94,7 +94,7 @@ static void test_coordinator_transaction__commit_counts_what_is_stored(void)
     transaction_free(transaction);
 }
 
-/* After a begin that failed nothing more is tried in the step: it would wait for the lock again. */
+/* After a failed begin the step tries no other: it would wait for the lock again. */
 static void test_coordinator_transaction__begin_is_tried_once_in_a_step(void)
 {
     struct transaction *transaction = open_transaction();
@@ -128,7 +128,7 @@ static void test_coordinator_transaction__a_failed_write_is_rolled_back(void)
     transaction_free(transaction);
 }
 
-/* Another replica leads the job: the store is well, and the caller is to try again. */
+/* Another replica leads the job: the store is sound, and the caller must try again. */
 static void test_coordinator_transaction__a_fenced_write_does_not_blame_the_store(void)
 {
     struct transaction *transaction = open_transaction();

@@ -36,7 +36,7 @@ static void test_coordinator_matching__memory_follows_the_rule_of_slots(void)
     CU_ASSERT_EQUAL(match_queued(&job), MATCH_PASS);
 }
 
-/* A job whose f(x*) is being solved holds nothing up; one that lacks the memory for it may. */
+/* A job whose f(x*) is being solved blocks no other; a job that lacks the memory for it may. */
 static void test_coordinator_matching__only_candidates_are_looked_at(void)
 {
     struct match_job job = job_with(8, 8);
@@ -44,7 +44,8 @@ static void test_coordinator_matching__only_candidates_are_looked_at(void)
     job.is_prepared = false;
     CU_ASSERT_FALSE(match_is_candidate(&job));
     job.is_unsolved = true;
-    CU_ASSERT_FALSE(match_is_candidate(&job)); /* it has the memory: solving begins by itself */
+    CU_ASSERT_FALSE(
+        match_is_candidate(&job)); /* it has the memory, so solving begins without a match */
     job.has_memory = false;
     CU_ASSERT_TRUE(match_is_candidate(&job));
     CU_ASSERT_EQUAL(match_queued(&job), MATCH_WAIT);
