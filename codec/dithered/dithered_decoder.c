@@ -130,13 +130,7 @@ static enum tally_status message_close(const struct message *message, struct tal
 {
     bool is_exact;
     const uint64_t bits = tally_arith_decoder_finish(&message->decoder, &is_exact);
-    const enum tally_status status =
-        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
-    return status != TALLY_OK || is_exact
-               ? status
-               : tally_fail(err, TALLY_MALFORMED, "payload",
-                            "not the first string of its %llu bits for these levels",
-                            (unsigned long long)bits);
+    return tally_payload_check_string(message->payload_bits, message->dim, bits, is_exact, err);
 }
 
 /* What is done with the coordinates before `end`: written to `values`, if not NULL, or added to

@@ -273,13 +273,7 @@ static enum tally_status close_short(const struct message *message, struct tally
                               ? TALLY_ENTROPY_SCALE_BITS
                               : TALLY_ENTROPY_SCALE_BITS + TALLY_ENTROPY_SCALE_MORE_BITS;
     const uint64_t bits = head + tally_arith_decoder_finish(&message->decoder, &is_exact);
-    const enum tally_status status =
-        tally_payload_check_length(message->payload_bits, message->dim, bits, err);
-    return status != TALLY_OK || is_exact
-               ? status
-               : tally_fail(err, TALLY_MALFORMED, "payload",
-                            "not the first string of its %llu bits for these levels",
-                            (unsigned long long)bits);
+    return tally_payload_check_string(message->payload_bits, message->dim, bits, is_exact, err);
 }
 
 static enum tally_status close_long(const struct message *message, struct tally_error *err)

@@ -4,6 +4,7 @@
 #ifndef TALLY_CODEC_QUANTIZE_PAYLOAD_H
 #define TALLY_CODEC_QUANTIZE_PAYLOAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,11 @@ enum tally_status tally_payload_check_frame(const uint8_t *data, size_t n_bytes,
 /* Whether the dim coordinates of a message took all of its payload_bits bits. */
 enum tally_status tally_payload_check_length(uint64_t payload_bits, size_t dim, uint64_t bits_taken,
                                              struct tally_error *err);
+
+/* The same for a message of the arithmetic coder, which must also be the first string of its
+ * length. bits_taken and is_exact: of tally_arith_decoder_finish(). */
+enum tally_status tally_payload_check_string(uint64_t payload_bits, size_t dim, uint64_t bits_taken,
+                                             bool is_exact, struct tally_error *err);
 
 /* Fails: the message ends within the block that starts at coordinate `start` of dim. */
 static inline enum tally_status

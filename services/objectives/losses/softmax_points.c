@@ -101,19 +101,29 @@ static double shard_loss(const struct softmax_points *self, struct tally_shard s
     return sum / shard.size + ridge(self, w);
 }
 
+/* The points of a client, and working space that the caller frees. */
+static enum tally_status open_shard(const struct softmax_points *self, uint32_t client,
+                                    struct tally_shard *ret_shard, double **ret_room,
+                                    struct tally_error *err)
+{
+    const enum tally_status status = tally_dataset_shard(self->data, client, ret_shard, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    *ret_room = room_for(self, err);
+    return *ret_room != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+}
+
 static enum tally_status softmax_points_local_loss(const struct tally_objective *objective,
                                                    uint32_t client, const double *x,
                                                    double *ret_loss, struct tally_error *err)
 {
     const struct softmax_points *self = of(objective);
     struct tally_shard shard;
-    enum tally_status status = tally_dataset_shard(self->data, client, &shard, err);
+    double *room = NULL;
+    const enum tally_status status = open_shard(self, client, &shard, &room, err);
     if (status != TALLY_OK) {
         return status;
-    }
-    double *room = room_for(self, err);
-    if (room == NULL) {
-        return TALLY_NO_MEMORY;
     }
     *ret_loss = shard_loss(self, shard, x, room);
     free(room);
@@ -127,13 +137,10 @@ static enum tally_status softmax_points_local_gradient(const struct tally_object
 {
     const struct softmax_points *self = of(objective);
     struct tally_shard shard;
-    enum tally_status status = tally_dataset_shard(self->data, client, &shard, err);
+    double *room = NULL;
+    const enum tally_status status = open_shard(self, client, &shard, &room, err);
     if (status != TALLY_OK) {
         return status;
-    }
-    double *room = room_for(self, err);
-    if (room == NULL) {
-        return TALLY_NO_MEMORY;
     }
     double *z = room + self->rows;
     for (size_t i = 0; i < objective->dim; i++) {
