@@ -4,10 +4,13 @@
     tally reproduce synthetic --frontier --out DIR       computes frontier.csv and frontier.json
     tests/bench/frontier.py DIR                          prints the table; draws frontier.svg and .png
 
-The table has, for each problem, the least regret of every algorithm at any price, and CEAL's within
-the paper's bits and within 650 each way. The picture has a panel for each problem: CEAL's points, the
-front of every algorithm, and a dotted line at the bits of Table I. The script that draws it stays in
-DIR as frontier.gnuplot; without gnuplot there is no picture.
+The table has, for each problem, the least regret of every algorithm at any price, and that of CEAL and
+CALM within the paper's bits and within 650 each way. Bits are formula bits, as the paper counts; of
+CALM those really sent, payload and control. The picture has a panel for each problem: CEAL's points,
+the front of every algorithm, a dotted line at the bits of Table I, and CALM's limits, which are
+computed and not measured: a grey line for the regret of the same bits at the rates of information
+theory, and a flat one for the regret if every query were shared at no cost. The script that draws it
+stays in DIR as frontier.gnuplot, with limits.csv; without gnuplot there is no picture.
 """
 
 import argparse
@@ -22,10 +25,12 @@ READINGS, RADII = ("loud", "quiet"), (1, 2, 3)
 PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
 # Colours of Okabe and Ito, which can be told apart without red and green.
 ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
-              "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00")}
+              "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00"),
+              "calm": ("CALM", "#000000")}
 ANY = math.inf, math.inf
-ENTRIES = [("ceal", "263.3 / 288.6", PAPER), ("ceal", "650 / 650", (650, 650)),
-           *((name, "any", ANY) for name in ("ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom"))]
+ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
+             for within, limits in (("263.3 / 288.6", PAPER), ("650 / 650", (650, 650)))),
+           *((name, "any", ANY) for name in ("calm", "ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom"))]
 HEADS = "reading", "radius", "algorithm", "within bits", "regret", "+- std", "up", "down", "with"
 LEFT = {0, 2, 3, 8}  # columns that are aligned to the left
 
@@ -42,11 +47,14 @@ def best(points, reading, radius, algorithm, limits):
     """The point of least regret within the bits, or None."""
     fitting = [point for point in points
                if (point["reading"], point["radius"], point["algorithm"]) == (reading, radius, algorithm)
-               and point["uplink_formula"] <= limits[0] and point["downlink_formula"] <= limits[1]]
+               and point["uplink_bits"] <= limits[0] and point["downlink_bits"] <= limits[1]]
     return min(fitting, key=lambda point: point["regret_mean"], default=None)
 
 
 def parameters(point):
+    if point["algorithm"] == "calm":
+        budget = point["uplink_budget"]
+        return f"budget {budget:.0f} / {point['downlink_budget']:.0f}" if budget else "auto"
     if point["algorithm"] != "ceal":
         return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}"
     return (f"eta {point['step_size']:.3g}, c {point['sample_scale']:.3g}, j0 {point['first_stage']:.0f}, "
@@ -59,8 +67,8 @@ def table_row(points, reading, radius, entry):
     point = best(points, reading, radius, algorithm, limits)
     if point is None:
         return [*row, "none", "", "", "", ""]
-    return [*row, *(f"{point[key]:.1f}" for key in ("regret_mean", "regret_std", "uplink_formula",
-                                                    "downlink_formula")), parameters(point)]
+    return [*row, *(f"{point[key]:.1f}" for key in ("regret_mean", "regret_std", "uplink_bits",
+                                                    "downlink_bits")), parameters(point)]
 
 
 def table(points):
@@ -71,25 +79,40 @@ def table(points):
                                for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows) + "\n"
 
 
-# Columns of the CSV: 1 reading, 2 radius, 3 algorithm, 12 regret, 14 and 15 bits, 18 front. A line that
+# Columns of the CSV: 1 reading, 2 radius, 3 algorithm, 12 regret, 18 front, 19 and 20 bits. A line that
 # is filtered out is NaN, which the script declares missing, so that a front is one line.
 def series(reading, radius, algorithm, only_front, style):
     front = " && $18 == 1" if only_front else ""
     return (f'"frontier.csv" skip 1 using (strcol(1) eq "{reading}" && $2 == {radius} && '
-            f'strcol(3) eq "{algorithm}"{front} ? $14 + $15 : NaN):12 {style}')
+            f'strcol(3) eq "{algorithm}"{front} ? $19 + $20 : NaN):12 {style}')
 
 
-def panel(reading, radius):
+def limit(reading, radius, column, style):
+    """A line of limits.csv: 3 bits up and down together, 4 regret at ideal rates, 5 shared at no cost."""
+    return (f'"limits.csv" skip 1 using (strcol(1) eq "{reading}" && $2 == {radius} ? $3 : NaN):{column} '
+            f"with lines lw 1.5 {style}")
+
+
+def limits_csv(limits):
+    return "reading,radius,bits,ideal_regret,shared_regret\n" + "".join(
+        f"{line['reading']},{line['radius']:g},{line['uplink_bits'] + line['downlink_bits']},"
+        f"{line['ideal_regret']:.9g},{line['shared_regret']:.9g}\n" for line in limits)
+
+
+def panel(reading, radius, has_limits):
     lines = [series(reading, radius, "ceal", False, 'with points pt 7 ps 0.25 lc rgb "#f0c8a8" notitle')]
     for i, (name, (title, colour)) in enumerate(ALGORITHMS.items()):
-        dashes = 1 if name == "ceal" else 2 + i
+        dashes = 1 if name in ("ceal", "calm") else 2 + i
         lines.append(series(reading, radius, name, True, f"with linespoints lw 2 dt {dashes} pt {5 + 2 * i} ps 0.9 "
                                                          f'lc rgb "{colour}" title "{title}"'))
+    if has_limits:
+        lines.append(limit(reading, radius, 4, 'dt 1 lc rgb "#888888" title "CALM, ideal rates (computed)"'))
+        lines.append(limit(reading, radius, 5, 'dt 4 lc rgb "#888888" title "every query shared (computed)"'))
     return f'set title "{reading}, start radius {radius}"\nplot ' + ", \\\n     ".join(lines) + "\n"
 
 
-def script():
-    panels = [panel(reading, radius) for reading in READINGS for radius in RADII]
+def script(has_limits):
+    panels = [panel(reading, radius, has_limits) for reading in READINGS for radius in RADII]
     plot = ("set key right top samplen 2\nset multiplot layout 2,3\n" + panels[0] +
             "unset key\n" + "".join(panels[1:]) + "unset multiplot\n")
     terminals = (("svg", "svg", "sans-serif"), ("pngcairo", "png", "sans"))
@@ -115,10 +138,13 @@ def main():
     parser.add_argument("folder", metavar="DIR", type=pathlib.Path)
     folder = parser.parse_args().folder
     points = read_points(folder / "frontier.csv")
-    seeds = json.loads((folder / "frontier.json").read_text())["seeds"]
-    print(f"Frontier of the synthetic experiment, seeds {min(seeds)}-{max(seeds)}, {len(points)} points; formula bits\n")
+    result = json.loads((folder / "frontier.json").read_text())
+    seeds, limits = result["seeds"], result.get("limits", [])
+    print(f"Frontier of the synthetic experiment, seeds {min(seeds)}-{max(seeds)}, {len(points)} points; formula bits, "
+          "of CALM those sent\n")
     print(table(points), end="")
-    (folder / "frontier.gnuplot").write_text(script())
+    (folder / "limits.csv").write_text(limits_csv(limits))
+    (folder / "frontier.gnuplot").write_text(script(bool(limits)))
     try:
         subprocess.run(["gnuplot", "frontier.gnuplot"], cwd=folder, check=True)
     except FileNotFoundError:

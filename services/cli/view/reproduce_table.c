@@ -28,15 +28,18 @@ static void add_result(struct tally_text_table *table, const struct tally_campai
 {
     const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
     const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    const struct tally_bit_pair counted = tally_summary_counted_bits(row->preset->algorithm, &bits);
     const struct tally_paper_bits *paper = &row->preset->paper;
     add_name(table, row);
     tally_text_table_printf(table, "%.4g", row->step_size);
     tally_text_table_printf(table, isfinite(regret.mean) ? "%.1f\t%.1f" : "diverged\t-",
                             regret.mean, regret.std);
-    add_pair(table, bits.uplink.formula, bits.downlink.formula);
+    tally_text_table_printf(table, isfinite(row->planned_regret) ? "%.1f" : "-",
+                            row->planned_regret);
+    add_pair(table, counted.uplink, counted.downlink);
     add_pair(table, paper->uplink, paper->downlink);
-    tally_text_table_printf(table, "%.3f\t%.3f", bits.uplink.formula / paper->uplink,
-                            bits.downlink.formula / paper->downlink);
+    tally_text_table_printf(table, "%.3f\t%.3f", counted.uplink / paper->uplink,
+                            counted.downlink / paper->downlink);
 }
 
 static void add_coded(struct tally_text_table *table, const struct tally_campaign_row *row,
@@ -45,6 +48,7 @@ static void add_coded(struct tally_text_table *table, const struct tally_campaig
     const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
     add_name(table, row);
     add_pair(table, bits.uplink.payload, bits.downlink.payload);
+    add_pair(table, bits.uplink.control, bits.downlink.control);
     add_pair(table, bits.uplink.entropy_payload, bits.downlink.entropy_payload);
 }
 
@@ -55,13 +59,13 @@ static const struct part {
     void (*add_row)(struct tally_text_table *table, const struct tally_campaign_row *row,
                     size_t n_seeds);
 } PARTS[] = {
-    {"llrrrrrrrrr",
-     ",,,regret,,formula bits,,paper,,ratio,,"
-     "algorithm,preset,step size,mean,+- std,up,down,up,down,up,down",
+    {"llrrrrrrrrrr",
+     ",,,regret,,,bits,,paper,,ratio,,"
+     "algorithm,preset,step size,mean,+- std,planned,up,down,up,down,up,down",
      add_result},
-    {"llrrrr",
-     ",,payload bits,,entropy (est.),,"
-     "algorithm,preset,up,down,up,down",
+    {"llrrrrrr",
+     ",,payload bits,,control bits,,entropy (est.),,"
+     "algorithm,preset,up,down,up,down,up,down",
      add_coded},
 };
 enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
@@ -101,7 +105,12 @@ enum tally_status tally_reproduce_table_render(const struct tally_campaign *camp
     }
     tally_text_put(&text, "Bits are per client up and per broadcast down, over a whole job; means "
                           "over the runs.\n"
-                          "ratio: formula bits to the paper's.\n"
+                          "bits: formula bits, as the paper counts; of calm those sent, payload "
+                          "and control.\n"
+                          "ratio: bits to the paper's, of ceal where the paper has no such "
+                          "algorithm.\n"
+                          "planned: the regret that calm's recursion expects before the job "
+                          "starts.\n"
                           "entropy (est.): zero-order entropy of each message's levels, an "
                           "estimate of the best coder.\n");
     return text.status;

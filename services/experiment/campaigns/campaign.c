@@ -1,8 +1,11 @@
 #include "services/experiment/campaigns/campaign.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "services/experiment/campaigns/planned.h"
 
 /* A run on MNIST takes seconds, so its grid is searched on this many seeds alone. */
 enum { MNIST_SEARCH_SEEDS = 2 };
@@ -42,13 +45,24 @@ static bool is_known(const struct tally_campaign_config *config, const char *nam
     return known;
 }
 
-/* "paper, paper_bits, tuned": CEAL has every preset that any algorithm has. */
+static bool is_listed_before(enum tally_problem_kind kind, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (tally_preset_is_for(&TALLY_PRESETS[i], kind) &&
+            strcmp(TALLY_PRESETS[i].name, TALLY_PRESETS[index].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "paper, paper_bits, auto, tuned" */
 static void list_names(enum tally_problem_kind kind, char *ret_list, size_t capacity)
 {
     size_t used = 0;
     for (size_t i = 0; i < TALLY_N_PRESETS && used < capacity; i++) {
         const struct tally_preset *preset = &TALLY_PRESETS[i];
-        if (preset->algorithm == &TALLY_CEAL && tally_preset_is_for(preset, kind)) {
+        if (tally_preset_is_for(preset, kind) && !is_listed_before(kind, i)) {
             used += (size_t)snprintf(ret_list + used, capacity - used, "%s, ", preset->name);
         }
     }
@@ -107,8 +121,8 @@ static size_t list_rows(const struct tally_campaign_config *config,
         if (!tally_preset_is_for(preset, config->problem.kind)) {
             continue;
         }
-        const struct tally_campaign_row row = {.preset = preset,
-                                               .step_size = tally_preset_step_size(preset)};
+        const struct tally_campaign_row row = {
+            .preset = preset, .step_size = tally_preset_step_size(preset), .planned_regret = NAN};
         if (is_wanted(config, preset->name)) {
             ret_rows[n++] = row;
         }
@@ -189,6 +203,16 @@ static enum tally_status run_rows(struct tally_campaign *campaign, struct tally_
     return status;
 }
 
+static void plan_rows(struct tally_campaign *campaign)
+{
+    for (size_t i = 0; i < campaign->n_rows; i++) {
+        struct tally_campaign_row *row = &campaign->rows[i];
+        const struct tally_job_spec spec =
+            tally_preset_job(row->preset, &campaign->config.problem, row->step_size, 0);
+        row->planned_regret = tally_planned_regret(&spec);
+    }
+}
+
 static enum tally_status make_rows(struct tally_campaign *campaign, struct tally_error *err)
 {
     const size_t n_seeds = campaign->config.runner.n_seeds;
@@ -224,6 +248,7 @@ enum tally_status tally_campaign_run(const struct tally_campaign_config *config,
         status = run_searches(&campaign, runner, err);
     }
     if (status == TALLY_OK) {
+        plan_rows(&campaign);
         status = run_rows(&campaign, runner, err);
     }
     tally_runner_free(runner);

@@ -152,11 +152,49 @@ static void make_ceal(const struct tally_problem *problem, struct maker *maker)
     }
 }
 
+/* Budgets of CALM, the same up and down. */
+static const int64_t BUDGETS[] = {100, 150, 200, 300, 400, 600, 900, 1400};
+enum { N_BUDGETS = sizeof BUDGETS / sizeof BUDGETS[0] };
+
+static void make_calm(enum tally_problem_kind kind, struct maker *maker)
+{
+    struct tally_preset preset = *tally_preset_get(kind, &TALLY_CALM, "paper_bits");
+    for (size_t i = 0; i < N_BUDGETS; i++) {
+        preset.budget = (struct tally_budget){BUDGETS[i], BUDGETS[i]};
+        add_preset(maker, &preset);
+    }
+    add_preset(maker, tally_preset_get(kind, &TALLY_CALM, "auto"));
+}
+
+static enum tally_status add_limits(struct tally_frontier *frontier,
+                                    const struct tally_problem *problem, const struct maker *calm,
+                                    struct tally_error *err)
+{
+    const size_t n = frontier->n_limits + N_BUDGETS;
+    struct tally_frontier_limit *limits = realloc(frontier->limits, n * sizeof *limits);
+    if (limits == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu limits", n);
+    }
+    frontier->limits = limits;
+    for (size_t i = 0; i < calm->n; i++) {
+        const struct tally_preset *preset = &calm->presets[i];
+        const struct tally_job_spec spec =
+            tally_preset_job(preset, problem, tally_preset_step_size(preset), 0);
+        if (preset->budget.uplink_bits > 0) {
+            limits[frontier->n_limits++] = (struct tally_frontier_limit){
+                *problem, preset->budget, tally_planned_limits_of(&spec)};
+        }
+    }
+    return TALLY_OK;
+}
+
 static void set_step_size(union tally_algorithm_params *params,
                           const struct tally_algorithm *algorithm, double step_size)
 {
     if (algorithm == &TALLY_CEAL) {
         params->ceal.step_size = step_size;
+    } else if (algorithm == &TALLY_CALM) {
+        params->calm.step_size = step_size;
     } else {
         params->baseline.step_size = step_size;
     }
@@ -179,6 +217,7 @@ static enum tally_status take_points(struct tally_frontier *frontier,
             .problem = *problem,
             .algorithm = maker->presets[i].algorithm,
             .params = maker->presets[i].params,
+            .budget = maker->presets[i].budget,
             .regret = tally_summary_of_regret(runs + i * n_seeds, n_seeds),
             .bits = tally_summary_of_bits(runs + i * n_seeds, n_seeds)};
         set_step_size(&point.params, point.algorithm, step_sizes[i]);
@@ -293,12 +332,14 @@ static enum tally_status run_reading(struct tally_frontier *frontier,
                                      struct tally_error *err)
 {
     struct tally_runner *runner = NULL;
-    struct maker baselines = {0}, ceal = {0};
+    struct maker baselines = {0}, ceal = {0}, calm = {0};
     const struct tally_problem first = {config->kind, RADII[0]};
     make_baselines(config->kind, &baselines);
     make_ceal(&first, &ceal);
+    make_calm(config->kind, &calm);
     const double cost = cost_of(&first, &baselines, true, frontier->n_seeds) +
-                        cost_of(&first, &ceal, false, frontier->n_seeds);
+                        cost_of(&first, &ceal, false, frontier->n_seeds) +
+                        cost_of(&first, &calm, false, frontier->n_seeds);
     enum tally_status status = tally_runner_new(config, N_RADII * cost, &runner, err);
     for (size_t r = 0; status == TALLY_OK && r < N_RADII; r++) {
         const struct tally_problem problem = {config->kind, RADII[r]};
@@ -308,10 +349,17 @@ static enum tally_status run_reading(struct tally_frontier *frontier,
             make_ceal(&problem, &ceal);
             status = run_maker(frontier, runner, &problem, &ceal, false, err);
         }
+        if (status == TALLY_OK) {
+            status = run_maker(frontier, runner, &problem, &calm, false, err);
+        }
+        if (status == TALLY_OK) {
+            status = add_limits(frontier, &problem, &calm, err);
+        }
     }
     tally_runner_free(runner);
     free(baselines.presets);
     free(ceal.presets);
+    free(calm.presets);
     return status;
 }
 
@@ -338,12 +386,14 @@ enum tally_status tally_frontier_run(const struct tally_runner_config *config,
 void tally_frontier_fini(struct tally_frontier *frontier)
 {
     free(frontier->points);
+    free(frontier->limits);
     *frontier = (struct tally_frontier){0};
 }
 
 double tally_frontier_bits(const struct tally_frontier_point *point)
 {
-    return point->bits.uplink.formula + point->bits.downlink.formula;
+    const struct tally_bit_pair bits = tally_summary_counted_bits(point->algorithm, &point->bits);
+    return bits.uplink + bits.downlink;
 }
 
 static int order(double a, double b)

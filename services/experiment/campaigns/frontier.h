@@ -1,11 +1,13 @@
 /* frontier: how little regret how many bits buy, on the synthetic problem.
  *
  * [1] states neither CEAL's constants nor the start point, so this maps them: both readings of the
- * data, starts at |x^(1)| = 1, 2 and 3; CEAL over a table of constants, and every baseline over its
- * number of local steps K, each at the best step size of a grid. */
+ * data, starts at |x^(1)| = 1, 2 and 3; CEAL over a table of constants, every baseline over its
+ * number of local steps K, each at the best step size of a grid; and CALM over its budgets, with
+ * the constants of the problem and without. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 
+#include "services/experiment/campaigns/planned.h"
 #include "services/experiment/runs/runner.h"
 #include "services/experiment/runs/summary.h"
 
@@ -14,9 +16,17 @@ struct tally_frontier_point {
     struct tally_problem problem;
     const struct tally_algorithm *algorithm;
     union tally_algorithm_params params; /* with the step size that was run */
+    struct tally_budget budget;          /* of CALM; 0: none */
     struct tally_summary regret;
     struct tally_mean_bits bits;
     bool on_front; /* its algorithm has no point on this problem with less of both */
+};
+
+/* What CALM could do with a budget on one problem; planned.h says how that is reckoned. */
+struct tally_frontier_limit {
+    struct tally_problem problem;
+    struct tally_budget budget;
+    struct tally_planned_limits limits;
 };
 
 struct tally_frontier {
@@ -24,9 +34,11 @@ struct tally_frontier {
     size_t n_seeds;
     struct tally_frontier_point *points; /* problem by problem, algorithm by algorithm, by bits */
     size_t n_points;
+    struct tally_frontier_limit *limits; /* problem by problem, by budget */
+    size_t n_limits;
 };
 
-/* Formula bits of a point, per client up plus down. */
+/* The bits that count (runs/summary.h), per client up plus down. */
 double tally_frontier_bits(const struct tally_frontier_point *point);
 
 /* config->kind is not looked at. Errors: NO_MEMORY, CANCELLED. */

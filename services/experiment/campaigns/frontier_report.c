@@ -3,7 +3,7 @@
 #include "services/base/text/text.h"
 #include "services/experiment/campaigns/report.h"
 
-/* Constants of CEAL are empty in baselines' lines, and the other way round. */
+/* Constants of one kind are empty in the lines of the others. */
 static void put_params(const struct tally_frontier_point *point, struct tally_text *text)
 {
     const struct tally_ceal_params *ceal = &point->params.ceal;
@@ -12,9 +12,23 @@ static void put_params(const struct tally_frontier_point *point, struct tally_te
         tally_text_printf(text, ",%.9g,,%.9g,%lld,%.9g,%.9g,%.9g,%.9g", ceal->step_size,
                           ceal->sample_scale, (long long)ceal->first_stage, ceal->gamma0,
                           ceal->phi0, ceal->gradient_bound, ceal->sigma);
+    } else if (point->algorithm == &TALLY_CALM) {
+        tally_text_printf(text, ",%.9g,,,,,,,", point->params.calm.step_size);
     } else {
         tally_text_printf(text, ",%.9g,%lld,,,,,,", baseline->step_size,
                           (long long)baseline->local_steps);
+    }
+}
+
+static void put_counted(const struct tally_frontier_point *point, struct tally_text *text)
+{
+    const struct tally_bit_pair bits = tally_summary_counted_bits(point->algorithm, &point->bits);
+    tally_text_printf(text, ",%.9g,%.9g", bits.uplink, bits.downlink);
+    if (point->budget.uplink_bits > 0) {
+        tally_text_printf(text, ",%lld,%lld\n", (long long)point->budget.uplink_bits,
+                          (long long)point->budget.downlink_bits);
+    } else {
+        tally_text_put(text, ",,\n");
     }
 }
 
@@ -25,16 +39,18 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
     tally_text_put(&text,
                    "reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,"
                    "phi0,gradient_bound,sigma,regret_mean,regret_std,uplink_formula,"
-                   "downlink_formula,uplink_entropy_payload,downlink_entropy_payload,on_front\n");
+                   "downlink_formula,uplink_entropy_payload,downlink_entropy_payload,on_front,"
+                   "uplink_bits,downlink_bits,uplink_budget,downlink_budget\n");
     for (size_t i = 0; i < frontier->n_points; i++) {
         const struct tally_frontier_point *point = &frontier->points[i];
         tally_text_printf(&text, "%s,%g,%s", tally_problem_reading(&point->problem),
                           point->problem.radius, point->algorithm->name);
         put_params(point, &text);
-        tally_text_printf(&text, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d\n", point->regret.mean,
+        tally_text_printf(&text, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d", point->regret.mean,
                           point->regret.std, point->bits.uplink.formula,
                           point->bits.downlink.formula, point->bits.uplink.entropy_payload,
                           point->bits.downlink.entropy_payload, point->on_front);
+        put_counted(point, &text);
     }
     return text.status;
 }
@@ -47,6 +63,14 @@ static struct tally_json *params_json(const struct tally_frontier_point *point)
                                                       point->algorithm->n_fields, &point->params));
 }
 
+static struct tally_json *budget_json(const struct tally_budget *budget)
+{
+    struct tally_json *json = tally_json_object();
+    return tally_report_checked(
+        json, tally_json_set_integer(json, "uplink_bits", budget->uplink_bits) &&
+                  tally_json_set_integer(json, "downlink_bits", budget->downlink_bits));
+}
+
 static struct tally_json *point_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
@@ -54,11 +78,35 @@ static struct tally_json *point_json(const struct tally_frontier_point *point)
               tally_json_set_real(json, "radius", point->problem.radius) &&
               tally_json_set_text(json, "algorithm", point->algorithm->name) &&
               tally_json_set(json, "parameters", params_json(point)) &&
+              (point->budget.uplink_bits == 0 ||
+               tally_json_set(json, "budget", budget_json(&point->budget))) &&
               tally_json_set(json, "regret", tally_report_regret(&point->regret)) &&
               tally_json_set(json, "uplink", tally_report_bits(&point->bits.uplink)) &&
               tally_json_set(json, "downlink", tally_report_bits(&point->bits.downlink)) &&
               tally_json_set_bool(json, "on_front", point->on_front);
     return tally_report_checked(json, ok);
+}
+
+static struct tally_json *limit_json(const struct tally_frontier_limit *limit)
+{
+    struct tally_json *json = tally_json_object();
+    bool ok = tally_json_set_text(json, "reading", tally_problem_reading(&limit->problem)) &&
+              tally_json_set_real(json, "radius", limit->problem.radius) &&
+              tally_json_set_integer(json, "uplink_bits", limit->budget.uplink_bits) &&
+              tally_json_set_integer(json, "downlink_bits", limit->budget.downlink_bits) &&
+              tally_json_set_real(json, "ideal_regret", limit->limits.ideal_regret) &&
+              tally_json_set_real(json, "shared_regret", limit->limits.shared_regret);
+    return tally_report_checked(json, ok);
+}
+
+static struct tally_json *limits_json(const struct tally_frontier *frontier)
+{
+    struct tally_json *limits = tally_json_array();
+    bool ok = limits != NULL;
+    for (size_t i = 0; ok && i < frontier->n_limits; i++) {
+        ok = tally_json_append(limits, limit_json(&frontier->limits[i]));
+    }
+    return tally_report_checked(limits, ok);
 }
 
 struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
@@ -73,5 +121,6 @@ struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
         }
     }
     ok = tally_json_set(json, "points", points) && ok;
+    ok = tally_json_set(json, "limits", limits_json(frontier)) && ok;
     return tally_report_checked(json, ok);
 }

@@ -18,6 +18,7 @@ static const struct style STYLES[] = {
     {&TALLY_FEDPAQ, "FedPAQ", "#009e73"},
     {&TALLY_FEDCOM, "FedCOM", "#cc79a7"},
     {&TALLY_CEAL, "CEAL", "#d55e00"},
+    {&TALLY_CALM, "CALM", "#117733"},
 };
 enum { N_STYLES = sizeof STYLES / sizeof STYLES[0] };
 
@@ -35,6 +36,11 @@ static const struct style *style_of(const struct tally_algorithm *algorithm)
 static double final_regret(const struct tally_campaign *campaign, size_t row)
 {
     return tally_summary_of_regret(campaign->rows[row].runs, campaign->config.runner.n_seeds).mean;
+}
+
+static bool has_presets(const struct tally_algorithm *algorithm)
+{
+    return algorithm == &TALLY_CEAL || algorithm == &TALLY_CALM;
 }
 
 /* Of CEAL's presets those whose constants were chosen for something, if there are any. */
@@ -58,6 +64,9 @@ bool tally_plot_shows(const struct tally_campaign *campaign, size_t row)
     if (rows[row].preset->algorithm == &TALLY_CEAL) {
         return shows_ceal(campaign, &rows[row]);
     }
+    if (rows[row].preset->algorithm == &TALLY_CALM) {
+        return true;
+    }
     for (size_t i = 0; i < campaign->n_rows; i++) {
         const double other = final_regret(campaign, i);
         if (i != row && rows[i].preset->algorithm == rows[row].preset->algorithm &&
@@ -68,7 +77,7 @@ bool tally_plot_shows(const struct tally_campaign *campaign, size_t row)
     return true;
 }
 
-/* How a row is drawn. CEAL's presets share its name and need looks of their own. */
+/* How a row is drawn. Presets of CEAL and of CALM share a name and need looks of their own. */
 struct look {
     const char *colour;
     int dashes, filled, hollow; /* gnuplot's numbers */
@@ -76,18 +85,19 @@ struct look {
 
 static struct look look_of(const struct tally_campaign *campaign, size_t row)
 {
-    static const char *const colours[] = {"#d55e00", "#000000", "#56b4e9"};
+    static const char *const ceal_colours[] = {"#d55e00", "#000000", "#56b4e9", "#999999"};
+    static const char *const calm_colours[] = {"#117733", "#882255", "#332288", "#999933"};
     const struct tally_algorithm *algorithm = campaign->rows[row].preset->algorithm;
     const struct style *style = style_of(algorithm);
     struct look look = {.colour = style->colour};
     int n = style->algorithm != NULL ? (int)(style - STYLES) : 0;
-    if (algorithm == &TALLY_CEAL) {
+    if (has_presets(algorithm)) {
         int n_before = 0;
         for (size_t i = 0; i < row; i++) {
             n_before +=
                 campaign->rows[i].preset->algorithm == algorithm && tally_plot_shows(campaign, i);
         }
-        look.colour = colours[n_before % 3];
+        look.colour = (algorithm == &TALLY_CEAL ? ceal_colours : calm_colours)[n_before % 4];
         look.dashes = 1;
         n += n_before;
     } else {
@@ -101,8 +111,9 @@ static struct look look_of(const struct tally_campaign *campaign, size_t row)
 /* "FedAvg, step 0.0134", "CEAL paper_bits" */
 static void put_label(const struct tally_campaign_row *row, struct tally_text *text)
 {
-    if (row->preset->algorithm == &TALLY_CEAL) {
-        tally_text_printf(text, "CEAL %s", tally_campaign_row_name(row));
+    if (has_presets(row->preset->algorithm)) {
+        tally_text_printf(text, "%s %s", style_of(row->preset->algorithm)->title,
+                          tally_campaign_row_name(row));
     } else {
         tally_text_printf(text, "%s, step %.3g", style_of(row->preset->algorithm)->title,
                           row->step_size);
@@ -193,7 +204,7 @@ static void put_hollow(const struct tally_campaign *campaign, size_t row, struct
 {
     const struct look look = look_of(campaign, row);
     tally_text_printf(text,
-                      "\"rows.csv\" skip 1 every ::%zu::%zu using ($9+$12):5 with points "
+                      "\"rows.csv\" skip 1 every ::%zu::%zu using ($9+$12+$15+$16):5 with points "
                       "pt %d ps 1.6 lw 1.5 lc rgb \"%s\" notitle",
                       row, row, look.hollow, look.colour);
 }
@@ -202,7 +213,7 @@ static void put_filled(const struct tally_campaign *campaign, size_t row, struct
 {
     const struct look look = look_of(campaign, row);
     tally_text_printf(text,
-                      "\"rows.csv\" skip 1 every ::%zu::%zu using ($7+$10):5:6 with yerrorbars "
+                      "\"rows.csv\" skip 1 every ::%zu::%zu using ($17+$18):5:6 with yerrorbars "
                       "pt %d ps 1.6 lw 1.5 lc rgb \"%s\"",
                       row, row, look.filled, look.colour);
     put_titled(campaign, row, text);
@@ -262,8 +273,8 @@ enum tally_status tally_plot_bits_script(const struct tally_campaign *campaign,
                                          struct tally_buffer *out)
 {
     return write_script(campaign, "bits",
-                        "set xlabel \"bits up per client + bits down (filled: formula, hollow: "
-                        "entropy)\"\n"
+                        "set xlabel \"bits up per client + bits down (filled: formula, CALM sent; "
+                        "hollow: entropy + control)\"\n"
                         "set ylabel \"cumulative regret at the horizon\"\n"
                         "set logscale x\nset yrange [0:*]\n"
                         "set xtics format \"%.0s%c\"\n"

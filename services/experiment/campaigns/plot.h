@@ -4,10 +4,10 @@
  *                                                            time, bands of one standard deviation
  *   rows.csv, bits.gnuplot      ->  bits.svg, bits.png       regret against bits
  *
- * The pictures show each baseline at its best known step size and CEAL's presets; the data files
- * hold every row. A script refers to rows by their number in the data files, draws twice (svg and
- * png), and lists what lies below before what lies above: bands before lines, the hollow marks of
- * entropy-coded bits before the filled ones of formula bits.
+ * The pictures show each baseline at its best known step size and the presets of CEAL and CALM; the
+ * data files hold every row. A script refers to rows by their number in the data files, draws twice
+ * (svg and png), and lists what lies below before what lies above: bands before lines, the hollow
+ * marks of entropy-coded bits before the filled ones of the bits that count (runs/summary.h).
  *
  * Colours are those of Okabe and Ito, which the colour-blind can tell apart; dashes and the shapes
  * of marks repeat what they say. */
@@ -17,7 +17,7 @@
 #include "codec/base/buffer.h"
 #include "services/experiment/campaigns/campaign.h"
 
-/* Whether a row is drawn: it has not diverged, is a preset of CEAL or a baseline's best. */
+/* Whether a row is drawn: it has not diverged, is a preset of CEAL or CALM or a baseline's best. */
 bool tally_plot_shows(const struct tally_campaign *campaign, size_t row);
 
 /* Column 1 is the time step, then mean and standard deviation of each row; an empty field where a

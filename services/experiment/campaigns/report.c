@@ -1,5 +1,7 @@
 #include "services/experiment/campaigns/report.h"
 
+#include <math.h>
+
 #include "services/base/text/text.h"
 
 struct tally_json *tally_report_checked(struct tally_json *json, bool is_whole)
@@ -17,6 +19,7 @@ struct tally_json *tally_report_bits(const struct tally_run_bits *bits)
     return tally_report_checked(
         json, tally_json_set_real(json, "formula", bits->formula) &&
                   tally_json_set_real(json, "payload", bits->payload) &&
+                  tally_json_set_real(json, "control", bits->control) &&
                   tally_json_set_real(json, "entropy_payload", bits->entropy_payload));
 }
 
@@ -43,6 +46,7 @@ static struct tally_json *row_json(const struct tally_campaign_row *row, size_t 
               tally_json_set_real(json, "step_size", row->step_size) &&
               tally_json_set_bool(json, "tuned", row->tuned) &&
               tally_json_set(json, "regret", tally_report_regret(&regret)) &&
+              tally_json_set_real(json, "planned_regret", row->planned_regret) &&
               tally_json_set(json, "uplink", tally_report_bits(&bits.uplink)) &&
               tally_json_set(json, "downlink", tally_report_bits(&bits.downlink)) &&
               tally_json_set(json, "paper",
@@ -83,17 +87,24 @@ enum tally_status tally_report_rows_csv(const struct tally_campaign *campaign,
     tally_text_put(&text, "algorithm,preset,step_size,tuned,regret_mean,regret_std,"
                           "uplink_formula,uplink_payload,uplink_entropy_payload,"
                           "downlink_formula,downlink_payload,downlink_entropy_payload,"
-                          "paper_uplink,paper_downlink\n");
+                          "paper_uplink,paper_downlink,uplink_control,downlink_control,"
+                          "uplink_bits,downlink_bits,planned_regret\n");
     for (size_t i = 0; i < campaign->n_rows; i++) {
         const struct tally_campaign_row *row = &campaign->rows[i];
         const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
         const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+        const struct tally_bit_pair counted =
+            tally_summary_counted_bits(row->preset->algorithm, &bits);
         tally_text_printf(
-            &text, "%s,%s,%.12g,%d,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g\n",
+            &text, "%s,%s,%.12g,%d,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g",
             row->preset->algorithm->name, tally_campaign_row_name(row), row->step_size, row->tuned,
             regret.mean, regret.std, bits.uplink.formula, bits.uplink.payload,
             bits.uplink.entropy_payload, bits.downlink.formula, bits.downlink.payload,
             bits.downlink.entropy_payload, row->preset->paper.uplink, row->preset->paper.downlink);
+        tally_text_printf(&text, ",%.12g,%.12g,%.12g,%.12g", bits.uplink.control,
+                          bits.downlink.control, counted.uplink, counted.downlink);
+        tally_text_printf(&text, isnan(row->planned_regret) ? ",\n" : ",%.12g\n",
+                          row->planned_regret);
     }
     return text.status;
 }

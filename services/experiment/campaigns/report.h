@@ -7,10 +7,10 @@
 #include "services/experiment/campaigns/campaign.h"
 
 /* {"experiment", "seeds": [...], "rows": [{"algorithm", "preset", "step_size", "tuned",
- *  "regret": {"mean", "std"}, "uplink": {"formula", "payload", "entropy_payload"}, "downlink":
- * same, "paper": {"uplink", "downlink"}}]}: bits per client up and per broadcast down, means over
- * runs; entropy_payload is an estimate; null stands for the regret of runs that diverged. NULL when
- * memory ran out. */
+ *  "regret": {"mean", "std"}, "planned_regret", "uplink": {"formula", "payload", "control",
+ *  "entropy_payload"}, "downlink": same, "paper": {"uplink", "downlink"}}]}: bits per client up and
+ * per broadcast down, means over runs; entropy_payload is an estimate; null stands for the regret
+ * of runs that diverged, and for a regret that is not planned. NULL when memory ran out. */
 struct tally_json *tally_report_json(const struct tally_campaign *campaign);
 
 /* Returns `json` if it is whole; else frees it and returns NULL. */

@@ -1,5 +1,6 @@
 #include "services/experiment/runs/presets.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,66 @@ enum {
 #define SIGMA_QUIET 1.5
 #define SIGMA_MNIST 1.73
 
+/* The constants of the synthetic problem, per coordinate, at x*: sample gradients have the variance
+ * 2/3 s^2 where s is the standard deviation of the noise, and each client's 200 points have an
+ * optimum of their own. s^2 is 1 (loud) or 1/2000 (quiet). */
+#define CALM(preset, problem, s2, variance, budget_up, budget_down)                                \
+    {                                                                                              \
+        .name = preset, .problems = problem, .algorithm = &TALLY_CALM,                             \
+        .params.calm = {.step_size = 3,                                                            \
+                        .noise = 2.0 / 3 * (s2),                                                   \
+                        .noise_growth = 10.0 / 3,                                                  \
+                        .client_spread = 0.03 * (s2),                                              \
+                        .curvature_spread = 0.0144,                                                \
+                        .initial_variance = variance,                                              \
+                        .local_step_limit = 0.1},                                                  \
+        .paper = {263.3, 288.6}, .budget = {                                                       \
+            budget_up,                                                                             \
+            budget_down                                                                            \
+        }                                                                                          \
+    }
+
+/* The constants of MNIST, per coordinate, found by hand; the spread of the curvature is larger than
+ * that of f, so that the plan allows for f's smaller curvature at the start. */
+#define CALM_MNIST(preset, budget_up, budget_down)                                                 \
+    {                                                                                              \
+        .name = preset, .problems = MNIST, .algorithm = &TALLY_CALM,                               \
+        .params.calm = {.step_size = 1 / 1.3,                                                      \
+                        .noise = 3.0 / 7840,                                                       \
+                        .client_spread = 0.015 / 7840,                                             \
+                        .curvature_spread = 0.15,                                                  \
+                        .initial_variance = 0.77 / 7840,                                           \
+                        .local_step_limit = 0.5},                                                  \
+        .paper = {0.11e6, 0.26e6}, .budget = {                                                     \
+            budget_up,                                                                             \
+            budget_down                                                                            \
+        }                                                                                          \
+    }
+
+/* What a document with nothing but a step size becomes. */
+#define CALM_AUTO(problem, step, paper_up, paper_down)                                             \
+    {                                                                                              \
+        .name = "auto", .problems = problem, .algorithm = &TALLY_CALM,                             \
+        .params.calm = {.step_size = step,                                                         \
+                        .noise = NAN,                                                              \
+                        .client_spread = NAN,                                                      \
+                        .curvature_spread = 0.02,                                                  \
+                        .initial_variance = NAN,                                                   \
+                        .local_step_limit = NAN},                                                  \
+        .paper = {                                                                                 \
+            paper_up,                                                                              \
+            paper_down                                                                             \
+        }                                                                                          \
+    }
+
+/* Mean square of a coordinate of x^(1) - x*, where |x*| is 1. */
+static double synthetic_variance(double radius)
+{
+    return (radius * radius + 1) / 30;
+}
+#define V_LOUD  (5.0 / 30)
+#define V_QUIET (2.0 / 30)
+
 /* clang-format off */
 const struct tally_preset TALLY_PRESETS[] = {
     /*       problem    algorithm           eta     K    s  server  grid             Table I: up, down */
@@ -88,6 +149,20 @@ const struct tally_preset TALLY_PRESETS[] = {
     CEAL("low_regret", QUIET, 0.989,    0.11,   0.035,  2, 1.16, 3.57, 0.106, 2.09, FIXED,         263.3, 288.6),
     CEAL("paper",      MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 2,    1,    1,     0.3,  COARSE(-2, 2), 0.11e6, 0.26e6),
     CEAL("paper_bits", MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 4,    4,    1,     0.3,  FIXED,         0.11e6, 0.26e6),
+
+    /* Budgets: the mean of the bits really sent, over seeds 1-60, stays within the limits of presets.h
+     * by about the standard deviation of a 10-run mean. */
+    /*   preset        problem s^2      V        budget up, down */
+    CALM("half_bits",  LOUD,   1,       V_LOUD,  151, 150),
+    CALM("paper_bits", LOUD,   1,       V_LOUD,  294, 292),
+    CALM("low_regret", LOUD,   1,       V_LOUD,  590, 552),
+    CALM("half_bits",  QUIET,  1.0 / 2000, V_QUIET, 170, 150),
+    CALM("paper_bits", QUIET,  1.0 / 2000, V_QUIET, 324, 292),
+    CALM("low_regret", QUIET,  1.0 / 2000, V_QUIET, 650, 555),
+    CALM_AUTO(SYNTHETIC, 3, 263.3, 288.6),
+    CALM_MNIST("paper_regret", 24000, 41000),
+    CALM_MNIST("low_regret", 36500, 58500),
+    CALM_AUTO(MNIST, 0.77, 0.11e6, 0.26e6),
 };
 /* clang-format on */
 const size_t TALLY_N_PRESETS = sizeof TALLY_PRESETS / sizeof TALLY_PRESETS[0];
@@ -144,12 +219,23 @@ static void name_job(const struct tally_preset *preset, const struct tally_probl
                      char *ret_name, size_t capacity)
 {
     const bool is_quiet = problem->kind == TALLY_PROBLEM_QUIET;
-    const bool is_ceal = preset->algorithm == &TALLY_CEAL;
+    const bool has_many = preset->algorithm == &TALLY_CEAL || preset->algorithm == &TALLY_CALM;
     snprintf(ret_name, capacity, "%s%s-%s%s%s", tally_problem_experiment(problem),
-             is_quiet ? "-quiet" : "", preset->algorithm->name, is_ceal ? "-" : "",
-             is_ceal ? preset->name : "");
+             is_quiet ? "-quiet" : "", preset->algorithm->name, has_many ? "-" : "",
+             has_many ? preset->name : "");
     for (char *at = ret_name; *at != '\0'; at++) {
         *at = *at == '_' ? '-' : *at;
+    }
+}
+
+static void complete_calm(const struct tally_preset *preset, const struct tally_problem *problem,
+                          struct tally_job_spec *spec)
+{
+    struct tally_calm_params *params = &spec->params.calm;
+    spec->encoding = TALLY_ENCODING_INDEX_DITHERED;
+    spec->budget = preset->budget;
+    if (problem->kind != TALLY_PROBLEM_MNIST && !isnan(params->initial_variance)) {
+        params->initial_variance = synthetic_variance(problem->radius);
     }
 }
 
@@ -163,6 +249,9 @@ struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
     spec.params = preset->params;
     memcpy((char *)&spec.params + step_size_offset(preset->algorithm), &step_size,
            sizeof step_size);
+    if (preset->algorithm == &TALLY_CALM) {
+        complete_calm(preset, problem, &spec);
+    }
     spec.seed = seed;
     return spec;
 }

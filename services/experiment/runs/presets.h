@@ -1,11 +1,20 @@
-/* presets: the algorithms of [1]'s Table I with the parameters that they run with, and the bits
- * that [1] reports for them.
+/* presets: the algorithms of [1]'s Table I, and CALM, with the parameters that they run with, and
+ * the bits that [1] reports for them.
  *
  * Baselines have one preset, `paper`. CEAL has more, because [1] states none of its constants but
  * the step size:
  *   paper        at [1]'s step size;
  *   paper_bits   within the bits of Table I, both ways;
  *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).
+ *
+ * CALM's presets on the synthetic problem have the constants of the problem and a budget. Lengths
+ * of messages scatter, so a job leaves a part of its budget unused; the budgets are such that the
+ * bits really sent, control bits included, stay within these means, up and down:
+ *   half_bits    130 / 145, half of what [1] reports for CEAL;
+ *   paper_bits   263 / 289, what [1] reports for CEAL;
+ *   low_regret   540 / 550; on MNIST 31,000 / 57,000;
+ *   paper_regret of MNIST alone: no more regret than CEAL has there, and fewer bits;
+ *   auto         knows nothing but the step size, and has no budget.
  *
  * Each of them, with seed 1, is also a file of deploy/jobs. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_PRESETS_H
@@ -31,10 +40,11 @@ struct tally_preset {
     const struct tally_algorithm *algorithm;
     union tally_algorithm_params params;
     struct tally_step_range grid;
-    struct tally_paper_bits paper;
+    struct tally_paper_bits paper; /* of CEAL, where [1] does not have the algorithm */
+    struct tally_budget budget;    /* of CALM */
 };
 
-/* In the order of Table I, CEAL last. */
+/* In the order of Table I, then CEAL, then CALM. */
 extern const struct tally_preset TALLY_PRESETS[];
 extern const size_t TALLY_N_PRESETS;
 
@@ -48,7 +58,8 @@ const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
 double tally_preset_step_size(const struct tally_preset *preset);
 
 /* The job of a preset with another step size. Its name tells problem, algorithm and preset:
- * "synthetic-quiet-fedavg", "mnist-ceal-paper-bits". */
+ * "synthetic-quiet-fedavg", "mnist-ceal-paper-bits". Where CALM knows the variance of the initial
+ * point, the job has that of the problem's radius. */
 struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
                                        const struct tally_problem *problem, double step_size,
                                        int64_t seed);

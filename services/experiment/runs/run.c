@@ -53,6 +53,10 @@ static void on_message(void *context, const struct tally_job *job, bool is_uplin
     struct tally_run *run = recorder->run;
     double bits;
     (void)job;
+    if (is_uplink && message->payload_bits == 0) {
+        run->uplink.control++; /* it declines: no message, one bit that says so */
+        return;
+    }
     /* The engine has taken the message, so it decodes. */
     if (tally_message_entropy(recorder->spec, is_uplink, message, recorder->levels, &bits, NULL) ==
         TALLY_OK) {
@@ -72,6 +76,8 @@ static void take_result(const struct tally_job *job, struct tally_run *run)
     run->uplink.entropy_payload /= clients;
     run->downlink.formula = (double)progress->bits.downlink.formula_bits;
     run->downlink.payload = (double)progress->bits.downlink.payload_bits;
+    run->downlink.control = (double)progress->bits.control_bits - run->uplink.control;
+    run->uplink.control /= clients;
 }
 
 enum tally_status tally_run_job(const struct tally_job_spec *spec,

@@ -10,7 +10,8 @@
 /* Bits of a whole job: per client up, each broadcast once down. */
 struct tally_run_bits {
     double formula, payload;
-    double entropy_payload; /* an estimate, see entropy.h */
+    double entropy_payload; /* an estimate, see entropy.h; the payload of what is coded already */
+    double control;         /* beside messages: up, of a client that declines; down, all others */
 };
 
 /* The end of a round. */

@@ -57,6 +57,7 @@ static void add(struct tally_run_bits *sum, const struct tally_run_bits *more, d
     sum->formula += more->formula / n;
     sum->payload += more->payload / n;
     sum->entropy_payload += more->entropy_payload / n;
+    sum->control += more->control / n;
 }
 
 struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n)
@@ -70,4 +71,14 @@ struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_
     add(&mean.uplink, &sum.uplink, (double)n);
     add(&mean.downlink, &sum.downlink, (double)n);
     return mean;
+}
+
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 const struct tally_mean_bits *bits)
+{
+    if (algorithm == &TALLY_CALM) {
+        return (struct tally_bit_pair){bits->uplink.payload + bits->uplink.control,
+                                       bits->downlink.payload + bits->downlink.control};
+    }
+    return (struct tally_bit_pair){bits->uplink.formula, bits->downlink.formula};
 }

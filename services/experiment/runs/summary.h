@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "services/algorithms/algorithm.h"
 #include "services/experiment/runs/run.h"
 
 struct tally_summary {
@@ -24,5 +25,13 @@ struct tally_mean_bits {
     struct tally_run_bits uplink, downlink;
 };
 struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
+
+/* The bits that an algorithm is judged by: formula bits, as [1] counts. Of CALM, which [1] does not
+ * have, those really sent: payload and control. */
+struct tally_bit_pair {
+    double uplink, downlink;
+};
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 const struct tally_mean_bits *bits);
 
 #endif

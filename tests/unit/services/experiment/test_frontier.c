@@ -12,7 +12,7 @@ static struct tally_frontier_point point_of(const struct tally_algorithm *algori
                                          .algorithm = algorithm,
                                          .params.baseline = {0.5, 100, 3, 1},
                                          .regret = {regret, 1},
-                                         .bits = {{up, up, up}, {down, down, down}}};
+                                         .bits = {{up, up, up, 7}, {down, down, down, 9}}};
 }
 
 static struct tally_frontier_point points[6];
@@ -49,7 +49,8 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     CU_ASSERT_PTR_NOT_NULL(
-        strstr((const char *)text.data, "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1\n"));
+        strstr((const char *)text.data,
+               "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1,200,100,,\n"));
     text.size = 0;
     struct tally_json *json = tally_frontier_json(&frontier);
     TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);
@@ -59,9 +60,11 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
         "{\"experiment\": \"synthetic\", \"seeds\": [1, 2], \"points\": [{\"reading\": \"loud\", "
         "\"radius\": 1.0, \"algorithm\": \"fedavg\", \"parameters\": {\"step_size\": 0.5, "
         "\"local_steps\": 100}, \"regret\": {\"mean\": 9.0, \"std\": 1.0}, "
-        "\"uplink\": {\"formula\": 200.0, \"payload\": 200.0, \"entropy_payload\": 200.0}, "
-        "\"downlink\": {\"formula\": 100.0, \"payload\": 100.0, \"entropy_payload\": 100.0}, "
-        "\"on_front\": true}]}");
+        "\"uplink\": {\"formula\": 200.0, \"payload\": 200.0, \"control\": 7.0, "
+        "\"entropy_payload\": 200.0}, "
+        "\"downlink\": {\"formula\": 100.0, \"payload\": 100.0, \"control\": 9.0, "
+        "\"entropy_payload\": 100.0}, "
+        "\"on_front\": true}], \"limits\": []}");
     tally_json_free(json);
     tally_buffer_fini(&text);
 }

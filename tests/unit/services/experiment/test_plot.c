@@ -28,7 +28,7 @@ static struct tally_campaign make_campaign(void)
         }
         rows[i] = (struct tally_campaign_row){
             tally_preset_get(TALLY_PROBLEM_LOUD, shown[i].algorithm, shown[i].preset), 0.5, i == 1,
-            runs[i]};
+            runs[i], 0};
     }
     runs[2][0].diverged = true;
     runs[2][0].regret = HUGE_VAL;

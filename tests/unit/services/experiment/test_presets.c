@@ -33,34 +33,52 @@ static void test_experiment_presets__all_are_valid_jobs(void)
     }
 }
 
+static double step_size_of(const struct tally_algorithm *algorithm,
+                           const union tally_algorithm_params *params)
+{
+    return algorithm == &TALLY_CEAL   ? params->ceal.step_size
+           : algorithm == &TALLY_CALM ? params->calm.step_size
+                                      : params->baseline.step_size;
+}
+
 static void test_experiment_presets__step_size_reaches_the_parameters(void)
 {
     const struct tally_problem loud = problem_of(TALLY_PROBLEM_LOUD);
     for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
         const struct tally_preset *preset = &TALLY_PRESETS[i];
-        const bool is_ceal = preset->algorithm == &TALLY_CEAL;
-        const double own =
-            is_ceal ? preset->params.ceal.step_size : preset->params.baseline.step_size;
-        CU_ASSERT_DOUBLE_EQUAL(tally_preset_step_size(preset), own, 0);
+        CU_ASSERT_DOUBLE_EQUAL(tally_preset_step_size(preset),
+                               step_size_of(preset->algorithm, &preset->params), 0);
         const struct tally_job_spec spec = tally_preset_job(preset, &loud, 0.625, 1);
-        CU_ASSERT_DOUBLE_EQUAL(
-            is_ceal ? spec.params.ceal.step_size : spec.params.baseline.step_size, 0.625, 0);
+        CU_ASSERT_DOUBLE_EQUAL(step_size_of(preset->algorithm, &spec.params), 0.625, 0);
     }
+}
+
+static void test_experiment_presets__calm_knows_how_far_it_starts(void)
+{
+    const struct tally_preset *preset =
+        tally_preset_get(TALLY_PROBLEM_QUIET, &TALLY_CALM, "paper_bits");
+    const struct tally_problem far = {TALLY_PROBLEM_QUIET, 3};
+    const struct tally_job_spec spec = tally_preset_job(preset, &far, 3, 1);
+    CU_ASSERT_DOUBLE_EQUAL(spec.params.calm.initial_variance, 10.0 / 30, 1e-15);
+    CU_ASSERT_EQUAL(spec.budget.uplink_bits, preset->budget.uplink_bits);
+    CU_ASSERT_EQUAL(spec.budget.downlink_bits, preset->budget.downlink_bits);
 }
 
 static void test_experiment_presets__every_problem_has_all_algorithms(void)
 {
     for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_MNIST; kind++) {
-        int n_paper = 0, n_ceal = 0;
+        int n_paper = 0, n_ceal = 0, n_calm = 0;
         for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
             const struct tally_preset *preset = &TALLY_PRESETS[i];
             if (tally_preset_is_for(preset, (enum tally_problem_kind)kind)) {
                 n_paper += strcmp(preset->name, "paper") == 0;
                 n_ceal += preset->algorithm == &TALLY_CEAL;
+                n_calm += preset->algorithm == &TALLY_CALM;
             }
         }
         CU_ASSERT_EQUAL(n_paper, 5);
         CU_ASSERT_EQUAL(n_ceal, kind == TALLY_PROBLEM_MNIST ? 2 : 3);
+        CU_ASSERT_EQUAL(n_calm, kind == TALLY_PROBLEM_MNIST ? 3 : 4);
     }
 }
 
@@ -80,6 +98,8 @@ static void test_experiment_presets__names_tell_what_they_are(void)
     expect_name(TALLY_PROBLEM_LOUD, &TALLY_CEAL, "paper", "synthetic-ceal-paper");
     expect_name(TALLY_PROBLEM_QUIET, &TALLY_CEAL, "low_regret", "synthetic-quiet-ceal-low-regret");
     expect_name(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "paper_bits", "mnist-ceal-paper-bits");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_CALM, "half_bits", "synthetic-quiet-calm-half-bits");
+    expect_name(TALLY_PROBLEM_MNIST, &TALLY_CALM, "auto", "mnist-calm-auto");
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "low_regret"));
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_LOUD, &TALLY_FEDAVG, "paper_bits"));
 }
@@ -151,7 +171,7 @@ static size_t count_presets(const char *name)
 
 static void test_experiment_presets__each_is_a_job_file(void)
 {
-    CU_ASSERT_EQUAL(count_presets(NULL), 20); /* 7 + 7 + 6 */
+    CU_ASSERT_EQUAL(count_presets(NULL), 31); /* 11 + 11 + 9 */
 }
 
 static bool is_other_job(const char *name)
@@ -185,7 +205,7 @@ static void test_experiment_presets__each_job_file_is_one(void)
         }
     }
     closedir(folder);
-    CU_ASSERT_EQUAL(n_presets, 20);
+    CU_ASSERT_EQUAL(n_presets, 31);
     CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
@@ -243,6 +263,7 @@ static void test_experiment_presets__baselines_have_the_bits_of_table_1(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_presets__all_are_valid_jobs),
     TALLY_TEST(test_experiment_presets__step_size_reaches_the_parameters),
+    TALLY_TEST(test_experiment_presets__calm_knows_how_far_it_starts),
     TALLY_TEST(test_experiment_presets__every_problem_has_all_algorithms),
     TALLY_TEST(test_experiment_presets__names_tell_what_they_are),
     TALLY_TEST(test_experiment_presets__each_is_a_job_file),
