@@ -309,9 +309,12 @@ static double broadcast_scale(const struct tally_server_task *task,
     for (size_t i = 0; i < task->setting->dim; i++) {
         squares += (double)scratch->vector[i] * (double)scratch->vector[i];
     }
-    decision->control_bits += FACTOR_BITS;
     const double size = sqrt(squares / (double)task->setting->dim);
-    return tally_calm_coded(fmax(size, LEAST_FACTOR * grid.step), grid.step, FACTOR_BITS);
+    const double told =
+        tally_calm_coded(fmax(size, LEAST_FACTOR * grid.step), grid.step, FACTOR_BITS);
+    decision->control_bits +=
+        grid.scale > 0 ? calm_index_bits(llrint(4 * log2(told / grid.scale))) : FACTOR_BITS;
+    return told;
 }
 
 /* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:

@@ -18,10 +18,14 @@ struct calm_memory {
     struct tally_calm_schedule schedule;
 };
 
-/* Control bits under a budget. A factor between the grids that clients expect and those of the
- * epochs to come is 2^(k/4), k in [-CALM_MOST_INDEX, CALM_MOST_INDEX]: one bit for k = 0, else one
- * more for the sign and |k| in unary. A broadcast's grid that is 1.125^i times as coarse as it was
- * meant to be takes i + 1 bits. Both are nearly always 0. */
+/* Control bits. A factor between what clients expect and what is so is told as 2^(k/4): one bit for
+ * k = 0, else one more for the sign and |k| in unary, because k is nearly always small. Such are
+ * the factor between the grids up as planned and as the rest of a budget allows, with |k| at most
+ * CALM_MOST_INDEX, and that between the expected and the true size of a broadcast where constants
+ * are estimated. A broadcast's grid that is 1.125^i times as coarse as it was meant to be takes
+ * i + 1 bits. */
+uint64_t calm_index_bits(int64_t k);
+
 enum { CALM_MOST_INDEX = 8, CALM_MOST_INDEX_BITS = CALM_MOST_INDEX + 2 };
 
 /* The slots of tally_algorithm.memory. */

@@ -243,9 +243,9 @@ static int coarsening(double excess, size_t dim, int n)
     return (int)fmax(-CALM_MOST_INDEX, fmin(CALM_MOST_INDEX, quarters));
 }
 
-static uint64_t index_bits(int index)
+uint64_t calm_index_bits(int64_t k)
 {
-    return index == 0 ? 1 : 2 + (uint64_t)abs(index);
+    return k == 0 ? 1 : 2 + (uint64_t)llabs(k);
 }
 
 /* Clients compute the factor down themselves, from the broadcasts. Only that up, which depends on
@@ -278,7 +278,7 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
         epochs[i].uplink_resolution *= exp2(up / 4.0);
         epochs[i].downlink_resolution *= exp2(down / 4.0);
     }
-    return budget->uplink_bits > 0 ? index_bits(up) : 0;
+    return budget->uplink_bits > 0 ? calm_index_bits(up) : 0;
 }
 
 /* A budget has paid for the opening round, as if every client had answered. */
