@@ -273,8 +273,7 @@ enum tally_status tally_plot_bits_script(const struct tally_campaign *campaign,
                                          struct tally_buffer *out)
 {
     return write_script(campaign, "bits",
-                        "set xlabel \"bits up per client + bits down (filled: formula, CALM sent; "
-                        "hollow: entropy + control)\"\n"
+                        "set xlabel \"bits up per client, and down (hollow: entropy)\"\n"
                         "set ylabel \"cumulative regret at the horizon\"\n"
                         "set logscale x\nset yrange [0:*]\n"
                         "set xtics format \"%.0s%c\"\n"
