@@ -63,8 +63,9 @@ class Hand(ForeignWorker):
 
 
 class Stragglers(TallyTestCase):
-    def start(self, **options):
-        coordinator = self.start_coordinator(**options)
+    def start(self, options=("--session-timeout-ms", str(HOUR_MS)), **others):
+        """Hands poll one after the other, and one of them may wait for long until another is done."""
+        coordinator = self.start_coordinator(options=options, **others)
         return coordinator, coordinator.client
 
     def wait_round(self, client, job_id, closed):
@@ -247,7 +248,7 @@ class Stragglers(TallyTestCase):
     # ---- wait ----
 
     def test_a_stopped_worker_is_waited_for_by_name(self):
-        coordinator, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
+        coordinator, client = self.start()
         document = job_document("synthetic-ceal-long", horizon=1000, round_deadline_ms=300)
         gate = start_gate(self, coordinator, last=HELD_AT)
         workers = [self.start_worker(gate, f"w{i}") for i in range(10)]
@@ -277,7 +278,7 @@ class Stragglers(TallyTestCase):
     # ---- fail ----
 
     def check_fails(self, strike):
-        coordinator, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
+        coordinator, client = self.start()
         document = job_document("synthetic-ceal-long", horizon=10**7, policy="fail", round_deadline_ms=SOON_MS)
         workers = [self.start_worker(coordinator, f"w{i}", clients=5) for i in range(2)]
         job_id = client.submit(document)
@@ -744,7 +745,7 @@ class Stragglers(TallyTestCase):
         self.assertIn(f'tally_job_missing_clients{{job="{job_id}"}} 50\n', metrics)
 
     def test_a_worker_that_missed_a_deadline_is_shown_as_silent(self):
-        _, client = self.start(options=("--session-timeout-ms", str(HOUR_MS)))
+        _, client = self.start()
         job_id = client.submit(drop(deadline_ms=SOON_MS, clients=2))
         hands = [Hand(client, name) for name in ("brisk", "asleep")]
         tasks = [hand.poll_task() for hand in hands]
