@@ -155,8 +155,8 @@ class Same(ReproduceCase):
             if row["planned_regret"] is not None:
                 words = [TALLY, "plan", str(path), "--json"]
                 done = subprocess.run(words, capture_output=True, env=self.environment, timeout=PATIENCE_S, check=True)
-                # The job keeps a part of its budget free, which `plan` spends.
-                self.assertGreater(row["planned_regret"], json.loads(done.stdout)["plans"][0]["regret"])
+                self.assertEqual(row["planned_regret"], json.loads(done.stdout)["plans"][0]["regret"])
+                self.assertEqual(row["planned_regret"], detail["planned"]["regret"])
 
     def test_seeds_and_readings_matter(self):
         def regret(*words):
