@@ -92,12 +92,13 @@ static size_t quantize(const struct tally_grid *grid, const float *y, const int3
                        size_t n, int32_t *levels, uint64_t *clipped)
 {
     const double expected = tally_dithered_ratio(grid->scale);
+    const uint32_t largest = grid->intervals / 2;
     size_t i = 0;
     if (expected > MOST_SINGLE / 8 || grid->step < 0x1p-100 || grid->step > 0x1p100) {
         return quantize_eights(grid, y, dithers, n, levels, clipped);
     }
     const __m512 inverse_step = _mm512_set1_ps((float)(1 / grid->step));
-    const __m512 top = _mm512_set1_ps(fminf(MOST_SINGLE, (float)(grid->intervals / 2)));
+    const __m512 top = _mm512_set1_ps(fminf(MOST_SINGLE, (float)largest));
     for (; n - i >= 16; i += 16) {
         __mmask16 doubtful;
         const __m512i found = round_sixteen(_mm512_loadu_ps(y + i), _mm512_loadu_si512(dithers + i),
