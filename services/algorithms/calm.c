@@ -1,12 +1,13 @@
 /* CALM, the project's own communication-adaptive local method; CALM.md derives it.
  *
- * Idea: server and clients talk at a few times that lie geometrically apart. In between, a client
- * moves on its own as far as its data can be trusted, because regret is paid where it queries. What
- * it sends does not depend on that path: the mean of the minima that its queries predict, quantized
- * as coarsely as its noise allows, with a dither that both sides draw from the seed. The server
- * keeps an exact estimate z and broadcasts only what brings the point x near it.
+ * Idea: server and clients communicate at a few times that lie geometrically apart. In between, a
+ * client moves on its own as far as its data can be trusted, because each query adds f(w) - f* to
+ * the regret at the point w where it is made. The message does not depend on that path: it is the
+ * mean of the minima that the queries predict, less x, quantized as coarsely as its noise allows,
+ * with a dither that both sides draw from the seed. The server keeps an unrounded estimate z of x*
+ * and broadcasts the difference z - x, rounded.
  *
- *     epoch of n queries at x, V the mean square of x - x*, h = 1 / step_size:
+ *     epoch of n queries that start at the common point x, h = 1 / step_size:
  *
  *     client   i = 1..n, w_1 = x    g_i at w_i;  D += w_i - x - g_i / h
  *                                   w_{i+1} = w_i - e_i (g_i + lambda (w_i - x))
@@ -14,28 +15,31 @@
  *     server   z <- z + gain (x + mean Q - z);  broadcasts Q(z - x)
  *     both     x <- x + Q(z - x)
  *
- * e_i, lambda, gain and all grids follow from a recursion over V and a few constants of the problem
- * (calm/calm_model.h). The server follows it and tells clients V and the constants with each task.
+ * e_i, lambda, gain and all grids follow from a recursion over V, the mean square of x - x*, and a
+ * few constants of the problem (calm/calm_model.h). The server evaluates it and sends V and the
+ * constants with each task. The job of calm_model.h, at 263 bits up and 289 down (tally plan):
  *
- *     round    1           2           3           4                      horizon
- *              | n = 14    | n = 28    | n = 103   | n = 321              |
- *              |-> 1 bit a coordinate  |->         |->    the rest: no message
+ *     round    1           2           3           4           5          horizon
+ *              | n = 16    | n = 38    | n = 110   | n = 334   | n = 1502 |
+ *                          each | is a message of 2 bits a coordinate and a broadcast; none at
+ *                          the horizon
  *
- * With a budget and known constants, n_k and the resolutions are planned before the first message
- * (calm/calm_plan.h), and stored. Otherwise epochs grow by three.
+ * With a budget and known constants, the lengths n and the resolutions are planned before the first
+ * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the one
+ * before it.
  *
  * Unknown constants are estimated: from reports in an opening round (calm_opening.c), and later
- * from the spread across the clients' messages. The round after the opening makes no queries; it
- * sends the message of the opening's, which a client draws again.
+ * from the spread across the clients' messages. The round after the opening makes no queries:
+ * clients draw the opening round's queries again and send the message made of them.
  *
- * Where the clients' means show that some directions are much flatter than h says, a job that knows
- * nothing but its step size stops averaging and travels (calm/calm_travel.h): clients take plain
- * gradient steps of one length and send how far they got, z is where they got to on average, and
+ * If the clients' means show that some directions are much flatter than h, a job that knows nothing
+ * but its step size stops averaging and travels (calm/calm_travel.h): clients take plain gradient
+ * steps of one length and send how far they got, z is the mean of the points that they reached, and
  * epochs grow slowly.
  *
- * A budget is never exceeded: a client whose message would be too long sends an empty one, and the
- * server coarsens a broadcast until it fits, or ends the talking. Left out: shifts for unlike
- * shards. */
+ * A budget is never exceeded: a client whose message would be too long sends an empty one; the
+ * server coarsens a broadcast until it fits, and if no grid fits, communication ends. Left out:
+ * shifts for clients with unlike data. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>
@@ -194,8 +198,8 @@ static enum tally_status calm_plan(const struct tally_setting *setting, int64_t 
 
 /* Server. */
 
-/* Whether the client had nothing to send that fits. Errors: MALFORMED (the message does not fit).
- */
+/* Whether the client declines, because its message would not fit. Errors: MALFORMED (the message
+ * does not fit). */
 static enum tally_status check_length(const struct tally_round_plan *plan,
                                       const struct tally_message_view *message, bool *ret_declines,
                                       struct tally_error *err)
@@ -349,7 +353,7 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
     return status;
 }
 
-/* The talking ends: what is left of the horizon is one epoch. */
+/* Communication ends: what is left of the horizon is one epoch. */
 static void stop_talking(struct calm_memory *memory, struct tally_decision *decision)
 {
     memory->epoch = memory->schedule.n;
@@ -370,9 +374,9 @@ static double spread_of(const struct tally_server_task *task)
     return (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim);
 }
 
-/* The variance of a client's message around what it has in common with the others, but for that of
- * its quantization, per coordinate: as `expected` where the document gives the constants, else as
- * the spread across the messages shows it, which clients are told as a factor. */
+/* The variance of a client's message around what it has in common with the others, without that of
+ * its quantization, per coordinate. If the document gives the constants it is `expected`; else the
+ * spread across the messages shows it, and clients are told its ratio to `expected`. */
 static double measure_noise(const struct tally_server_task *task, double expected,
                             struct tally_decision *decision)
 {

@@ -6,24 +6,24 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
-/* What the server remembers from round to round: plain data, stored as it is. Behind it in the same
- * bytes stand z, double[dim], and the bits that each client has sent, uint64[clients]; of a job
- * that may travel also a struct tally_calm_travel and the clients' last mean, double[dim]. */
+/* What the server remembers from round to round: plain data, stored as it is. In the same bytes
+ * follow z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may
+ * travel, a struct tally_calm_travel and the clients' last mean, double[dim], follow as well. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
-    int64_t epoch;           /* those closed; it is the place of the open one in the schedule */
+    int64_t epoch;           /* closed epochs: index of the open one in the schedule */
     int64_t opening_samples; /* queries of the opening round; 0: there was none */
     int64_t downlink_bits;   /* broadcast and control bits so far */
     struct tally_calm_schedule schedule;
 };
 
-/* Control bits. A factor between what clients expect and what is so is told as 2^(k/4): one bit for
- * k = 0, else one more for the sign and |k| in unary, because k is nearly always small. Such are
- * the factor between the grids up as planned and as the rest of a budget allows, with |k| at most
- * CALM_MOST_INDEX, and that between the expected and the true size of a broadcast where constants
- * are estimated. A broadcast's grid that is 1.125^i times as coarse as it was meant to be takes
- * i + 1 bits. */
+/* Control bits. If a value differs from what clients expect, they are told the factor as 2^(k/4):
+ * one bit for k = 0, else one more for the sign and |k| in unary, because |k| is mostly small. Two
+ * factors are told this way: between the planned uplink grids and those that the rest of a budget
+ * allows, with |k| at most CALM_MOST_INDEX; and between the expected and the true size of a
+ * broadcast if constants are estimated. A broadcast's grid that is 1.125^i times as coarse as
+ * intended takes i + 1 bits. */
 uint64_t calm_index_bits(int64_t k);
 
 enum { CALM_MOST_INDEX = 8, CALM_MOST_INDEX_BITS = CALM_MOST_INDEX + 2 };
@@ -41,8 +41,8 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
 bool calm_is_planned(const struct tally_setting *setting);
 
 /* Plans a job of known constants for its budget, less what the job keeps free for the scatter of
- * message lengths and for control bits; for the price of bits where it has none. Takes tenths of a
- * second for a budget, seconds for a price. */
+ * message lengths and for control bits. A direction without a budget gets bits while they are worth
+ * their price (calm/calm_plan.h, with processor times). */
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule);
 
@@ -55,8 +55,8 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
 /* The vectors behind it. */
 double *calm_estimate(struct calm_memory *memory);
 uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
-/* NULL of a job that does not travel, whatever comes: it has a budget, or the document limits the
- * clients' own steps or gives the constants of the problem. */
+/* NULL for a job that never travels: it has a budget, or the document limits the clients' own steps
+ * or gives constants of the problem. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
@@ -72,7 +72,7 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
 
-/* The open epoch as it was scheduled. A job that may travel takes only the resolutions from it. */
+/* The open epoch as scheduled. A job that may travel uses nothing of it but the resolutions. */
 const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory);
 
 /* The queries that a client's message of this round is made of. A round that makes none repeats

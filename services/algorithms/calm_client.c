@@ -4,11 +4,13 @@
  * what its queries predict. While it travels (calm/calm_travel.h), it takes plain gradient steps
  * and sends how far they led:
  *
- *     w_1 = x;  w_{i+1} = w_i - e_i g_i,  e_i = e, shorter where gradients scatter more than s
+ *     w_1 = x;  w_{i+1} = w_i - e_i g_i
  *     sends Q(w_{n+1} - x)
  *
- * How much they scatter is seen in the differences of successive gradients, starting from s at
- * every round: a client keeps nothing between rounds, so that any worker can take it over. */
+ * The task gives the step length e and the noise s of one query (variance per coordinate). e_i is e
+ * as long as gradients scatter no more than s, else shorter. A client measures the scatter by the
+ * differences of successive gradients. It starts from s in every round and keeps nothing between
+ * rounds, so that any worker can take it over. */
 #include <math.h>
 #include <string.h>
 

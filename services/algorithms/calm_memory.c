@@ -1,9 +1,10 @@
 /* What the server of a CALM job remembers: its estimate z, the state of the recursion, the
  * schedule, and the bits spent; and how the schedule follows a budget.
  *
- * Under a budget the lengths of messages scatter around the plan. After each round the grids of the
- * epochs to come get coarser or finer by one factor up and one down, so that what is left of the
- * budget is used and no more. Clients are told the factor up. */
+ * The lengths of messages scatter around the plan of a budget. After each round the grids of the
+ * remaining epochs get coarser or finer, by one factor for the uplink and one for the downlink, so
+ * that the rest of the budget is used and not exceeded. Clients are told the factor of the
+ * uplink. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,13 +1,14 @@
-/* planned: what a CALM job expects of the schedule that it was planned as, as JSON: `planned` of a
- * job's detail, and the plans of `tally plan`.
+/* planned: the regret and the bits that are predicted for a CALM job's schedule, as JSON: the
+ * member `planned` of a job's detail, and the plans of `tally plan`.
  *
  *     {"regret", "uplink_bits", "downlink_bits",
  *      "epochs": [{"samples", "uplink_resolution", "downlink_resolution", "uplink_bits",
  *                  "downlink_bits", "regret", "variance"}]}
  *
- * Sums of the whole job, and each epoch of its own; services/algorithms/calm/calm_model.h has the
- * units. The last epoch sends nothing: its resolutions are null, its bits 0. Bits are payload
- * alone: the control bits of a budget are not in it, and the reserves of a budget stay free. */
+ * First the sums over the job, then each epoch. Units are those of tally_calm_forecast
+ * (services/algorithms/calm/calm_model.h). The last epoch sends nothing: its resolutions are null,
+ * its bits 0. Bits are payload alone, without control bits and without the part of a budget that a
+ * plan leaves free. */
 #ifndef TALLY_SERVICES_DOCUMENT_PLANNED_H
 #define TALLY_SERVICES_DOCUMENT_PLANNED_H
 
@@ -22,11 +23,11 @@ struct tally_planned {
     struct tally_calm_forecast forecast;
 };
 
-/* What the job expects of a schedule; the job must be of CALM, with nothing to estimate. */
+/* The forecast of a schedule. The job must be of CALM, with nothing to estimate. */
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned);
-/* The same of the text that the job was planned as (job/local.h); false if it is none. */
+/* The same for a stored plan, as text (job/local.h); false if the text is no plan. */
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned);
 

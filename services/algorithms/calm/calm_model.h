@@ -1,9 +1,9 @@
 /* calm_model: the recursion of a few scalars that predicts a CALM job.
  *
  * Idea: three variances describe a job well enough to run it and to plan it: V, of the common point
- * x around x*; Vz, of the server's exact estimate z; and nv, of what a client's own steps have
- * added. Every step length, grid and scale of CALM is a function of them, so client, server and
- * simulator compute the same ones and send none.
+ * x around x*; Vz, of the server's unrounded estimate z around x*; and nv, of the noise that a
+ * client's own steps have added. Every step length, grid and scale of CALM is a function of them,
+ * so client, server and simulator compute the same ones and send none. CALM.md derives each line.
  *
  *     epoch of n queries, V = variance of x:
  *
@@ -16,16 +16,17 @@
  *              v <- (1 - a)^2 V + a^2 B + nv
  *              message: Q(mean_i(w_i - x - g_i / h)), noise = sum_i (s0 + m v_i) / (n h)^2,
  *              grid step r_u sqrt(noise), scale sqrt(noise + B + V)
- *     server   vnew = (noise + step^2 / 12) / R + hs (1 - mean a)^2 V
+ *     server   estimate = x + mean of the messages, its variance around x* is
+ *              vnew = (noise + step^2 / 12) / R + hs (1 - mean a)^2 V
  *                     + B (1/R - 1/M) M / (M - 1)              R of M clients answered
  *              z <- z + Vz / (Vz + vnew) (estimate - z);  Vz <- Vz vnew / (Vz + vnew)
  *     down     x <- x + Q(z - x), grid step max(r_d sqrt(Vz), sqrt(12 (V / 25 - Vz))),
  *              scale sqrt(max(V - Vz, V / 1000));  V <- Vz + step^2 / 12
  *
- * a is how far the mean of w has come from x (0) to x* (1), v = v_i the variance of w around x*.
- * All variances are per coordinate. f has the curvature h in every direction, so f(w) - f* is
- * h d v / 2; gradients have the noise s0 + m v per coordinate, the clients' own optima the variance
- * B around x*, and the curvature a relative spread of hs, squared.
+ * a is how far the mean of w has come from x (0) to the client's own optimum (1), v = v_i the
+ * variance of w around x*. All variances are per coordinate. f has the curvature h in every
+ * direction, so f(w) - f* is h d v / 2; gradients have the noise s0 + m v per coordinate, the
+ * clients' own optima the variance B around x*, and the curvature the relative variance hs.
  *
  * Example: 10 clients, d = 30, h = 1/3, s0 = 2/3, m = 10/3, B = 0.03, hs = 0.0144, V = 1/6, step
  * limit 0.1, n = 14 queries, r_u = 1.08: noise = 0.75, grid step 0.94; Vz falls from 0.167 to

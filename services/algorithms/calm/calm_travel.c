@@ -6,8 +6,8 @@
  * least FIRST queries and a share of those so far, both for d = 30 and less. */
 enum { GROWTH = 3, FIRST = 24, LEAST_DIM = 10 };
 static const double SHARE = 0.15;
-/* Steps: the gap is STEP_GAIN gamma tau / h, at most MOST_NOISE times what one query's noise is
- * worth, and e is at most LONGEST / h. */
+/* Steps: f - f* is taken to be STEP_GAIN gamma tau per coordinate, so vs is 2 STEP_GAIN gamma tau /
+ * h; at most MOST_NOISE s / h^2. e is at most LONGEST / h. */
 static const double STEP_GAIN = 3, MOST_NOISE = 8, LONGEST = 0.95, AVERAGING_REACH = 1.5;
 /* The gap falls by DECAY per e-fold of time at most, by LEAST_FALL per epoch, and rises by
  * MOST_RISE, twice that after the first epoch. */

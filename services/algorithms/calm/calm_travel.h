@@ -1,34 +1,38 @@
 /* calm_travel: when a CALM job that knows nothing but its step size stops averaging and travels.
  *
- * Idea: the recursion of calm_model.h has one curvature h. Where some directions are much flatter,
- * a client's prediction w - g / h falls far short of the optimum along them: the clients' means of
- * successive epochs point the same way, and are longer than V says. Such a job has a way to go, and
- * averaging at one point wastes its queries. So the clients travel: each takes plain gradient steps
- * of one length e, which the server sends, and reports where it got to, w - x. Epochs grow slowly.
+ * Idea: the recursion of calm_model.h has one curvature h. Along a direction that is much flatter,
+ * a client's prediction w - g / h falls far short of the optimum: the clients' means of successive
+ * epochs point the same way, and are longer than V predicts. Averaging at one point would waste the
+ * queries of such a job. So the clients travel: each takes plain gradient steps of one length e,
+ * which the server sends, and reports w - x, how far it got. Epochs grow slowly.
  *
  *     averaging   | 6 | 18 |  the means agree
- *     travelling           | 24 | 24 | 24 | 27 | 31 | 36 ...   n = max(n, gamma t)
+ *     travelling           | 24 | 24 | 24 | 27 | 31 | 36 ...   n = max(n before, 0.15 t)
  *
- * The length of the steps is that of Polyak for the gap that is left, against the noise s of one
- * query: e = h vs / (h^2 vs + s), where h vs / 2 is the gap per coordinate. Per coordinate the
- * square of f's gradient is gamma_k = cos_k sqrt(raw_k raw_{k-1}) / (E_k E_{k-1}), seen between two
- * successive means so that their noise cancels; E is how far an epoch would carry a point along a
- * constant gradient of 1. While f - f* falls as a power of tau, the sum of E, what is left to gain
- * is about gamma tau. vs follows that, within bounds per epoch.
+ * The steps follow Polyak's rule for the gap f - f* that is left and the noise s of one query: e =
+ * h vs / (h^2 vs + s), where h vs / 2 is the gap per coordinate. The square of f's gradient per
+ * coordinate is estimated as gamma_k = cos_k sqrt(raw_k raw_{k-1}) / (E_k E_{k-1}), from two
+ * successive means, so that their noise cancels. E is how far an epoch would carry a point along a
+ * constant gradient of 1. While f - f* falls as a power of tau, the sum of all E, the gap is a
+ * multiple of gamma tau. vs follows that gap, within bounds per epoch.
  *
- *     raw, cos    mean square of the clients' mean D_k; cosine of D_k and D_{k-1}
- *     m           max(raw - (A + step^2 / 12) / R, 0): raw without its noise; A as in calm.c
+ *     D_k         the mean of the clients' messages in epoch k
+ *     raw, cos    mean square of D_k per coordinate; cosine of D_k and D_{k-1}
+ *     A           variance of a client's message without that of its quantization
+ *     R           clients that answered
+ *     m           max(raw - (A + step^2 / 12) / R, 0): raw without its noise
  *     E           e n while travelling, 1.5 / h while averaging
+ *     t           queries of a client so far
  *
- * Everything here is the server's. Clients are told whether they travel, in one bit while that may
- * change; e in 6 bits, later 5; and, for the grids, A and m: as indices of quarter octaves relative
- * to what they know.
+ * All of this is computed by the server. Clients are told in one bit whether they travel, while
+ * that may change; e in 6 bits, later 5; and A (5 bits) and m (6 bits) for the grids. Each value is
+ * sent as the index of a quarter octave relative to one that the clients know.
  *
  * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9;
  * from then on 27 rounds of 24 to 500 queries with steps that shrink from 0.3 to 0.02.
  *
- * Left out: blocks of coordinates, each with a grid of its own; a message at the horizon for jobs
- * whose model at the end is all that counts.
+ * Left out: blocks of coordinates, each with a grid of its own; a message at the horizon, for jobs
+ * that are judged by their final model alone.
  *
  * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
  * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */
@@ -58,7 +62,7 @@ struct tally_calm_travel {
     double gap;         /* vs; 0: not travelled yet */
 };
 
-/* What the server sees when an epoch ends. Variances and squares are per coordinate. */
+/* What the server observes when an epoch ends. Variances and squares are per coordinate. */
 struct tally_calm_sight {
     double square;   /* raw */
     double cosine;   /* with the mean before; 0 for the first */
