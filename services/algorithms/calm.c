@@ -280,11 +280,12 @@ static double take_mean(const struct tally_server_task *task, double gain,
 enum { FACTOR_BITS = 5 };
 
 /* Where constants are estimated, a broadcast lowers V by MOST_GAIN at most: V is rough, and the
- * next broadcast would make the finer bits worthless. While clients travel, V is not in use. */
+ * next broadcast would make the finer bits worthless. Under a budget a broadcast brings at least
+ * half of what z has gained. While clients travel, V is not in use. */
 static struct tally_calm_grid downlink_grid(const struct tally_server_task *task, double after,
                                             const struct tally_calm_epoch *epoch)
 {
-    static const double MOST_GAIN = 8;
+    static const double MOST_GAIN = 8, LEAST_SHARE = 0.5;
     const struct calm_memory *memory = task->memory;
     const double before = memory->state.variance;
     if (task->plan->facts.travel_step > 0) {
@@ -294,6 +295,9 @@ static struct tally_calm_grid downlink_grid(const struct tally_server_task *task
         tally_calm_downlink_grid(before, after, epoch->downlink_resolution);
     if (memory->opening_samples > 0) {
         grid.step = fmax(grid.step, sqrt(12 * fmax(before / MOST_GAIN - after, 0)));
+    }
+    if (task->setting->budget.downlink_bits > 0) { /* fitting may have made it useless */
+        grid.step = fmin(grid.step, sqrt(12 * LEAST_SHARE * (before - after)));
     }
     return grid;
 }
@@ -322,8 +326,8 @@ static double broadcast_scale(const struct tally_server_task *task,
 }
 
 /* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
- * whether one does. */
-static enum tally_status make_broadcast(const struct tally_server_task *task,
+ * whether one does that brings x nearer to x*. `variance` is that of z. */
+static enum tally_status make_broadcast(const struct tally_server_task *task, double variance,
                                         struct tally_calm_grid grid, struct tally_scratch *scratch,
                                         struct tally_decision *decision, bool *ret_fits,
                                         struct tally_error *err)
@@ -346,8 +350,15 @@ static enum tally_status make_broadcast(const struct tally_server_task *task,
         if (status == TALLY_OK) {
             status = calm_encode(setting, &coded, &rng, scratch, &decision->broadcast, err);
         }
-        *ret_fits = budget == 0 || (int64_t)decision->broadcast.bits.payload_bits + i <= left;
-        decision->control_bits += budget > 0 ? 1 : 0;
+        if (budget == 0) {
+            *ret_fits = true;
+            break;
+        }
+        if (tally_calm_broadcast_variance(variance, grid.step) >= memory->state.variance) {
+            break; /* x would be worse than it is */
+        }
+        *ret_fits = (int64_t)decision->broadcast.bits.payload_bits + i <= left;
+        decision->control_bits++;
         grid.step *= COARSER;
     }
     return status;
@@ -486,7 +497,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     struct tally_calm_grid grid = downlink_grid(task, merge.variance, epoch);
     grid.scale = broadcast_scale(task, scratch, grid, decision);
     enum tally_status status =
-        make_broadcast(task, grid, scratch, decision, &decision->passed, err);
+        make_broadcast(task, merge.variance, grid, scratch, decision, &decision->passed, err);
     if (status != TALLY_OK) {
         return status;
     }

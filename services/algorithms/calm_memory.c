@@ -244,6 +244,16 @@ static int coarsening(double excess, size_t dim, int n)
     return (int)fmax(-CALM_MOST_INDEX, fmin(CALM_MOST_INDEX, quarters));
 }
 
+/* The finest grids that are worth their bits: the least power of 2^(1/4), at most 0. */
+static int finest_index(const struct tally_calm_epoch *epochs, int n, bool is_up)
+{
+    double least = INFINITY;
+    for (int i = 0; i < n; i++) {
+        least = fmin(least, is_up ? epochs[i].uplink_resolution : epochs[i].downlink_resolution);
+    }
+    return (int)fmin(0, ceil(4 * log2(TALLY_CALM_FINEST / least)));
+}
+
 uint64_t calm_index_bits(int64_t k)
 {
     return k == 0 ? 1 : 2 + (uint64_t)llabs(k);
@@ -275,6 +285,8 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
             (double)(budget->downlink_bits - memory->downlink_bits) - reserve_down(setting, n);
         down = coarsening(forecast.downlink_bits - left, setting->dim, n);
     }
+    up = up > finest_index(epochs, n, true) ? up : finest_index(epochs, n, true);
+    down = down > finest_index(epochs, n, false) ? down : finest_index(epochs, n, false);
     for (int i = 0; i < n; i++) {
         epochs[i].uplink_resolution *= exp2(up / 4.0);
         epochs[i].downlink_resolution *= exp2(down / 4.0);

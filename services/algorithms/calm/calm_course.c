@@ -8,9 +8,6 @@
 
 enum { MAX = TALLY_CALM_COURSE_EPOCHS, UP = TALLY_CALM_UP, DOWN = TALLY_CALM_DOWN };
 
-/* A grid finer than this share of the noise is never worth its bits: step^2 / 12 is then below
- * 0.6 % of the noise. */
-#define FINEST 0.25
 /* Bits that every coordinate gets at least. With fewer, a message says so little that its epoch
  * only serves to split the next broadcast in two. */
 #define LEAST_RATE 0.1
@@ -178,7 +175,7 @@ static double step_of(const struct tally_calm_course *course, double bits, doubl
                       double noise)
 {
     const double rate = (bits - overhead(course)) / (double)course->constants->dim;
-    const double finest = FINEST * sqrt(noise);
+    const double finest = TALLY_CALM_FINEST * sqrt(noise);
     const double step = course->is_ideal ? sqrt(12 * noise / (exp2(2 * rate) - 1))
                                          : scale * tally_calm_step_ratio(rate);
     return fmax(step, finest);
@@ -193,7 +190,8 @@ static struct at exchange(const struct tally_calm_course *course, struct at at,
     const double up = step_of(course, bits_up, sqrt(leg->noise + spread + at.variance), leg->noise);
     const double vnew = (leg->noise + up * up / 12) / course->constants->clients + leg->bias;
     const double estimate = at.estimate * vnew / (at.estimate + vnew);
-    const struct tally_calm_grid grid = tally_calm_downlink_grid(at.variance, estimate, FINEST);
+    const struct tally_calm_grid grid =
+        tally_calm_downlink_grid(at.variance, estimate, TALLY_CALM_FINEST);
     const double down = step_of(course, bits_down, grid.scale,
                                 course->is_ideal ? grid.scale * grid.scale : estimate);
     return (struct at){tally_calm_broadcast_variance(estimate, fmax(down, grid.step)), estimate};
@@ -285,12 +283,12 @@ static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *cour
     struct tally_calm_walk walk;
     tally_calm_walk_ahead(&walk, constants, at->variance, epoch.samples);
     const double noise = tally_calm_walk_message_noise(&walk);
-    struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, FINEST);
+    struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, TALLY_CALM_FINEST);
     grid.step = step_of(course, layout->bits[UP][k], grid.scale, noise);
     epoch.uplink_resolution = grid.step / sqrt(noise);
     at->estimate =
         tally_calm_merge(constants, &walk, grid.step, constants->clients, at->estimate).variance;
-    grid = tally_calm_downlink_grid(at->variance, at->estimate, FINEST);
+    grid = tally_calm_downlink_grid(at->variance, at->estimate, TALLY_CALM_FINEST);
     grid.step = fmax(grid.step, step_of(course, layout->bits[DOWN][k], grid.scale, at->estimate));
     epoch.downlink_resolution = grid.step / sqrt(at->estimate);
     at->variance = tally_calm_broadcast_variance(at->estimate, grid.step);

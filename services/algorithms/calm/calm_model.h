@@ -49,6 +49,10 @@
  * 7840. */
 #define TALLY_CALM_MESSAGE_BITS 1.05
 
+/* The least r_u and r_d. A finer grid is never worth its bits: step^2 / 12 is then below 0.6 % of
+ * the noise, and levels may exceed what the clients' sums have room for. */
+#define TALLY_CALM_FINEST 0.25
+
 enum { TALLY_CALM_MAX_EPOCHS = 32 };
 
 /* A problem, as CALM sees it. Variances are per coordinate. */

@@ -264,6 +264,47 @@ static void test_calm_budget__control_bits_name_the_factor(void)
     CU_ASSERT_TRUE(finer && same && coarser);
 }
 
+static const struct tally_ledger *play(const struct tally_job_spec *spec)
+{
+    job_host_init(&HOST, spec);
+    job_host_run(&HOST);
+    CU_ASSERT_EQUAL(tally_job_status(HOST.job), TALLY_JOB_COMPLETED);
+    return &tally_job_progress(HOST.job)->bits;
+}
+
+/* A broadcast on a grid that is too coarse throws x away. With few bits down, and many up that
+ * make the server ask for ever finer grids, none does that: the regret stays near or below
+ * that of clients that stay at the initial point, where it was a thousand times as much. */
+static void test_calm_budget__too_few_bits_are_better_than_none(void)
+{
+    static const uint32_t DIMS[] = {1, 2, 5, 30};
+    for (size_t i = 0; i < 4 * 8; i++) {
+        const uint32_t dim = DIMS[i / 8];
+        struct tally_job_spec spec = i % 2 == 0 ? calm_job_known(dim, 10) : calm_job_auto(dim, 10);
+        spec.budget = (struct tally_budget){.uplink_bits = i % 4 < 2 ? 130 : 700,
+                                            .downlink_bits = 25 + 10 * (int64_t)(i % 8)};
+        spec.seed = (int64_t)i;
+        play(&spec);
+        const struct tally_round_record *first = &HOST.records[0];
+        const double stays =
+            first->cumulative_regret / (double)first->samples * (double)spec.horizon;
+        CU_ASSERT_TRUE(tally_job_progress(HOST.job)->cumulative_regret < 4 * stays);
+        job_host_fini(&HOST);
+    }
+}
+
+/* More bits than a job can use are left, and no grid gets so fine that a level does not fit. */
+static void test_calm_budget__too_many_bits_are_not_spent(void)
+{
+    struct tally_job_spec spec = calm_job_known(30, 10);
+    spec.budget = (struct tally_budget){.uplink_bits = 20000, .downlink_bits = 20000};
+    const struct tally_ledger *bits = play(&spec);
+    CU_ASSERT_EQUAL(bits->uplink.clipped, 0);
+    CU_ASSERT_EQUAL(bits->downlink.clipped, 0);
+    CU_ASSERT_TRUE(bits->downlink.payload_bits < 5000);
+    job_host_fini(&HOST);
+}
+
 /* The bits of the opening round are part of the budget. */
 static void test_calm_budget__opening_round_needs_its_bits(void)
 {
@@ -289,6 +330,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_budget__is_never_exceeded),
     TALLY_TEST(test_calm_budget__client_declines_only_under_a_cap),
     TALLY_TEST(test_calm_budget__control_bits_name_the_factor),
+    TALLY_TEST(test_calm_budget__too_few_bits_are_better_than_none),
+    TALLY_TEST(test_calm_budget__too_many_bits_are_not_spent),
     TALLY_TEST(test_calm_budget__all_decline_and_the_talking_ends),
     TALLY_TEST(test_calm_budget__messages_that_cannot_be_are_malformed),
     TALLY_TEST(test_calm_budget__opening_round_needs_its_bits),
