@@ -24,7 +24,8 @@ bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
         return false;
     }
     tally_planned_make(&setting, &read, ret_planned);
-    return true;
+    const struct tally_calm_forecast *forecast = &ret_planned->forecast;
+    return isfinite(forecast->regret + forecast->uplink_bits + forecast->downlink_bits);
 }
 
 static struct tally_json *epoch_json(const struct tally_calm_epoch_forecast *epoch,

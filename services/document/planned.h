@@ -27,7 +27,8 @@ struct tally_planned {
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned);
-/* The same for a stored plan, as text (job/local.h); false if the text is no plan. */
+/* The same for a stored plan, as text (job/local.h); false if the text is no plan, or if its job
+ * has a member so large or small that the forecast is not finite. */
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned);
 

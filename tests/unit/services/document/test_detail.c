@@ -150,6 +150,9 @@ static void test_document_detail__only_a_planned_job_has_a_plan(void)
     CU_ASSERT_FALSE(tally_planned_read(&known, "", &planned));
     CU_ASSERT_FALSE(tally_planned_read(&free_of_budget, TEXT, &planned));
     CU_ASSERT_FALSE(tally_planned_read(&unknown, TEXT, &planned));
+    struct tally_job_spec extreme = known;
+    extreme.params.calm.step_size = 1e-300;
+    CU_ASSERT_FALSE(tally_planned_read(&extreme, TEXT, &planned));
 }
 
 static const struct tally_waiting WAITING = {.what = TALLY_WAITS_FOR_CLIENTS,
