@@ -69,13 +69,14 @@ static const struct tally_command COMMANDS[] = {
      "Exit codes: 0 both sides are equal, 1 they are not or the copy could not be made, 2 usage.",
      TALLY_CLI_MIGRATE_OPTIONS, 2, 2, false, tally_cli_migrate},
     {"plan", "FILE|- [OPTION]...", "predict the regret of a job of type calm for its bits",
-     "Plans the job document in FILE, which must be of type calm with numbers for all its "
-     "constants, without running it: prints the regret to be expected for each budget of bits, the "
-     "queries between two messages, and what regret could be at best, with every query shared at "
-     "no "
-     "cost and with messages coded at the rates of information theory. For a single budget it "
-     "prints the epochs too. A direction without a budget takes bits as long as one per cent more "
-     "of them buys half a per cent of regret.",
+     "Plans the job document in FILE without running it. The job must be of type calm with numbers "
+     "for noise and initial_variance; a client_spread of auto counts as 0. Prints the regret to be "
+     "expected for each budget of bits, the queries between two messages, and what regret could be "
+     "at best, with every query shared at no cost and with messages coded at the rates of "
+     "information theory. For a single budget it prints the epochs too. A direction without a "
+     "budget takes bits as long as one per cent more of them buys half a per cent of regret. A job "
+     "without any budget does not follow that plan: its epochs have 6, 18, 54, 162 and 486 "
+     "queries.",
      TALLY_CLI_PLAN_OPTIONS, 1, 1, false, tally_cli_plan},
     {"simulate", "FILE|- [OPTION]...", "run a job document in this process",
      "Runs the job document in FILE in this process, on the engine of the service: the same "
