@@ -9,6 +9,7 @@
 #include "codec/encoding.h"
 #include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
+#include "services/job/spec.h"
 #include "services/objectives/data/loaders/npy.h"
 
 enum { MAX_DIM = 1 << 28 };
@@ -39,11 +40,6 @@ const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"values", NULL, NULL, "write float64 values instead of int32 levels", NULL},
     {0},
 };
-
-static const char *const NAMES[] = {[TALLY_ENCODING_INDEX_UNARY] = "unary",
-                                    [TALLY_ENCODING_INDEX_ENTROPY] = "entropy",
-                                    "dithered",
-                                    NULL};
 
 /* One message: what its receiver must know, and what it costs. */
 struct message {
@@ -77,11 +73,11 @@ static void read_format(const struct tally_options *options, struct message *mes
     int index = 0;
     int64_t intervals = 0;
     double step = 0;
-    tally_options_choice(options, "encoding", NAMES, &index, err);
+    tally_options_choice(options, "encoding", TALLY_JOB_ENCODING_NAMES, &index, err);
     tally_options_integer(options, "intervals", 2, TALLY_MAX_INTERVALS, &intervals, err);
     tally_options_real(options, "step", 1e-30, 1e30, &step, err);
     tally_options_integer(options, "seed", 0, INT64_MAX, &message->seed, err);
-    message->name = NAMES[index];
+    message->name = TALLY_JOB_ENCODING_NAMES[index];
     message->encoding = TALLY_ENCODINGS[index]; /* ends with NULL */
     tally_rng_init(&message->rng, tally_rng_key((uint64_t)message->seed, 0), 0, 0,
                    TALLY_RNG_UPLINK);
@@ -250,10 +246,10 @@ int tally_cli_encode(struct tally_cli *cli)
 
 /* ---- decode ---- */
 
-/* A message as both of the things that may be asked for. */
+/* A message as what was asked for. */
 struct decoded {
     int32_t *levels; /* [dim] */
-    double *values;  /* [dim] */
+    double *values;  /* [dim]; NULL: levels are wanted */
 };
 
 static enum tally_status decode_levels(const struct tally_buffer *file, struct message *message,
@@ -262,7 +258,7 @@ static enum tally_status decode_levels(const struct tally_buffer *file, struct m
     const enum tally_status status =
         message->encoding->decode(file->data, file->size, message->stats.payload_bits, message->dim,
                                   &message->grid, decoded->levels, &message->stats, err);
-    for (size_t i = 0; status == TALLY_OK && i < message->dim; i++) {
+    for (size_t i = 0; status == TALLY_OK && decoded->values != NULL && i < message->dim; i++) {
         decoded->values[i] = decoded->levels[i] * message->grid.step;
     }
     return status;
@@ -281,7 +277,9 @@ static enum tally_status decode_dithered(const struct tally_buffer *file, struct
         tally_dithered_decode(file->data, file->size, message->stats.payload_bits, message->dim,
                               &message->grid, &message->rng, fixed, &message->stats, err);
     for (size_t i = 0; status == TALLY_OK && i < message->dim; i++) {
-        decoded->values[i] = (double)fixed[i] * 0x1p-32 * message->grid.step;
+        if (decoded->values != NULL) {
+            decoded->values[i] = (double)fixed[i] * 0x1p-32 * message->grid.step;
+        }
         decoded->levels[i] = (int32_t)ceil(((double)fixed[i] - 0x1p31) * 0x1p-32);
     }
     free(fixed);
@@ -294,9 +292,9 @@ static enum tally_status decode_file(const char *path, struct message *message, 
 {
     struct tally_buffer file = {.limit = (size_t)1 << 32};
     struct decoded decoded = {malloc(message->dim * sizeof *decoded.levels),
-                              malloc(message->dim * sizeof *decoded.values)};
+                              as_values ? malloc(message->dim * sizeof *decoded.values) : NULL};
     enum tally_status status = tally_whole_file_read(path, &file, err);
-    if (status == TALLY_OK && (decoded.levels == NULL || decoded.values == NULL)) {
+    if (status == TALLY_OK && (decoded.levels == NULL || (as_values && decoded.values == NULL))) {
         status =
             tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu coordinates", message->dim);
     }
