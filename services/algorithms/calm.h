@@ -46,6 +46,10 @@ bool calm_is_planned(const struct tally_setting *setting);
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule);
 
+/* What a job that has nothing to estimate is to expect of a schedule, from its start on. */
+void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
+                   struct tally_calm_forecast *ret_forecast);
+
 /* The slot tally_algorithm.schedule: a plan as text, the number of epochs, and of each one its
  * queries and both resolutions, which hexadecimal digits keep exact: "1 49 0x1.8p+0 0x1.4p+0". */
 void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY]);

@@ -188,6 +188,14 @@ void calm_make_schedule(const struct tally_setting *setting,
     tally_calm_plan(&constants, &state, &budget, NULL, ret_schedule);
 }
 
+void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
+                   struct tally_calm_forecast *ret_forecast)
+{
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    const struct tally_calm_state start = tally_calm_start(&constants);
+    tally_calm_forecast(&constants, &start, schedule, ret_forecast);
+}
+
 void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY])
 {
     struct tally_calm_schedule schedule;
@@ -285,8 +293,10 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
             (double)(budget->downlink_bits - memory->downlink_bits) - reserve_down(setting, n);
         down = coarsening(forecast.downlink_bits - left, setting->dim, n);
     }
-    up = up > finest_index(epochs, n, true) ? up : finest_index(epochs, n, true);
-    down = down > finest_index(epochs, n, false) ? down : finest_index(epochs, n, false);
+    const int finest_up = finest_index(epochs, n, true),
+              finest_down = finest_index(epochs, n, false);
+    up = up > finest_up ? up : finest_up;
+    down = down > finest_down ? down : finest_down;
     for (int i = 0; i < n; i++) {
         epochs[i].uplink_resolution *= exp2(up / 4.0);
         epochs[i].downlink_resolution *= exp2(down / 4.0);

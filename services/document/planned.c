@@ -8,10 +8,8 @@ void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned)
 {
-    const struct tally_calm_constants constants = calm_known_constants(setting);
-    const struct tally_calm_state start = tally_calm_start(&constants);
     ret_planned->schedule = *schedule;
-    tally_calm_forecast(&constants, &start, schedule, &ret_planned->forecast);
+    calm_forecast(setting, schedule, &ret_planned->forecast);
 }
 
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,

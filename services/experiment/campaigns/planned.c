@@ -11,12 +11,10 @@ double tally_planned_regret(const struct tally_job_spec *spec)
     if (tally_job_spec_algorithm(spec) != &TALLY_CALM || !calm_is_planned(&setting)) {
         return NAN;
     }
-    const struct tally_calm_constants constants = calm_known_constants(&setting);
-    const struct tally_calm_state start = tally_calm_start(&constants);
     struct tally_calm_schedule schedule;
     struct tally_calm_forecast forecast;
     calm_make_schedule(&setting, &schedule);
-    tally_calm_forecast(&constants, &start, &schedule, &forecast);
+    calm_forecast(&setting, &schedule, &forecast);
     return forecast.regret;
 }
 
