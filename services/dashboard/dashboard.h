@@ -1,7 +1,7 @@
 /* dashboard: the files of the web page that watches jobs, embedded in the program.
  *
  * Plain HTML, CSS and ES modules from assets/, Chart.js from the system, api/openapi.yaml and the
- * documents of deploy/jobs; all were read when the program was built. */
+ * documents of deploy/jobs; all were read, and compressed, when the program was built. */
 #ifndef TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 #define TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 
@@ -14,6 +14,8 @@ struct tally_asset {
     const char *etag;         /* of the content, in double quotes */
     const char *bytes;
     size_t n_bytes;
+    const struct tally_asset *gzip; /* the same file compressed (RFC 1952), with an ETag of its own;
+                                       NULL = that would not be smaller */
 };
 
 /* All of them, ended by a NULL path. */

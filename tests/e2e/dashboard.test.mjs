@@ -4,8 +4,10 @@
 // $TALLY_SCREENSHOTS, or to screenshots/ beside this file.
 import assert from "node:assert/strict";
 import {readFile, writeFile} from "node:fs/promises";
+import http from "node:http";
 import path from "node:path";
 import {after, afterEach, before, test} from "node:test";
+import {gunzipSync} from "node:zlib";
 
 import {Stage, Window, launch} from "./dashboard-support.mjs";
 import {until} from "./programs.mjs";
@@ -583,6 +585,39 @@ test("what the coordinator says with the files", async () => {
   assert.equal((await fetch(`${stage.url}/assets/nothing.js`)).status, 404);
   assert.match(await (await fetch(`${stage.url}/assets/licenses.txt`)).text(), /Chart\.js[\s\S]*MIT License/);
   assert.match(await (await fetch(`${stage.url}/openapi.yaml`)).text(), /openapi: ["']?3\.1/);
+});
+
+// With node:http, as fetch() decompresses in silence.
+function rawGet(url, headers) {
+  return new Promise((resolve, reject) => {
+    http.get(url, {headers}, (response) => {
+      const pieces = [];
+      response.on("data", (piece) => pieces.push(piece));
+      response.on("end", () => resolve({status: response.statusCode, headers: response.headers, body: Buffer.concat(pieces)}));
+    }).on("error", reject);
+  });
+}
+
+test("files are compressed for those who accept that", async () => {
+  const url = `${stage.url}/assets/chart.js`;
+  const plain = await rawGet(url, {});
+  assert.equal(plain.headers["content-encoding"], undefined);
+  assert.equal(plain.headers.vary, "Accept-Encoding");
+  for (const accepted of ["gzip", "br, gzip;q=0.5", "GZIP"]) {
+    const packed = await rawGet(url, {"Accept-Encoding": accepted});
+    assert.equal(packed.headers["content-encoding"], "gzip", accepted);
+    assert.ok(packed.body.length < 0.4 * plain.body.length, `${packed.body.length} of ${plain.body.length} bytes`);
+    assert.ok(gunzipSync(packed.body).equals(plain.body));
+    assert.notEqual(packed.headers.etag, plain.headers.etag);
+    const known = {"Accept-Encoding": accepted, "If-None-Match": packed.headers.etag};
+    assert.equal((await rawGet(url, known)).status, 304);
+    assert.equal((await rawGet(url, {...known, "If-None-Match": plain.headers.etag})).status, 200);
+  }
+  for (const refused of ["gzip;q=0", "br", "xgzip", ""]) {
+    const answer = await rawGet(url, {"Accept-Encoding": refused});
+    assert.equal(answer.headers["content-encoding"], undefined, refused);
+    assert.ok(answer.body.equals(plain.body));
+  }
 });
 
 test("the event parser takes any pieces", async () => {

@@ -21,7 +21,7 @@ struct tally_coordinator;
 
 enum {
     MAX_PATH_PARAMS = 1,
-    MAX_CALL_HEADERS = 6,
+    MAX_CALL_HEADERS = 7,
     REQUEST_ID_CAPACITY = TALLY_HTTP_REQUEST_ID_CAPACITY
 };
 
@@ -170,6 +170,9 @@ enum tally_status read_body(struct call *call, const char *content_type, const u
 enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
                                      int64_t otherwise, int64_t *ret_value,
                                      struct tally_error *err);
+/* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) has the name, and not
+ * with a weight of 0. */
+bool accepts(const char *list, const char *name);
 
 /* ---- Ids and the log (access_log.c) ---- */
 

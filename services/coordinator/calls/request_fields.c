@@ -38,3 +38,21 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
     *ret_value = value;
     return TALLY_OK;
 }
+
+bool accepts(const char *list, const char *name)
+{
+    const size_t n_wanted = strlen(name);
+    const char *at = list;
+    while (*at != '\0') {
+        at += strspn(at, ", \t");
+        const size_t n = strcspn(at, ",");
+        const size_t n_name = strcspn(at, "; \t,");
+        const char *q = memmem(at, n, "q=", 2);
+        const bool is_refused = q != NULL && strtod(q + 2, NULL) <= 0;
+        if (n_name == n_wanted && strncasecmp(at, name, n_wanted) == 0 && !is_refused) {
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}

@@ -18,6 +18,16 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is nothing at %.128s", path);
     }
     size_t n = 0;
+    if (asset->gzip != NULL) {
+        call->headers[n].name = "Vary";
+        call->headers[n++].value = "Accept-Encoding";
+        const char *accepted = tally_http_header(call->request, "Accept-Encoding");
+        if (accepted != NULL && accepts(accepted, "gzip")) {
+            asset = asset->gzip;
+            call->headers[n].name = "Content-Encoding";
+            call->headers[n++].value = "gzip";
+        }
+    }
     call->headers[n].name = "ETag";
     call->headers[n++].value = asset->etag;
     call->headers[n].name = "Cache-Control";

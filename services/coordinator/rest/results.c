@@ -161,25 +161,6 @@ static enum tally_status answer_model(const struct hosted_job *job, bool npy, st
     return status;
 }
 
-/* Whether a comma-separated Accept names the media range other than with q=0. */
-static bool accepts(const char *accept, const char *range)
-{
-    const size_t n_range = strlen(range);
-    const char *at = accept;
-    while (*at != '\0') {
-        at += strspn(at, ", \t");
-        const size_t n = strcspn(at, ",");
-        const size_t n_name = strcspn(at, "; \t,");
-        const char *q = memmem(at, n, "q=", 2);
-        const bool is_refused = q != NULL && strtod(q + 2, NULL) <= 0;
-        if (n_name == n_range && strncasecmp(at, range, n_range) == 0 && !is_refused) {
-            return true;
-        }
-        at += n;
-    }
-    return false;
-}
-
 enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
                             struct tally_error *err)
 {

@@ -36,6 +36,25 @@ static void test_dashboard_assets__sizes_are_those_of_the_files(void)
     }
 }
 
+/* A cache must not take one form for the other. */
+static void test_dashboard_assets__compressed_forms_are_smaller_and_have_their_own_etag(void)
+{
+    int n = 0;
+    for (const struct tally_asset *asset = TALLY_ASSETS; asset->path != NULL; asset++) {
+        const struct tally_asset *gzip = asset->gzip;
+        if (gzip != NULL) {
+            CU_ASSERT(gzip->n_bytes < asset->n_bytes);
+            CU_ASSERT(memcmp(gzip->bytes, "\x1f\x8b\x08", 3) == 0);
+            CU_ASSERT_STRING_EQUAL(gzip->content_type, asset->content_type);
+            CU_ASSERT_STRING_NOT_EQUAL(gzip->etag, asset->etag);
+            CU_ASSERT_PTR_NULL(gzip->gzip);
+            n++;
+        }
+    }
+    CU_ASSERT(n > 20);
+    CU_ASSERT_PTR_NOT_NULL(tally_asset_get("/assets/chart.js")->gzip);
+}
+
 /* What the list of the submit form names can be fetched. */
 static void test_dashboard_assets__job_documents_are_listed(void)
 {
@@ -71,6 +90,7 @@ static void test_dashboard_assets__if_none_match(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_dashboard_assets__paths_find_their_files),
     TALLY_TEST(test_dashboard_assets__sizes_are_those_of_the_files),
+    TALLY_TEST(test_dashboard_assets__compressed_forms_are_smaller_and_have_their_own_etag),
     TALLY_TEST(test_dashboard_assets__job_documents_are_listed),
     TALLY_TEST(test_dashboard_assets__if_none_match),
 };
