@@ -32,8 +32,10 @@ FORMULA = {"minibatch_sgd": (38400, 38400), "fedavg": (19200, 19200), "fedpaq": 
 
 def job_name(experiment, row):
     """The file that a row of the result has in deploy/jobs and below --out."""
-    preset = f"-{row['preset']}" if row["algorithm"] in ("ceal", "calm") else ""
-    return f"{experiment}-{row['algorithm']}{preset}.json".replace("_", "-")
+    ending = f"-{row['preset']}"
+    if row["tuned"]:
+        ending = "-tuned" if row["algorithm"] == "ceal" else ""
+    return f"{experiment}-{row['algorithm']}{ending}.json".replace("_", "-")
 
 
 CALM = "half_bits", "paper_bits", "low_regret", "auto"
@@ -123,6 +125,35 @@ class Json(ReproduceCase):
         for algorithm, regret in tuned.items():
             self.assertLessEqual(regret, own[algorithm])
             self.assertIn(f"  {algorithm}\n", done.stderr)
+
+
+class ShippedBaselines(ReproduceCase):
+    """A baseline of deploy/jobs has the step size of least regret: a newcomer who compares it with CEAL
+    or CALM sees how good it is, not how badly the paper's step size suits the loud problem."""
+
+    def check_reading(self, reading, prefix):
+        out = self.cwd / reading
+        rows = self.rows("synthetic", "--reading", reading, "--seeds", "1-20", "--out", str(out))
+        baselines = [row for row in rows if row["algorithm"] in FORMULA]
+        tuned = {row["algorithm"]: row for row in baselines if row["tuned"]}
+        self.assertEqual(set(tuned), set(FORMULA))
+        for row in baselines:
+            name = job_name(prefix, row)
+            with self.subTest(name):
+                shipped = json.loads((JOBS / name).read_text())
+                written = json.loads((out / "jobs" / name).read_text())
+                self.assertEqual(shipped["name"] + ".json", name)
+                # Neighbours on the grid are 25 % apart, and the seeds are a third of those that chose.
+                ratio = written["algorithm"].pop("step_size") / shipped["algorithm"].pop("step_size")
+                self.assertTrue(1 / 1.3 < ratio < 1.3, ratio)
+                self.assertEqual(written, shipped)
+
+
+    def test_loud(self):
+        self.check_reading("loud", "synthetic")
+
+    def test_quiet(self):
+        self.check_reading("quiet", "synthetic-quiet")
 
 
 class Same(ReproduceCase):

@@ -43,11 +43,11 @@ static enum tally_status write_job(const struct tally_campaign *campaign, size_t
                                    const char *folder, struct tally_error *err)
 {
     const struct tally_campaign_row *of = &campaign->rows[row];
-    const struct tally_job_spec spec = tally_preset_job(
+    const struct tally_job_spec spec = (of->tuned ? tally_preset_tuned_job : tally_preset_job)(
         of->preset, &campaign->config.problem, of->step_size, campaign->config.runner.first_seed);
     char name[256];
     struct tally_buffer text = {0};
-    snprintf(name, sizeof name, "%s%s.json", spec.name, of->tuned ? "-tuned" : "");
+    snprintf(name, sizeof name, "%s.json", spec.name);
     const enum tally_status made = render_json(tally_document_of(&spec), &text);
     enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
     tally_buffer_fini(&text);

@@ -1,7 +1,9 @@
 /* presets: the algorithms of [1]'s Table I, and CALM, with the parameters that they run with, and
  * the bits that [1] reports for them.
  *
- * Baselines have one preset, `paper`. CEAL has more, because [1] states none of its constants but
+ * Baselines have one preset, `paper`, at [1]'s step size, and know the step size of least regret
+ * besides: a baseline at a step size that is too large for the problem makes CEAL and CALM look
+ * better than they are. CEAL has more presets, because [1] states none of its constants but
  * the step size:
  *   paper        at [1]'s step size;
  *   paper_bits   within the bits of Table I, both ways;
@@ -16,7 +18,8 @@
  *   paper_regret of MNIST alone: no more regret than CEAL has there, and fewer bits;
  *   auto         knows nothing but the step size, and has no budget.
  *
- * Each of them, with seed 1, is also a file of deploy/jobs. */
+ * Each of them, with seed 1, is also a file of deploy/jobs; a baseline is two,
+ * synthetic-fedavg.json at the step size of least regret and synthetic-fedavg-paper.json. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_PRESETS_H
 #define TALLY_SERVICES_EXPERIMENT_RUNS_PRESETS_H
 
@@ -40,6 +43,7 @@ struct tally_preset {
     const struct tally_algorithm *algorithm;
     union tally_algorithm_params params;
     struct tally_step_range grid;
+    double tuned[3]; /* step size of least regret, by enum tally_problem_kind; 0 = not known */
     struct tally_paper_bits paper; /* of CEAL, where [1] does not have the algorithm */
     struct tally_budget budget;    /* of CALM */
 };
@@ -58,10 +62,16 @@ const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
 double tally_preset_step_size(const struct tally_preset *preset);
 
 /* The job of a preset with another step size. Its name tells problem, algorithm and preset:
- * "synthetic-quiet-fedavg", "mnist-ceal-paper-bits". Where CALM knows the variance of the initial
- * point, the job has that of the problem's radius. */
+ * "synthetic-quiet-fedavg-paper", "mnist-ceal-paper-bits". Where CALM knows the variance of the
+ * initial point, the job has that of the problem's radius. */
 struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
                                        const struct tally_problem *problem, double step_size,
                                        int64_t seed);
+
+/* The same for a step size found on a grid; the name is "synthetic-fedavg" of a baseline, and
+ * "synthetic-ceal-tuned" of CEAL. */
+struct tally_job_spec tally_preset_tuned_job(const struct tally_preset *preset,
+                                             const struct tally_problem *problem, double step_size,
+                                             int64_t seed);
 
 #endif

@@ -93,8 +93,8 @@ static void expect_name(enum tally_problem_kind kind, const struct tally_algorit
 
 static void test_experiment_presets__names_tell_what_they_are(void)
 {
-    expect_name(TALLY_PROBLEM_LOUD, &TALLY_MINIBATCH_SGD, "paper", "synthetic-minibatch-sgd");
-    expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDAVG, "paper", "synthetic-quiet-fedavg");
+    expect_name(TALLY_PROBLEM_LOUD, &TALLY_MINIBATCH_SGD, "paper", "synthetic-minibatch-sgd-paper");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDAVG, "paper", "synthetic-quiet-fedavg-paper");
     expect_name(TALLY_PROBLEM_LOUD, &TALLY_CEAL, "paper", "synthetic-ceal-paper");
     expect_name(TALLY_PROBLEM_QUIET, &TALLY_CEAL, "low_regret", "synthetic-quiet-ceal-low-regret");
     expect_name(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "paper_bits", "mnist-ceal-paper-bits");
@@ -137,32 +137,45 @@ static struct tally_job_spec job_file(const char *name)
     return spec;
 }
 
-/* Whether a preset's job has this name; checks that the file of that name is the same job. */
-static bool is_job_of_preset(const char *name, const struct tally_preset *preset,
-                             enum tally_problem_kind kind)
+/* Whether a job has this name; NULL is any name. Checks that the file of that name is the same job.
+ */
+static bool is_job(const char *name, const struct tally_job_spec *spec)
 {
-    const struct tally_problem problem = problem_of(kind);
-    const struct tally_job_spec spec =
-        tally_preset_job(preset, &problem, tally_preset_step_size(preset), 1);
-    if (name != NULL && strcmp(spec.name, name) != 0) {
+    if (name != NULL && strcmp(spec->name, name) != 0) {
         return false;
     }
-    const struct tally_job_spec file = job_file(spec.name);
-    struct tally_buffer actual = text_of(&file), expected = text_of(&spec);
+    const struct tally_job_spec file = job_file(spec->name);
+    struct tally_buffer actual = text_of(&file), expected = text_of(spec);
     TALLY_ASSERT_TEXT((const char *)actual.data, (const char *)expected.data);
     tally_buffer_fini(&actual);
     tally_buffer_fini(&expected);
     return true;
 }
 
-/* How many presets have a job of that name; NULL is any name. */
+/* How many jobs of a preset have that name: its own, and the tuned one of a baseline. */
+static size_t count_jobs(const char *name, const struct tally_preset *preset,
+                         enum tally_problem_kind kind)
+{
+    const struct tally_problem problem = problem_of(kind);
+    const struct tally_job_spec own =
+        tally_preset_job(preset, &problem, tally_preset_step_size(preset), 1);
+    size_t n = is_job(name, &own);
+    if (preset->tuned[kind] > 0) {
+        const struct tally_job_spec tuned =
+            tally_preset_tuned_job(preset, &problem, preset->tuned[kind], 1);
+        n += is_job(name, &tuned);
+    }
+    return n;
+}
+
+/* How many jobs of presets have that name; NULL is any name. */
 static size_t count_presets(const char *name)
 {
     size_t n = 0;
     for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
         for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_MNIST; kind++) {
             if (tally_preset_is_for(&TALLY_PRESETS[i], (enum tally_problem_kind)kind)) {
-                n += is_job_of_preset(name, &TALLY_PRESETS[i], (enum tally_problem_kind)kind);
+                n += count_jobs(name, &TALLY_PRESETS[i], (enum tally_problem_kind)kind);
             }
         }
     }
@@ -171,7 +184,7 @@ static size_t count_presets(const char *name)
 
 static void test_experiment_presets__each_is_a_job_file(void)
 {
-    CU_ASSERT_EQUAL(count_presets(NULL), 31); /* 11 + 11 + 9 */
+    CU_ASSERT_EQUAL(count_presets(NULL), 43); /* 15 + 15 + 13 */
 }
 
 static bool is_other_job(const char *name)
@@ -205,7 +218,7 @@ static void test_experiment_presets__each_job_file_is_one(void)
         }
     }
     closedir(folder);
-    CU_ASSERT_EQUAL(n_presets, 31);
+    CU_ASSERT_EQUAL(n_presets, 43);
     CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
