@@ -233,6 +233,15 @@ enum tally_status tally_json_read_fields(const struct tally_json *object,
     return status;
 }
 
+static bool write_real(struct tally_json *object, const struct tally_field *field, double value)
+{
+    if (field->omits_zero && value == 0) {
+        return true;
+    }
+    return field->auto_allowed && isnan(value) ? tally_json_set_text(object, field->name, "auto")
+                                               : tally_json_set_real(object, field->name, value);
+}
+
 static bool write_field(struct tally_json *object, const struct tally_field *field,
                         const void *member)
 {
@@ -242,9 +251,7 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     case TALLY_FIELD_INTEGER:
         return tally_json_set_integer(object, field->name, *(const int64_t *)member);
     case TALLY_FIELD_REAL:
-        return field->auto_allowed && isnan(*(const double *)member)
-                   ? tally_json_set_text(object, field->name, "auto")
-                   : tally_json_set_real(object, field->name, *(const double *)member);
+        return write_real(object, field, *(const double *)member);
     case TALLY_FIELD_TEXT:
         return tally_json_set_text(object, field->name, member);
     case TALLY_FIELD_CHOICE:

@@ -21,6 +21,7 @@ struct tally_field {
     enum tally_field_kind kind;
     size_t offset;              /* of the member in its struct */
     bool required;              /* otherwise the struct's prior value stands */
+    bool omits_zero;            /* of REAL: 0, its default, is not written */
     double min, max;            /* inclusive limits of INTEGER and REAL */
     bool min_exclusive;         /* min itself is refused */
     bool auto_allowed;          /* of REAL: the text "auto" is taken too, as NaN */

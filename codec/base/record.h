@@ -40,7 +40,8 @@ struct tally_round_record {
     int64_t round;     /* 1, 2, ... */
     int64_t time_step; /* t after the round: gradient queries per client so far */
     int64_t iterate;   /* k, the point that the round queried; 1, 2, ... */
-    int64_t stage;     /* j; 0 where the algorithm has none, and of an opening round */
+    int64_t stage;     /* j; 0 where the algorithm has none, and of an opening round; where steps
+                        * decay or rounds grow, the queries of each client before the round */
     int64_t samples;   /* s_j, or what the horizon left of it */
     int64_t received;  /* messages that entered the average; 0 when cut at the horizon */
     char missing[TALLY_MISSING_CAPACITY]; /* clients whose updates were not waited for: "3 17

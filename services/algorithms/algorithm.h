@@ -35,10 +35,12 @@ struct tally_ceal_params {
 
 /* Parameters of the baselines; each uses those that its file names. */
 struct tally_baseline_params {
-    double step_size;        /* eta > 0 */
-    int64_t local_steps;     /* K gradient queries between two rounds */
-    int64_t levels;          /* s of the QSGD quantizer */
-    double server_step_size; /* of the server, times step_size */
+    double step_size;          /* eta > 0 */
+    int64_t local_steps;       /* K gradient queries between two rounds */
+    int64_t levels;            /* s of the QSGD quantizer */
+    double server_step_size;   /* of the server, times step_size */
+    double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
+    double local_steps_growth; /* a round after t queries has K + local_steps_growth t more */
 };
 
 /* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to

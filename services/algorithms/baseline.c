@@ -10,16 +10,37 @@
 
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
 
+#define STEP_SIZE                                                                                  \
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient", \
+                   .doc = "step size eta")
+#define LOCAL_STEPS                                                                                \
+    TALLY_INTEGER("local_steps", PARAM(local_steps), 1, INT32_MAX, .required = true,               \
+                  .unit = "gradient queries",                                                      \
+                  .doc = "gradient queries K of a client between two rounds")
+#define LEVELS                                                                                     \
+    TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,             \
+                  .unit = "levels", .doc = "levels s of the QSGD quantizer")
+
 const struct tally_field TALLY_BASELINE_FIELDS[4] = {
-    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient",
-                   .doc = "step size eta"),
-    TALLY_INTEGER("local_steps", PARAM(local_steps), 1, INT32_MAX, .required = true,
-                  .unit = "gradient queries",
-                  .doc = "gradient queries K of a client between two rounds"),
-    TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,
-                  .unit = "levels", .doc = "levels s of the QSGD quantizer"),
+    STEP_SIZE,
+    LOCAL_STEPS,
+    LEVELS,
     TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
                    .doc = "factor of `step_size` with which the server moves"),
+};
+
+const struct tally_field TALLY_SCHEDULED_FIELDS[5] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    TALLY_REAL("step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true,
+               .unit = "per gradient query",
+               .doc = "decay of the steps: after t queries of each client a step is `step_size` / "
+                      "(1 + `step_decay` t) long"),
+    TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,
+               .doc =
+                   "growth of the rounds: a round that begins after t queries of each client has "
+                   "`local_steps` + `local_steps_growth` t of them, rounded down"),
+    LEVELS,
 };
 
 union tally_algorithm_params tally_baseline_defaults(void)
@@ -30,7 +51,7 @@ union tally_algorithm_params tally_baseline_defaults(void)
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
 {
     (void)params;
-    return 0; /* there are no stages */
+    return 0; /* no query has been made */
 }
 
 struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_params *params,
@@ -45,9 +66,23 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 {
     (void)memory;
     (void)err;
-    *ret_plan =
-        (struct tally_round_plan){.stage = stage, .samples = setting->params->baseline.local_steps};
+    const struct tally_baseline_params *params = &setting->params->baseline;
+    const int64_t more = (int64_t)(params->local_steps_growth * (double)stage);
+    *ret_plan = (struct tally_round_plan){.stage = stage, .samples = params->local_steps + more};
     return TALLY_OK;
+}
+
+/* Whether the stage counts queries; otherwise it stays 0, as it always was in such jobs. */
+static bool is_scheduled(const struct tally_baseline_params *params)
+{
+    return params->step_decay > 0 || params->local_steps_growth > 0;
+}
+
+/* The length of the step after n queries of the open round. */
+static double step_size_at(const struct tally_client_task *task, int64_t n)
+{
+    const struct tally_baseline_params *params = &task->setting->params->baseline;
+    return params->step_size / (1 + params->step_decay * (double)(task->plan->stage + n));
 }
 
 static bool is_finite_vector(const double *x, size_t dim)
@@ -74,7 +109,6 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
     const struct tally_setting *setting = task->setting;
     const size_t dim = setting->dim;
     const int64_t samples = task->plan->samples;
-    const double step_size = setting->params->baseline.step_size;
     const int64_t every = setting->evaluate_every;
     struct tally_loss_path path = {0};
     if (task->evaluate && !tally_loss_path_init(&path, task->objective, samples, every)) {
@@ -94,6 +128,7 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                 tally_objective_local_gradient(task->objective, task->client, scratch->local,
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
+        const double step_size = step_size_at(task, step);
         for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
             scratch->local[i] -= step_size * scratch->gradient[i];
         }
@@ -270,7 +305,8 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
     }
     decision->norm = sqrt(square);
     decision->passed = true;
-    decision->next_stage = task->plan->stage;
+    decision->next_stage =
+        task->plan->stage + (is_scheduled(&setting->params->baseline) ? task->plan->samples : 0);
     enum tally_status status = write_float32(setting, scratch, &decision->broadcast, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "the new point");

@@ -1,7 +1,8 @@
 /* baseline: what Minibatch-SGD, FedAvg, FedPAQ and FedCOM share: local steps, real-valued sums, and
  * a float32 broadcast of the new point.
  *
- *     between rounds   K gradient queries, at the common point or along a client's own iterates
+ *     between rounds   K gradient queries, at the common point or along a client's own iterates;
+ *                      FedAvg and FedPAQ may have steps that decay and rounds that grow
  *     server           x <- x + mean of the clients' (dequantized) steps
  *     downlink         x as float32; every client and the server go on from the rounded values,
  *                      projected onto the domain, as every local step is
@@ -13,9 +14,13 @@
 
 #include "services/algorithms/algorithm.h"
 
-/* The fields of a tally_baseline_params, for the tables of the algorithms. */
-extern const struct tally_field TALLY_BASELINE_FIELDS[4]; /* step_size, local_steps, levels,
-                                                             server_step_size */
+/* The fields of a tally_baseline_params, for the tables of the algorithms: step_size, local_steps,
+ * levels, server_step_size. */
+extern const struct tally_field TALLY_BASELINE_FIELDS[4];
+/* Those of methods whose steps may decay and whose rounds may grow: step_size, local_steps,
+ * step_decay, local_steps_growth, levels. The stage of such a job is the number of queries that
+ * each client has made before the round; it stays 0 if neither is set. */
+extern const struct tally_field TALLY_SCHEDULED_FIELDS[5];
 union tally_algorithm_params tally_baseline_defaults(void);
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
 /* 2 / smoothness. A step multiplies the distance from x* by 1 - step_size lambda along an
@@ -29,9 +34,9 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 
 /* The slots that all of them share. */
 #define TALLY_BASELINE_SLOTS                                                                       \
-    .fields = TALLY_BASELINE_FIELDS, .defaults = tally_baseline_defaults,                          \
-    .first_stage = tally_baseline_first_stage, .plan = tally_baseline_plan,                        \
-    .client_step = client_step, .decide = decide, .apply = tally_baseline_apply
+    .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
+    .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
+    .apply = tally_baseline_apply
 
 /* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
  * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */

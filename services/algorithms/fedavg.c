@@ -2,7 +2,11 @@
  * Deep Networks from Decentralized Data", AISTATS 2017; every client in every round.
  *
  *     client   K local SGD steps from x; sends the difference as float32
- *     server   x <- x + mean difference, broadcast as float32 */
+ *     server   x <- x + mean difference, broadcast as float32
+ *
+ * With `step_decay` and `local_steps_growth` it is local SGD with steps that decay and intervals
+ * that grow: Spiridonoff, Olshevsky, Paschalidis, "Communication-efficient SGD: From Local SGD to
+ * One-Shot Averaging", NeurIPS 2021. There the intervals grow linearly, here geometrically. */
 #include "services/algorithms/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
@@ -26,7 +30,8 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 const struct tally_algorithm TALLY_FEDAVG = {
     .name = "fedavg",
     TALLY_BASELINE_SLOTS,
-    .n_fields = 2, /* step_size, local_steps */
+    .fields = TALLY_SCHEDULED_FIELDS,
+    .n_fields = 4, /* all but levels */
     .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
     .receive = tally_baseline_receive_float32,

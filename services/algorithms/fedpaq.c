@@ -2,7 +2,9 @@
  * Federated Learning Method with Periodic Averaging and Quantization", AISTATS 2020.
  *
  *     client   K local SGD steps from x; sends QSGD of the difference, s levels
- *     server   x <- x + mean Q(difference), broadcast as float32 */
+ *     server   x <- x + mean Q(difference), broadcast as float32
+ *
+ * Steps may decay and rounds grow as in fedavg.c. */
 #include "services/algorithms/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
@@ -26,7 +28,8 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 const struct tally_algorithm TALLY_FEDPAQ = {
     .name = "fedpaq",
     TALLY_BASELINE_SLOTS,
-    .n_fields = 3, /* step_size, local_steps, levels */
+    .fields = TALLY_SCHEDULED_FIELDS,
+    .n_fields = 5,
     .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
     .receive = tally_baseline_receive_qsgd,

@@ -32,6 +32,7 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 const struct tally_algorithm TALLY_MINIBATCH_SGD = {
     .name = "minibatch_sgd",
     TALLY_BASELINE_SLOTS,
+    .fields = TALLY_BASELINE_FIELDS,
     .n_fields = 2, /* step_size, local_steps */
     .step_limit = tally_baseline_step_limit,
     .receive = tally_baseline_receive_float32,

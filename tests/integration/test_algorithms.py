@@ -2,9 +2,12 @@
 workers agree in every bit of the point and of the counters, and in the regret."""
 
 import math
+import pathlib
 import re
 import subprocess
 import unittest
+
+import numpy
 
 from common import HANG_S, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
@@ -95,6 +98,69 @@ class Synthetic(AlgorithmTestCase):
                 self.assertEqual(detail["reason_code"], "client_failed")
         self.run_job(coordinator, job_document("synthetic-fedavg", horizon=100))
         self.assert_ends_well(*reversed(self.processes))
+
+
+class Schedule(AlgorithmTestCase):
+    """Steps that decay and rounds that grow, against a computation in NumPy from the definitions.
+
+    Every client has one data point, so its gradient is known, and another than that of the others."""
+
+    POINTS = numpy.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0], [-1.5, 0.2, 0.1], [0.4, 0.8, -0.6]])
+    LABELS = numpy.array([1.0, -2.0, 0.5, 3.0])
+    ALGORITHM = {"step_size": 0.08, "local_steps": 3, "step_decay": 0.05, "local_steps_growth": 0.6}
+    HORIZON = 40
+    SAMPLES = [3, 4, 7, 11, 15]  # 3 + floor(0.6 t) after 0, 3, 7, 14 and 25
+
+    def document(self, **algorithm):
+        numpy.save(pathlib.Path(self.folder, "points.npy"), self.POINTS)
+        numpy.save(pathlib.Path(self.folder, "labels.npy"), self.LABELS)
+        data = {"type": "npy", "points": "points.npy", "labels": "labels.npy", "features": 3,
+                "sharding": "contiguous"}
+        return {"algorithm": {**self.ALGORITHM, **algorithm}, "clients": 4, "horizon": self.HORIZON,
+                "objective": {"type": "least_squares", "data": data}}
+
+    def loss(self, x):
+        return numpy.mean((self.POINTS @ x - self.LABELS) ** 2)
+
+    def walk(self, x, client, before, samples):
+        """The end of a client's own steps, and the sum of f over the points that it queries."""
+        own, losses, point = x.copy(), 0.0, self.POINTS[client]
+        for step in range(before, before + samples):
+            losses += self.loss(own)
+            own -= 2 * 0.08 / (1 + 0.05 * step) * (point @ own - self.LABELS[client]) * point
+        return own, losses
+
+    def expected(self):
+        """x and the regret at the end; f is quadratic, so x* solves the normal equations."""
+        optimum = numpy.linalg.lstsq(self.POINTS, self.LABELS, rcond=None)[0]
+        x, done, regret = numpy.zeros(3), 0, 0.0
+        while done < self.HORIZON:
+            samples = min(3 + math.floor(0.6 * done), self.HORIZON - done)
+            walks = [self.walk(x, client, done, samples) for client in range(4)]
+            regret += sum(losses for _, losses in walks) - 4 * samples * self.loss(optimum)
+            done += samples
+            x = numpy.mean([own for own, _ in walks], axis=0)
+        return regret
+
+    def test_fedavg_follows_its_definition(self):
+        options = ("--data-dir", self.folder)
+        detail = simulate(self.document(type="fedavg"), options)
+        self.assertAlmostEqual(detail["cumulative_regret"] / self.expected(), 1, delta=1e-6)
+
+    def test_fedpaq_with_fine_levels_is_as_good(self):
+        options = ("--data-dir", self.folder)
+        detail = simulate(self.document(type="fedpaq", levels=32767), options)
+        self.assertAlmostEqual(detail["cumulative_regret"] / self.expected(), 1, delta=1e-4)
+
+    def test_service_equals_simulation(self):
+        self.options = ("--data-dir", self.folder)
+        coordinator = self.start_service()
+        for algorithm in ({"type": "fedavg"}, {"type": "fedpaq", "levels": 5}):
+            with self.subTest(algorithm["type"]):
+                _, records = self.run_job(coordinator, self.document(**algorithm))
+                self.assertEqual([record["samples"] for record in records], self.SAMPLES)
+                self.assertEqual([record["j"] for record in records], [0, 3, 7, 14, 25])
+                self.assertEqual([record["cut"] for record in records], [False] * 4 + [True])
 
 
 class MissingFiles(AlgorithmTestCase):

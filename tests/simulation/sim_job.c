@@ -56,14 +56,19 @@ static void draw_policy(struct tally_job_spec *spec)
     spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
 }
 
-/* Estimated parameters, a domain, no reference: by the digits of the job's seed, which is drawn
- * already. */
+/* Estimated parameters, a schedule, a domain, no reference: by the digits of the job's seed, which
+ * is drawn already. */
 static void vary(struct tally_job_spec *spec)
 {
     const bool is_ceal = strcmp(tally_job_spec_algorithm(spec)->name, "ceal") == 0;
     if (is_ceal && spec->seed % 10 < 5) {
         spec->params.ceal.sigma = spec->seed % 10 != 1 ? NAN : spec->params.ceal.sigma;
         spec->params.ceal.gradient_bound = spec->seed % 10 != 2 ? NAN : 1;
+    }
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    if ((algorithm == &TALLY_FEDAVG || algorithm == &TALLY_FEDPAQ) && spec->seed % 10 < 4) {
+        spec->params.baseline.step_decay = spec->seed % 10 < 3 ? 0.02 : 0;
+        spec->params.baseline.local_steps_growth = spec->seed % 10 > 0 ? 0.3 : 0;
     }
     if (spec->seed / 10 % 10 < 3) {
         spec->domain =

@@ -92,8 +92,10 @@ void baseline_walk(const struct baseline_world *world, uint32_t client, uint32_t
         }
         tally_objective_local_gradient(world->objective, client, x, world->setting.minibatch, &rng,
                                        gradient, NULL);
+        const struct tally_baseline_params *params = &world->params.baseline;
+        const double divisor = 1 + params->step_decay * (double)(world->plan.stage + k);
         for (size_t i = 0; i < BASELINE_DIM; i++) {
-            x[i] -= world->params.baseline.step_size * gradient[i];
+            x[i] -= params->step_size / divisor * gradient[i];
         }
         tally_domain_project(&world->setting.domain, x, BASELINE_DIM);
     }

@@ -12,16 +12,22 @@
 static void test_algorithms_baseline__fields_are_those_of_the_documents(void)
 {
     static const char *const names[] = {"minibatch_sgd", "fedavg", "fedpaq", "fedcom"};
-    static const char *const fields[] = {"step_size", "local_steps", "levels", "server_step_size"};
-    static const size_t n_fields[] = {2, 2, 3, 4};
+    static const char *const constant[] = {"step_size", "local_steps", "levels",
+                                           "server_step_size"};
+    static const char *const scheduled[] = {"step_size", "local_steps", "step_decay",
+                                            "local_steps_growth", "levels"};
+    static const size_t n_fields[] = {2, 4, 5, 4};
     for (size_t a = 0; a < N_BASELINES; a++) {
         CU_ASSERT_PTR_EQUAL(TALLY_ALGORITHMS[a + 1], BASELINES[a]);
         TALLY_ASSERT_TEXT(BASELINES[a]->name, names[a]);
         TALLY_ASSERT_TEXT(TALLY_ALGORITHM_NAMES[a + 1], names[a]);
         CU_ASSERT_EQUAL(BASELINES[a]->n_fields, n_fields[a]);
+        const bool is_scheduled = a == 1 || a == 2;
+        const char *const *fields = is_scheduled ? scheduled : constant;
         for (size_t f = 0; f < BASELINES[a]->n_fields; f++) {
             TALLY_ASSERT_TEXT(BASELINES[a]->fields[f].name, fields[f]);
-            CU_ASSERT_EQUAL(BASELINES[a]->fields[f].required, f < 3);
+            CU_ASSERT_EQUAL(BASELINES[a]->fields[f].required,
+                            is_scheduled ? f < 2 || f == 4 : f < 3);
         }
         CU_ASSERT_EQUAL(BASELINES[a]->moves_locally, a > 0);
         CU_ASSERT_EQUAL(BASELINES[a]->defaults().baseline.server_step_size, 1);
@@ -52,6 +58,23 @@ static void test_algorithms_baseline__every_plan_is_local_steps_without_a_grid(v
         CU_ASSERT_EQUAL(plan.grid.step, 0);
         CU_ASSERT_EQUAL(plan.grid.intervals, 0);
         CU_ASSERT_FALSE(plan.cut);
+    }
+    baseline_world_fini(&world);
+}
+
+/* 6 queries, then 6 + 0.4 t after t: 6, 8, 11, 16 and so on. */
+static void test_algorithms_baseline__rounds_grow_with_the_queries_before(void)
+{
+    static const int64_t stages[] = {0, 6, 14, 25, 41, INT32_MAX};
+    static const int64_t samples[] = {6, 8, 11, 16, 22, 858993464};
+    struct baseline_world world;
+    baseline_world_init(&world);
+    world.params.baseline.local_steps_growth = 0.4;
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        struct tally_round_plan plan;
+        CU_ASSERT_EQUAL(TALLY_FEDPAQ.plan(&world.setting, stages[i], NULL, &plan, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(plan.samples, samples[i]);
+        CU_ASSERT_EQUAL(plan.stage, stages[i]);
     }
     baseline_world_fini(&world);
 }
@@ -89,6 +112,24 @@ static void expect_qsgd(const struct baseline_world *world, const float *expecte
     CU_ASSERT_EQUAL(memcmp(got_levels, want_levels, sizeof got_levels), 0);
     CU_ASSERT_EQUAL(message->bits.formula_bits, 32 + BASELINE_DIM * 4);
     CU_ASSERT_EQUAL(message->bits.payload_bits, 32 + BASELINE_DIM * 4);
+}
+
+/* A step shrinks with the queries of all rounds before, not with those of the open round alone. */
+static void test_algorithms_baseline__steps_decay_over_the_whole_job(void)
+{
+    struct baseline_world world;
+    baseline_world_init(&world);
+    float expected[BASELINE_DIM], first[BASELINE_DIM];
+    world.params.baseline.step_decay = 0.3;
+    baseline_expected_vector(&world, &TALLY_FEDAVG, 2, 4, first);
+    world.plan.stage = 14;
+    baseline_expected_vector(&world, &TALLY_FEDAVG, 2, 4, expected);
+    CU_ASSERT_NOT_EQUAL(memcmp(expected, first, sizeof first), 0);
+    baseline_step_ok(&world, &TALLY_FEDAVG, 2, 4, false);
+    expect_float32(&world, expected);
+    baseline_step_ok(&world, &TALLY_FEDPAQ, 2, 4, false);
+    expect_qsgd(&world, expected, 2, 4);
+    baseline_world_fini(&world);
 }
 
 static void test_algorithms_baseline__clients_send_what_their_papers_say(void)
@@ -274,6 +315,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_baseline__fields_are_those_of_the_documents),
     TALLY_TEST(test_algorithms_baseline__table_and_files_agree),
     TALLY_TEST(test_algorithms_baseline__every_plan_is_local_steps_without_a_grid),
+    TALLY_TEST(test_algorithms_baseline__rounds_grow_with_the_queries_before),
+    TALLY_TEST(test_algorithms_baseline__steps_decay_over_the_whole_job),
     TALLY_TEST(test_algorithms_baseline__clients_send_what_their_papers_say),
     TALLY_TEST(test_algorithms_baseline__differences_are_sums_of_gradients),
     TALLY_TEST(test_algorithms_baseline__loss_is_of_the_own_iterates),

@@ -221,7 +221,9 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
     const struct tally_baseline_params *r = &a->params.baseline, *s = &b->params.baseline;
     CU_ASSERT_TRUE(a->algorithm == 0 ||
                    (r->step_size == s->step_size && r->local_steps == s->local_steps &&
-                    r->levels == s->levels && r->server_step_size == s->server_step_size));
+                    r->levels == s->levels && r->server_step_size == s->server_step_size &&
+                    r->step_decay == s->step_decay &&
+                    r->local_steps_growth == s->local_steps_growth));
     CU_ASSERT_TRUE(a->algorithm != 0 ||
                    (p->step_size == q->step_size && same_real(p->sigma, q->sigma) &&
                     p->delta == q->delta && p->gamma0 == q->gamma0 && p->phi0 == q->phi0 &&
@@ -310,6 +312,9 @@ static void test_document_document__written_document_reads_back(void)
         "\"fedcom\", \"step_size\": 0.1, \"local_steps\": 1, \"levels\": 1",
         ("\"fedcom\", \"step_size\": 0.1, \"local_steps\": 1, \"levels\": 1, "
          "\"server_step_size\": 0.3"),
+        "\"fedavg\", \"step_size\": 0.1, \"local_steps\": 5, \"step_decay\": 1e-9",
+        ("\"fedpaq\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, "
+         "\"step_decay\": 0.5, \"local_steps_growth\": 1000"),
         "\"ceal\", \"step_size\": 0.1, \"sigma\": 1",
     };
     expect_round_trip(DOCUMENT_IMAGES);
@@ -329,6 +334,37 @@ static void test_document_document__written_document_reads_back(void)
     expect_round_trip(text);
 }
 
+/* Workers of earlier releases refuse members that they do not know. */
+static void test_document_document__constant_steps_and_rounds_are_not_written(void)
+{
+    static const char *const schedules[][2] = {
+        {"", ""},
+        {", \"step_decay\": 0, \"local_steps_growth\": 0", ""},
+        {", \"step_decay\": 0.5", "\"step_decay\": 0.5"},
+        {", \"local_steps_growth\": 2", "\"local_steps_growth\": 2.0"}};
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        char algorithm[200], text[4000];
+        struct tally_job_spec spec;
+        struct tally_error err;
+        struct tally_buffer written = {0};
+        snprintf(algorithm, sizeof algorithm, "\"fedavg\", \"step_size\": 1, \"local_steps\": 5%s",
+                 schedules[i][0]);
+        document_edit(DOCUMENT_SHORTEST, "\"ceal\", \"step_size\": 2, \"sigma\": 4", algorithm,
+                      text);
+        TALLY_ASSERT_STATUS(document_parse(text, &spec, &err), TALLY_OK, &err);
+        struct tally_json *json = tally_document_of(&spec);
+        TALLY_ASSERT_STATUS(tally_json_dump(tally_json_get(json, "algorithm"), 0, &written),
+                            TALLY_OK, NULL);
+        tally_buffer_append(&written, "", 1);
+        snprintf(algorithm, sizeof algorithm,
+                 "{\"type\": \"fedavg\", \"step_size\": 1.0, \"local_steps\": 5%s%s}",
+                 schedules[i][1][0] != '\0' ? ", " : "", schedules[i][1]);
+        TALLY_ASSERT_TEXT((const char *)written.data, algorithm);
+        tally_json_free(json);
+        tally_buffer_fini(&written);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__example_of_the_architecture_parses),
     TALLY_TEST(test_document_document__what_is_left_out_has_its_default),
@@ -338,5 +374,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_document__ends_of_the_ranges_are_inside),
     TALLY_TEST(test_document_document__name_has_128_bytes),
     TALLY_TEST(test_document_document__written_document_reads_back),
+    TALLY_TEST(test_document_document__constant_steps_and_rounds_are_not_written),
 };
 TALLY_SUITE(document_document, TESTS);

@@ -169,6 +169,15 @@ static void test_document_errors__errors_of_images_name_the_field(void)
         {"\"server_step_size\": 10", "\"server_step_size\": 0", range,
          "algorithm.server_step_size"},
         {"0.0005", "0", range, "algorithm.step_size"},
+        {"\"fedcom\"", "\"fedcom\", \"step_decay\": 0.1", invalid, "algorithm.step_decay"},
+        {"\"fedcom\", \"step_size\": 0.0005, \"local_steps\": 50, \"levels\": 5, "
+         "\"server_step_size\": 10",
+         "\"fedavg\", \"step_size\": 1, \"local_steps\": 5, \"step_decay\": -0.1", range,
+         "algorithm.step_decay"},
+        {"\"fedcom\", \"step_size\": 0.0005, \"local_steps\": 50, \"levels\": 5, "
+         "\"server_step_size\": 10",
+         "\"fedavg\", \"step_size\": 1, \"local_steps\": 5, \"local_steps_growth\": 1000.1", range,
+         "algorithm.local_steps_growth"},
         /* Objective and data: each kind has its own. */
         {"\"l2\": 0.25", "\"l2\": -0.25", range, "objective.l2"},
         {"\"l2\": 0.25", "\"mu\": 0.25", invalid, "objective.mu"},
@@ -215,16 +224,16 @@ static void test_document_errors__errors_of_images_name_the_field(void)
 /* Each type accepts only its own fields. */
 static void test_document_errors__algorithms_take_their_own_fields_alone(void)
 {
-    static const char *const fields[] = {"step_size",        "local_steps", "levels",
-                                         "server_step_size", "sigma",       "delta",
-                                         "gamma0",           "phi0",        "sample_scale",
-                                         "log_factor",       "first_stage", "gradient_bound"};
-    static const char *const values[] = {"0.1", "5", "3", "2",    "1.5", "0.2",
-                                         "1",   "2", "1", "true", "2",   "1"};
+    static const char *const fields[] = {
+        "step_size",   "local_steps",    "levels",     "server_step_size",  "sigma",
+        "delta",       "gamma0",         "phi0",       "sample_scale",      "log_factor",
+        "first_stage", "gradient_bound", "step_decay", "local_steps_growth"};
+    static const char *const values[] = {"0.1", "5", "3",    "2", "1.5", "0.2", "1",
+                                         "2",   "1", "true", "2", "1",   "0.5", "1000"};
     enum { N_FIELDS = sizeof fields / sizeof fields[0] };
     /* o = optional, r = required, - = unknown; in the order of `fields`. */
-    static const char *const known[] = {"r---rooooooo", "rr----------", "rr----------",
-                                        "rrr---------", "rrro--------"};
+    static const char *const known[] = {"r---rooooooo--", "rr------------", "rr----------oo",
+                                        "rrr---------oo", "rrro----------"};
     for (size_t a = 0; a < 5; a++) {
         for (size_t special = 0; special < N_FIELDS; special++) {
             /* All the type's fields; the special one left out or added. */

@@ -106,8 +106,10 @@ static void walk(const struct job_host *host, uint32_t client, visit_fn *each, v
     for (int64_t k = 0; k < open->plan.samples; k++) {
         each(context, k, loss_at(host, x));
         tally_objective_local_gradient(host->objective, client, x, 1, &rng, gradient, NULL);
+        const double divisor =
+            1 + setting.params->baseline.step_decay * (double)(open->plan.stage + k);
         for (size_t i = 0; moves && i < dim; i++) {
-            x[i] -= setting.params->baseline.step_size * gradient[i];
+            x[i] -= setting.params->baseline.step_size / divisor * gradient[i];
         }
     }
 }
@@ -120,31 +122,71 @@ static void add_f(void *context, int64_t step, double f)
 
 /* R(T) from the definition, at evaluate_every = 1: f - f(x*) at each client's own iterate of each
  * time step. Whole and cut rounds, for every K and T. */
+static void expect_regret_of_own_iterates(struct job_host *host)
+{
+    double regret = 0;
+    while (!tally_job_status_is_terminal(tally_job_status(host->job))) {
+        for (uint32_t m = 0; m < 5; m++) {
+            double sum = 0;
+            walk(host, m, add_f, &sum);
+            const int64_t samples = tally_job_open_round(host->job)->plan.samples;
+            regret += sum - (double)samples * host->f_star;
+        }
+        job_host_round(host);
+        CU_ASSERT_DOUBLE_EQUAL(tally_job_progress(host->job)->cumulative_regret, regret,
+                               1e-11 * regret);
+    }
+    CU_ASSERT_TRUE(regret > 1);
+}
+
 static void test_job_baselines__regret_is_the_sum_over_own_iterates(void)
 {
     static const int64_t shapes[][2] = {{7, 20}, {7, 21}, {5, 4}, {1, 9}, {100, 30}, {10, 11}};
     for (int a = 1; a < N_ALGORITHMS; a++) {
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
-            const int64_t local_steps = shapes[s][0], horizon = shapes[s][1];
-            const struct tally_job_spec spec = small(a, local_steps, horizon);
+            const struct tally_job_spec spec = small(a, shapes[s][0], shapes[s][1]);
             static struct job_host host;
             job_host_init(&host, &spec);
-            double regret = 0;
-            while (!tally_job_status_is_terminal(tally_job_status(host.job))) {
-                for (uint32_t m = 0; m < 5; m++) {
-                    double sum = 0;
-                    walk(&host, m, add_f, &sum);
-                    const int64_t samples = tally_job_open_round(host.job)->plan.samples;
-                    regret += sum - (double)samples * host.f_star;
-                }
-                job_host_round(&host);
-                CU_ASSERT_DOUBLE_EQUAL(tally_job_progress(host.job)->cumulative_regret, regret,
-                                       1e-11 * regret);
-            }
-            CU_ASSERT_TRUE(regret > 1);
+            expect_regret_of_own_iterates(&host);
             job_host_fini(&host);
         }
     }
+}
+
+/* Steps that decay and rounds of 4, 4 + 0.5 * 4, 4 + 0.5 * 10 and so on, the last one cut. */
+static void test_job_baselines__schedule_covers_the_horizon(void)
+{
+    static const int64_t samples[] = {4, 6, 9, 13, 20, 8}, before[] = {0, 4, 10, 19, 32, 52};
+    enum { N_ROUNDS = sizeof samples / sizeof samples[0] };
+    for (int a = FEDAVG; a <= FEDPAQ; a++) {
+        struct tally_job_spec spec = small(a, 4, 60);
+        spec.params.baseline.step_decay = 0.1;
+        spec.params.baseline.local_steps_growth = 0.5;
+        static struct job_host host;
+        job_host_init(&host, &spec);
+        expect_regret_of_own_iterates(&host);
+        CU_ASSERT_EQUAL_FATAL(host.n_records, N_ROUNDS);
+        for (int r = 0; r < N_ROUNDS; r++) {
+            CU_ASSERT_EQUAL(host.records[r].samples, samples[r]);
+            CU_ASSERT_EQUAL(host.records[r].stage, before[r]);
+            CU_ASSERT_EQUAL(host.records[r].cut, r == N_ROUNDS - 1);
+        }
+        job_host_fini(&host);
+    }
+}
+
+/* Without a round that grows the stage still counts the queries that a decay needs. */
+static void test_job_baselines__decay_alone_counts_queries_too(void)
+{
+    struct tally_job_spec spec = small(FEDAVG, 7, 20);
+    spec.params.baseline.step_decay = 0.1;
+    static struct job_host host;
+    job_host_init(&host, &spec);
+    expect_regret_of_own_iterates(&host);
+    CU_ASSERT_EQUAL_FATAL(host.n_records, 3);
+    CU_ASSERT_EQUAL(host.records[2].stage, 14);
+    CU_ASSERT_EQUAL(host.records[2].samples, 6);
+    job_host_fini(&host);
 }
 
 /* K that does not divide T: whole rounds send one message per client, the rest is steps alone. */
@@ -369,6 +411,8 @@ static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_baselines__synthetic_bits_are_those_of_table_1),
     TALLY_TEST(test_job_baselines__regret_is_the_sum_over_own_iterates),
+    TALLY_TEST(test_job_baselines__schedule_covers_the_horizon),
+    TALLY_TEST(test_job_baselines__decay_alone_counts_queries_too),
     TALLY_TEST(test_job_baselines__horizon_cuts_the_last_round),
     TALLY_TEST(test_job_baselines__longer_horizons_begin_like_shorter_ones),
     TALLY_TEST(test_job_baselines__evaluating_less_often_is_off_by_a_bounded_amount),
