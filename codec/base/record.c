@@ -1,5 +1,6 @@
 #include "codec/base/record.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -30,4 +31,9 @@ bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_statu
         }
     }
     return false;
+}
+
+double tally_progress_loss(const struct tally_progress *progress)
+{
+    return progress->round > 0 ? progress->loss : (double)NAN;
 }

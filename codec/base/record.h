@@ -49,7 +49,7 @@ struct tally_round_record {
     double norm;                          /* |g| at the server; 0 when cut or opening */
     bool passed;                          /* a broadcast went down and the iterate moved */
     bool cut;                 /* the horizon ended it: its steps count, nothing was sent */
-    double loss;              /* f(x^(k)) */
+    double loss;              /* f(x^(k)); NaN if a client reported none */
     double cumulative_regret; /* R after the round, of all M clients, the missing ones too */
     struct tally_ledger bits; /* of this round alone */
 };
@@ -78,11 +78,14 @@ struct tally_progress {
     double cumulative_regret;
     double f_star; /* f(x*); meaningful if has_f_star */
     bool has_f_star;
-    double loss; /* f at the present point; meaningful if has_loss */
-    bool has_loss;
+    double loss;         /* as the record of the last closed round has it */
+    bool has_loss;       /* it is of the present point */
     uint64_t x_checksum; /* tally_checksum64 of the present point */
     struct tally_estimates estimates;
     struct tally_ledger bits;
 };
+
+/* The loss of the last closed round; NaN = none has closed, or the round has no loss. */
+double tally_progress_loss(const struct tally_progress *progress);
 
 #endif

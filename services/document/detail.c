@@ -181,6 +181,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
            tally_json_set_integer(object, "iterate", progress->iterate) &&
            tally_json_set_integer(object, "stage", progress->stage) &&
            tally_json_set_real(object, "cumulative_regret", progress->cumulative_regret) &&
+           tally_json_set_real(object, "loss", tally_progress_loss(progress)) &&
            tally_json_set_real(object, "f_star", progress->has_f_star ? progress->f_star : NAN) &&
            tally_json_set_text(object, "x_checksum", checksum) &&
            set_estimates(object, &progress->estimates) &&

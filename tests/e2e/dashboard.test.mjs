@@ -362,17 +362,59 @@ test("what a job does not know is said to be unknown, and what it found out is s
   assert.equal(job.cumulative_regret, null);
   await window.go(`#/job/${id}`);
   const fact = (name) => page.locator(`.facts dt:text-is("${name}") + dd`).textContent();
-  await until("the tile", async () => (await page.locator(".tiles dd").first().textContent()) === "unknown");
+  await until("the tile", async () => (await tile("Loss")) === String(job.loss));
+  assert.ok(job.loss > 0);
+  assert.ok(!(await page.locator(".tiles").innerText()).includes("Regret"), "no tile without a value");
   assert.equal(await fact("f(x*)"), "unknown");
   assert.equal(await fact("Domain"), "type ball, radius 0.5");
   assert.match(await fact("Estimates"), /^sigma [0-9.]+, gradient_bound [0-9.]+$/);
   await until("the bits", async () => (await window.lines(1))[0]?.length > 1);
-  assert.deepEqual((await window.lines(0)).flat(), []); // no curve, where 0 would be one
+  await assertDrawsLoss(job, "Loss", "Loss against bits (payload)");
   assert.ok(!JSON.parse(await page.locator("details pre").textContent()).estimates, "no part of the document");
   await window.go("#/");
   const row = page.locator("tr", {hasText: "knows little"});
   await row.waitFor();
-  assert.equal((await row.locator("td").allTextContents())[4], "unknown");
+  assert.equal((await row.locator("td").allTextContents())[4],
+    `loss ${new Intl.NumberFormat("en-US", {maximumSignificantDigits: 6}).format(job.loss)}`);
+  assert.equal(await row.locator("td").nth(4).getAttribute("title"), String(job.loss));
+});
+
+const tile = (name) => page.locator(`.tiles dt:text-is("${name}") + dd`).getAttribute("title");
+
+// A chart that is shown, by its title: the points of its lines.
+const linesOf = (title) => page.evaluate((wanted) => {
+  const cards = [...document.querySelectorAll(".chart")].filter((card) => !card.hidden && card.querySelector("h2").textContent === wanted);
+  return cards.map((card) => Chart.getChart(card.querySelector("canvas")).data.datasets.map((set) => set.data.map(({x, y}) => ({x, y}))));
+}, title);
+
+// The charts of the loss over time and, if it has one, over bits against the records.
+async function assertDrawsLoss(job, title, against) {
+  const {rounds} = await stage.get(`/v1/jobs/${job.id}/rounds`);
+  const wanted = rounds.map((round) => ({x: round.t, y: round.loss}));
+  assert.equal(lastOf(wanted).y, job.loss);
+  await until("the loss", async () => lastOf((await linesOf(title))[0]?.[0] ?? [])?.x === job.horizon);
+  assert.deepEqual(await linesOf(title), [[wanted]]);
+  if (against !== undefined) {
+    const [[up]] = await linesOf(against);
+    assert.deepEqual(up.map(({y}) => y), wanted.map(({y}) => y));
+    assert.equal(lastOf(up).x, job.bits.uplink.payload / job.clients);
+  }
+}
+
+test("the loss is drawn and told beside the regret, and compared", async () => {
+  const [id, other] = [await stage.submit({...CEAL, name: "loses"}), await stage.submit({...CEAL, name: "loses less", seed: 2, reference: {type: "none"}})];
+  const jobs = [await stage.ended(id), await stage.ended(other)];
+  await window.go(`#/job/${id}`);
+  await until("the tile", async () => (await tile("Loss")) === String(jobs[0].loss));
+  assert.equal(await tile("Regret"), String(jobs[0].cumulative_regret));
+  await assertDrawsLoss(jobs[0], "Loss");
+  assert.equal((await linesOf("Cumulative regret")).length, 1);
+  await window.picture("loss");
+  await window.go(`#/compare/${id},${other}`);
+  await until("both lines", async () => ((await linesOf("Loss"))[0] ?? []).filter((line) => line.length > 1).length === 2);
+  assert.deepEqual((await linesOf("Loss"))[0].map((line) => lastOf(line).y), jobs.map((job) => job.loss));
+  const least = jobs[0].loss < jobs[1].loss ? "loses" : "loses less";
+  assert.ok((await page.locator(".chart", {has: page.locator("h2:text-is('Loss')")}).locator(".summary").textContent()).startsWith(`Least loss now: ${least} (`));
 });
 
 test("the list turns its pages", async () => {

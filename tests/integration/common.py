@@ -451,7 +451,7 @@ def essence(detail):
     bits = detail["bits"]
     return {
         **{key: detail[key] for key in
-           ("status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star", "x_checksum",
+           ("status", "time_step", "round", "iterate", "stage", "cumulative_regret", "loss", "f_star", "x_checksum",
             "estimates", "planned")},
         **{key: bits[key] for key in ("uplink", "downlink", "uplink_per_client", "control", "telemetry")},
     }

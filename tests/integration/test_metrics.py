@@ -115,6 +115,8 @@ def job_samples(detail):
         ("tally_job_rounds_total",): detail["round"],
         ("tally_job_regret",): detail["cumulative_regret"],
     }
+    if detail["loss"] is not None:
+        samples["tally_job_loss",] = detail["loss"]
     kinds = {"uplink": {**{kind: bits["uplink"][kind] for kind in ("formula", "payload")},
                         "telemetry": bits["telemetry"]},
              "downlink": {**{kind: bits["downlink"][kind] for kind in ("formula", "payload", "delivered_payload")},

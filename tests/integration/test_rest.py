@@ -15,7 +15,7 @@ from common import (
 
 CALM = {"type": "calm", "step_size": 3.0, "noise": 0.6667, "noise_growth": 3.333, "client_spread": 0.03,
         "curvature_spread": 0.0144, "initial_variance": 0.06667, "local_step_limit": 0.1}
-DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "f_star",
+DETAIL_KEYS = {"id", "status", "time_step", "round", "iterate", "stage", "cumulative_regret", "loss", "f_star",
                "x_checksum", "bits"}
 BITS_KEYS = {"uplink", "downlink", "uplink_per_client", "control", "telemetry", "wire_bytes"}
 

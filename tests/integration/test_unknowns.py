@@ -102,6 +102,7 @@ class Unknowns(TallyTestCase):
         self.assertEqual(detail["x_checksum"], known["x_checksum"])
         self.assertEqual({record["regret"] for record in records}, {None})
         self.assertTrue(all(record["loss"] > 0 for record in records))
+        self.assertEqual(detail["loss"], records[-1]["loss"])
         job = f"/v1/jobs/{detail['id']}"
         table = csv.DictReader(io.StringIO(self.client.get(f"{job}/rounds.csv").body.decode()))
         self.assertEqual({row["regret"] for row in table}, {""})
@@ -110,10 +111,11 @@ class Unknowns(TallyTestCase):
         self.assertEqual({row[at] for row in series["rows"]}, {None})
         shown = subprocess.run([BIN / "tally", "list", "--coordinator", self.coordinator.url], capture_output=True,
                                text=True, check=True, timeout=HANG_S).stdout
-        self.assertRegex(shown, rf"(?m)^{detail['id']} .* unknown +\d")
+        self.assertRegex(shown, rf"(?m)^{detail['id']} .* unknown +{detail['loss']:.6g} +\d")
         metrics = self.client.get("/metrics").body.decode()
         self.assertIn(f'tally_job_rounds_total{{job="{detail["id"]}"}}', metrics)
         self.assertNotIn(f'tally_job_regret{{job="{detail["id"]}"}}', metrics)
+        self.assertIn(f'tally_job_loss{{job="{detail["id"]}"}} {detail["loss"]!r}\n', metrics)
 
     def test_clients_without_losses(self):
         def first_answer(document, loss):
@@ -128,7 +130,9 @@ class Unknowns(TallyTestCase):
                     update.ClearField("loss")
                 answers.append(self.client.call_raw("PostUpdate", update.SerializeToString()))
             worker.leave()
-            self.client.post(f"/v1/jobs/{job_id}/cancel")
+            job = self.client.post(f"/v1/jobs/{job_id}/cancel").json()
+            self.assertIsNone(job["loss"])
+            self.assertNotIn(f'tally_job_loss{{job="{job_id}"}}', self.client.get("/metrics").body.decode())
             return answers, self.client.rounds(job_id)
 
         answers, records = first_answer(job_document(reference={"type": "none"}), loss=False)

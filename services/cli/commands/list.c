@@ -105,6 +105,8 @@ static void add_row(struct tally_text_table *table, const struct tally_json *job
     add_cell(table, job, "round");
     const double regret = tally_json_get_real(job, "cumulative_regret", NAN);
     tally_text_table_printf(table, isnan(regret) ? "unknown" : "%.6g", regret);
+    const double loss = tally_json_get_real(job, "loss", NAN);
+    tally_text_table_printf(table, isnan(loss) ? "-" : "%.6g", loss);
     add_cell(table, tally_json_get(tally_json_get(job, "bits"), "uplink"), "payload");
     tally_timestamp_format(tally_json_get_integer(job, "created_ms", 0), created);
     tally_text_table_add(table, created);
@@ -114,8 +116,9 @@ static int print_table(const struct tally_json *jobs)
 {
     struct tally_text_table table;
     struct tally_buffer text = {0};
-    tally_text_table_init(&table, "llllrrrrl",
-                          "ID,NAME,ALGORITHM,STATUS,TIME STEP,ROUND,REGRET,UPLINK BITS,CREATED");
+    tally_text_table_init(
+        &table, "llllrrrrrl",
+        "ID,NAME,ALGORITHM,STATUS,TIME STEP,ROUND,REGRET,LOSS,UPLINK BITS,CREATED");
     for (size_t i = 0; i < tally_json_size(jobs); i++) {
         add_row(&table, tally_json_at(jobs, i));
     }

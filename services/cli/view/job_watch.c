@@ -18,6 +18,7 @@
 enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
 /* Longest that one poll may hang before it counts as "away". */
 enum { POLL_TIMEOUT_MS = 30000 };
+enum { QUALITY_TEXT_CAPACITY = 64 };
 
 enum tally_status tally_job_watch_read_options(const struct tally_options *options,
                                                struct tally_job_watch *ret_watch,
@@ -46,6 +47,23 @@ static void waiting_text(const struct tally_json *waiting, int64_t now_ms,
     ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
 }
 
+/* "regret 412.3  loss 0.43", or what is known of the two. */
+static void quality_text(const struct tally_json *detail, char ret_text[QUALITY_TEXT_CAPACITY])
+{
+    const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
+    const double loss = tally_json_get_real(detail, "loss", NAN);
+    char regret_text[32] = "", loss_text[32] = "";
+    if (!isnan(regret)) {
+        snprintf(regret_text, sizeof regret_text, "regret %.1f", regret);
+    } else if (isnan(loss)) {
+        snprintf(regret_text, sizeof regret_text, "regret unknown");
+    }
+    if (!isnan(loss)) {
+        snprintf(loss_text, sizeof loss_text, "%sloss %.6g", isnan(regret) ? "" : "  ", loss);
+    }
+    snprintf(ret_text, QUALITY_TEXT_CAPACITY, "%s%s", regret_text, loss_text);
+}
+
 void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
                           char ret_text[TALLY_WATCH_TEXT_CAPACITY])
 {
@@ -57,18 +75,15 @@ void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
     const struct tally_json *bits = tally_json_get(detail, "bits");
     const char *status = status_of(detail);
     bool running = strcmp(status, "running") == 0;
-    const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
-    char regret_text[32] = "unknown";
-    if (!isnan(regret)) {
-        snprintf(regret_text, sizeof regret_text, "%.1f", regret);
-    }
+    char quality[QUALITY_TEXT_CAPACITY];
+    quality_text(detail, quality);
     snprintf(
         ret_text, TALLY_WATCH_TEXT_CAPACITY,
-        "%.20s%stime step %" PRId64 "/%" PRId64 "  round %" PRId64 "  regret %s  up %" PRId64
+        "%.20s%stime step %" PRId64 "/%" PRId64 "  round %" PRId64 "  %s  up %" PRId64
         " bit  down %" PRId64 " bit",
         running ? "" : status, running ? "" : "  ", tally_json_get_integer(detail, "time_step", 0),
         tally_json_get_integer(detail, "horizon", 0), tally_json_get_integer(detail, "round", 0),
-        regret_text, tally_json_get_integer(tally_json_get(bits, "uplink"), "formula", 0),
+        quality, tally_json_get_integer(tally_json_get(bits, "uplink"), "formula", 0),
         tally_json_get_integer(tally_json_get(bits, "downlink"), "formula", 0));
 }
 

@@ -149,6 +149,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     add_member(table, "iterate", detail, "iterate");
     add_member(table, "stage", detail, "stage");
     add_member(table, "regret", detail, "cumulative_regret");
+    add_member(table, "loss", detail, "loss");
     add_planned(table, tally_json_get(detail, "planned"));
     add_member(table, "f_star", detail, "f_star");
     add_member(table, "x_checksum", detail, "x_checksum");

@@ -42,6 +42,7 @@ static void log_end(const struct hosted_job *job)
         tally_log_text("status", tally_job_status_name(row->status)),
         tally_log_text("reason", row->reason), tally_log_integer("rounds", row->progress.round),
         tally_log_real("cumulative_regret", row->progress.cumulative_regret),
+        tally_log_real("loss", tally_progress_loss(&row->progress)),
         tally_log_unsigned("uplink_payload_bits", row->progress.bits.uplink.payload_bits),
         tally_log_unsigned("downlink_payload_bits", row->progress.bits.downlink.payload_bits));
 }

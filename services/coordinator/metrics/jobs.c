@@ -126,6 +126,15 @@ static void write_regret(struct exposition *exposition, const char *name,
     }
 }
 
+static void write_loss(struct exposition *exposition, const char *name,
+                       const struct tally_store_job *row)
+{
+    const double loss = tally_progress_loss(&row->progress);
+    if (!isnan(loss)) {
+        exposition_real(exposition, name, EXPOSITION_LABELS({"job", row->id}), loss);
+    }
+}
+
 static void write_bits(struct exposition *exposition, const char *name,
                        const struct tally_store_job *row)
 {
@@ -173,6 +182,8 @@ static const struct {
     {"tally_job_iterate", EXPOSITION_GAUGE, "Number of the point that is queried, k.",
      AT(progress.iterate)},
     {"tally_job_regret", EXPOSITION_GAUGE, "Cumulative regret so far.", .write = write_regret},
+    {"tally_job_loss", EXPOSITION_GAUGE, "Mean loss of the last closed round.",
+     .write = write_loss},
     {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},
     {"tally_job_bits_total", EXPOSITION_COUNTER,
      "Bits. Uplink is summed over clients, downlink counts a broadcast once and delivered_payload "

@@ -85,6 +85,7 @@ export class ChartCard {
   // lines as PlotView.set() wants them, each with a `key` beside
   set(lines, summary, titles = {}) {
     this.lines = lines;
+    this.settings.file = titles.file ?? this.settings.file;
     if (titles.title !== undefined) {
       this.settings.title = titles.title;
       setText(this.title, titles.title);

@@ -23,6 +23,14 @@ export function real(value) {
 // A job whose f(x*) nobody knows has no regret: null.
 export const regret = (value) => (isNumber(value) ? real(value) : "unknown");
 
+// What is known of a job's quality, for a tile or a cell: the regret, or the loss where f(x*) is not known.
+export function quality(job) {
+  if (isNumber(job.cumulative_regret) || !isNumber(job.loss)) {
+    return {text: regret(job.cumulative_regret), title: job.cumulative_regret ?? ""};
+  }
+  return {text: `loss ${real(job.loss)}`, title: job.loss};
+}
+
 // Four digits, where room is short.
 export const short = (value) => (isNumber(value) && value !== 0 ? String(Number(value.toPrecision(4))) : integer(value));
 

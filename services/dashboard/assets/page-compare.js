@@ -3,7 +3,7 @@
 import {ChartCard, Legend} from "./cards.js";
 import {h, setText} from "./dom.js";
 import {JobFeed} from "./feed.js";
-import {integer, plural, real, regret, tenths} from "./format.js";
+import {integer, plural, quality, real, tenths} from "./format.js";
 import {table} from "./job-parts.js";
 import {REFERENCES, referenceLines} from "./reference.js";
 
@@ -16,6 +16,7 @@ function charts(hidden) {
     tradeoff: new ChartCard({title: "Regret against uplink", xTitle: "Bits up per client", yTitle: "Cumulative regret", file: "tally-compare-regret-bits", log: {x: true}, hidden}),
     uplink: new ChartCard({title: "Uplink per client", xTitle: "Time steps", yTitle: "Bits up per client", file: "tally-compare-uplink", log, hidden}),
     downlink: new ChartCard({title: "Downlink", xTitle: "Time steps", yTitle: "Bits down", file: "tally-compare-downlink", log, hidden}),
+    loss: new ChartCard({title: "Loss", xTitle: "Time steps", yTitle: "Loss", file: "tally-compare-loss", hidden}),
   };
 }
 
@@ -35,13 +36,16 @@ const identity = (feed, index) => ({
   key: feed.id, label: `${feed.job?.name || "job"} (${feed.id})`, color: index, dash: index % 4,
 });
 
+const leastOf = (feeds, name) => feeds.filter((feed) => Number.isFinite(feed.points.at(-1)?.[name]))
+  .sort((a, b) => a.points.at(-1)[name] - b.points.at(-1)[name])[0];
+
 function drawCharts(cards, feeds, count, reference) {
   const lines = (pointOf, more) => feeds.map((feed, index) => ({
     ...identity(feed, index), ...more,
     points: feed.job === null ? [] : feed.points.map((point) => pointOf(point, feed.job)),
   }));
   const up = (point, job) => point.uplink[count] / job.clients;
-  const best = feeds.filter((feed) => Number.isFinite(feed.points.at(-1)?.regret)).sort((a, b) => a.points.at(-1).regret - b.points.at(-1).regret)[0];
+  const best = leastOf(feeds, "regret");
   cards.regret.set(lines((p) => ({x: p.timeStep, y: p.regret})),
     best === undefined ? "" : `Least regret now: ${best.job.name} (${best.id}), ${real(best.points.at(-1).regret)}.`);
   cards.tradeoff.set(lines((p, job) => ({x: up(p, job), y: p.regret})),
@@ -53,6 +57,9 @@ function drawCharts(cards, feeds, count, reference) {
       reference === "" ? `Bits by ${count}.` : `Bits by ${count}; grey lines are totals of the paper's Table I, ${REFERENCES[reference].title}, by formula.`,
       {title: `${title} (${count})`});
   }
+  const lowest = leastOf(feeds, "loss");
+  cards.loss.set(lines((p) => ({x: p.timeStep, y: p.loss})),
+    lowest === undefined ? "" : `Least loss now: ${lowest.job.name} (${lowest.id}), ${real(lowest.points.at(-1).loss)}.`);
 }
 
 export function mount(main, {signal, ids, onError, setTitle}) {
@@ -106,7 +113,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
 function rowsOf(feeds) {
   return feeds.map(({id, job}) => ({key: id, cells: job === null
     ? [id, "", "", "", "", "", "", "", ""]
-    : [job.name, job.algorithm.type, job.status, integer(job.time_step), {text: regret(job.cumulative_regret), title: job.cumulative_regret ?? ""},
+    : [job.name, job.algorithm.type, job.status, integer(job.time_step), quality(job),
       tenths(job.bits.uplink_per_client.formula), tenths(job.bits.uplink_per_client.payload),
       integer(job.bits.downlink.formula), integer(job.bits.downlink.payload)]}));
 }

@@ -5,7 +5,7 @@ import {ChartCard} from "./cards.js";
 import {h, setAttribute, setHidden, setText} from "./dom.js";
 import {saveFrom} from "./download.js";
 import {JobFeed, isEnded} from "./feed.js";
-import {compact, integer, plural, regret as regretText, tenths} from "./format.js";
+import {compact, integer, plural, real, regret as regretText, tenths} from "./format.js";
 import {actionButtons, bitsTable, clientsTable, facts, jobAge, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles, waitingLine} from "./job-parts.js";
 import {epochs} from "./series.js";
 
@@ -23,6 +23,7 @@ function charts(id) {
     bits: new ChartCard({title: "Cumulative bits", xTitle: "Time steps", yTitle: "Bits", file: file("bits")}),
     tradeoff: new ChartCard({title: "Regret against bits", xTitle: "Bits", yTitle: "Cumulative regret", file: file("regret-bits")}),
     epochs: new ChartCard({title: "Epoch length", xTitle: "Iterate", yTitle: "Time steps", kind: "bar", file: file("epochs")}),
+    loss: new ChartCard({title: "Loss", xTitle: "Time steps", yTitle: "Loss", file: file("loss")}),
   };
 }
 
@@ -46,36 +47,52 @@ function plannedRegret(plan) {
 const plannedText = (job, planned) => (planned.length === 0 ? ""
   : ` Planned: ${regretText(job.planned.regret)} for ${tenths(job.planned.uplink_bits)} bits up per client and ${tenths(job.planned.downlink_bits)} down.`);
 
+const NO_ROUND = "No round has closed yet.";
+const lossText = (value) => (value === null ? "unknown" : real(value));
+// A job without f(x*) has no regret. Its first two charts of quality show the loss instead.
+const hasRegret = (job) => job.reference.type !== "none";
+
+// What the charts of quality show: the member of a point, its names, and where the line begins.
+const REGRET = {key: "regret", label: "Regret", title: "Cumulative regret", against: "Regret against bits", text: regretText, start: [{x: 0, y: 0}]};
+const LOSS = {key: "loss", label: "Loss", title: "Loss", against: "Loss against bits", text: lossText, start: []};
+
 // The three lines of thought of the page: regret over time, bits over time, one against the other.
 function drawCharts(cards, feed, count) {
   const {job, points} = feed;
   const origin = (line) => [{x: 0, y: 0}, ...line];
   const last = points.at(-1);
+  const shown = hasRegret(job) ? REGRET : LOSS;
+  const quality = (p) => p[shown.key];
+  const over = (what) => points.map((p) => ({x: p.timeStep, y: p[what]}));
   const thinned = feed.reduced ? ` ${integer(points.length)} of ${integer(last?.round)} rounds are drawn.` : "";
   const up = (point) => point.uplink[count] / job.clients;
   const down = (point) => point.downlink[count];
   const line = (key, label, color, list, more) => ({key, label, color, points: list, ...more});
   const planned = plannedRegret(job.planned);
   cards.regret.set(
-    [line("regret", "Regret", 0, last?.regret === null ? [] : origin(points.map((p) => ({x: p.timeStep, y: p.regret})))),
+    [line(shown.key, shown.label, 0, [...shown.start, ...over(shown.key)]),
       ...(planned.length > 0 ? [line("planned", "Planned regret", 0, origin(planned), {dash: 1})] : [])],
-    `${last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`}${plannedText(job, planned)}`);
+    `${last === undefined ? NO_ROUND : `${shown.label} ${shown.text(quality(last))} after ${plural(last.timeStep, "time step")} and ${plural(last.round, "round")}.${thinned}`}${plannedText(job, planned)}`,
+    {title: shown.title, yTitle: shown.title, file: `tally-${feed.id}-${shown.key}`});
   cards.bits.set(
     [line("uplink", "Uplink per client", 1, origin(points.map((p) => ({x: p.timeStep, y: up(p)}))), {stepped: true}),
       line("downlink", "Downlink", 2, origin(points.map((p) => ({x: p.timeStep, y: down(p)}))), {stepped: true, dash: 1})],
-    last === undefined ? "No round has closed yet." : `${tenths(up(last))} bits up per client, ${integer(down(last))} bits down (${count}).`,
+    last === undefined ? NO_ROUND : `${tenths(up(last))} bits up per client, ${integer(down(last))} bits down (${count}).`,
     {title: `Cumulative bits (${count})`});
   cards.tradeoff.set(
-    [line("uplink", "Uplink per client", 1, points.map((p) => ({x: up(p), y: p.regret}))),
-      line("downlink", "Downlink", 2, points.map((p) => ({x: down(p), y: p.regret})), {dash: 1})],
-    last === undefined ? "No round has closed yet." : `Regret ${regretText(last.regret)} for ${tenths(up(last))} bits up per client and ${integer(down(last))} down.`,
-    {title: `Regret against bits (${count})`});
+    [line("uplink", "Uplink per client", 1, points.map((p) => ({x: up(p), y: quality(p)}))),
+      line("downlink", "Downlink", 2, points.map((p) => ({x: down(p), y: quality(p)})), {dash: 1})],
+    last === undefined ? NO_ROUND : `${shown.label} ${shown.text(quality(last))} for ${tenths(up(last))} bits up per client and ${integer(down(last))} down.`,
+    {title: `${shown.against} (${count})`, yTitle: shown.title, file: `tally-${feed.id}-${shown.key}-bits`});
   const lengths = epochs(points);
   const longest = lengths.reduce((most, each) => (each.y > most.y ? each : most), {x: 0, y: 0});
   cards.epochs.set(
     [line("epochs", "Time steps at this iterate", 3, lengths)],
-    lengths.length === 0 ? "No round has closed yet."
+    lengths.length === 0 ? NO_ROUND
       : `${plural(last.iterate, "iterate")}; the longest epoch is iterate ${integer(longest.x)} with ${tenths(longest.y)} time step${longest.y === 1 ? "" : "s"}.${feed.reduced ? " Thinned rounds are averaged." : ""}`);
+  setHidden(cards.loss.element, !hasRegret(job)); // the first chart is the same one
+  cards.loss.set([line("loss", "Loss", 4, over("loss"))],
+    last === undefined ? NO_ROUND : `Loss ${lossText(last.loss)} in ${plural(last.round, "round")}.`);
 }
 
 function countSwitch(onChange) {
@@ -95,7 +112,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
   const bar = progressBar();
   const reason = h("p", {class: "reason", role: "alert", hidden: true});
   const waiting = waitingLine();
-  const numbers = tiles(["Regret", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Age"]);
+  const numbers = tiles(["Regret", "Loss", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Age"]);
   const bits = bitsTable();
   const known = facts();
   const clients = clientsTable();
@@ -188,15 +205,19 @@ function drawNumbers(numbers, job, last) {
   const up = isNewer ? last.uplink : job.bits.uplink;
   const downlink = isNewer ? last.downlink : job.bits.downlink;
   const each = {payload: up.payload / job.clients, formula: up.formula / job.clients};
+  const loss = isNewer ? last.loss : job.loss;
+  setHidden(numbers.element.children[0], !hasRegret(job));
+  setAttribute(numbers.element, "data-tiles", hasRegret(job) ? 9 : 8);
   numbers.set(0, regretText(regret), regret ?? "");
-  numbers.setLabel(1, `Time step of ${compact(job.horizon)}`, `of ${integer(job.horizon)}`);
-  numbers.set(1, integer(isNewer ? last.timeStep : job.time_step));
-  numbers.set(2, integer(isNewer ? last.round : job.round));
-  numbers.set(3, integer(job.iterate));
-  numbers.set(4, integer(job.stage));
-  numbers.set(5, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
-  numbers.set(6, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
-  numbers.set(7, jobAge(job), "");
+  numbers.set(1, lossText(loss), loss ?? "");
+  numbers.setLabel(2, `Time step of ${compact(job.horizon)}`, `of ${integer(job.horizon)}`);
+  numbers.set(2, integer(isNewer ? last.timeStep : job.time_step));
+  numbers.set(3, integer(isNewer ? last.round : job.round));
+  numbers.set(4, integer(job.iterate));
+  numbers.set(5, integer(job.stage));
+  numbers.set(6, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
+  numbers.set(7, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
+  numbers.set(8, jobAge(job), "");
 }
 
 const IN_DOCUMENT = ["name", "algorithm", "objective", "clients", "horizon", "minibatch", "evaluate_every", "seed", "encoding",

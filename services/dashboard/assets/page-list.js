@@ -2,7 +2,7 @@
 
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
-import {integer, plural, regret as regretText, tenths} from "./format.js";
+import {integer, plural, quality, tenths} from "./format.js";
 import {jobAge, progressBar, setProgress, setStatus, statusBadge, waitingText} from "./job-parts.js";
 
 const PAGE = 25;
@@ -42,7 +42,7 @@ function fillRow(row, job) {
   setText(status.lastChild, waitingText(job), waitingText(job));
   setProgress(progress.firstChild, job);
   setText(progress.lastChild, `${integer(job.time_step)} / ${integer(job.horizon)}`);
-  setText(regret, regretText(job.cumulative_regret), job.cumulative_regret ?? "");
+  setText(regret, quality(job).text, quality(job).title);
   const {uplink_per_client: each, downlink} = job.bits;
   setText(up, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
   setText(down, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);

@@ -224,6 +224,7 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
 
 static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
+    const double last_loss = job->progress.loss;
     take_losses(job);
     if (job->open.plan.cut) {
         cut_at_horizon(job, outcome);
@@ -234,6 +235,7 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     enum tally_status status =
         job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
     if (status != TALLY_OK) {
+        job->progress.loss = last_loss; /* the round is not recorded */
         fail_algorithm(job, &why);
         return;
     }

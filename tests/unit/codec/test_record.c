@@ -1,5 +1,7 @@
 #include "codec/base/record.h"
 
+#include <math.h>
+
 #include "tests/harness.h"
 
 static void test_codec_record__status_names_lead_back(void)
@@ -33,9 +35,21 @@ static void test_codec_record__three_statuses_are_final(void)
     CU_ASSERT_TRUE(tally_job_status_is_terminal(TALLY_JOB_CANCELLED));
 }
 
+/* 0 rounds: what the engine's memory holds is no loss. */
+static void test_codec_record__a_loss_needs_a_closed_round(void)
+{
+    struct tally_progress progress = {.round = 0, .loss = 0.5};
+    CU_ASSERT_TRUE(isnan(tally_progress_loss(&progress)));
+    progress.round = 1;
+    CU_ASSERT_EQUAL(tally_progress_loss(&progress), 0.5);
+    progress.loss = (double)NAN;
+    CU_ASSERT_TRUE(isnan(tally_progress_loss(&progress)));
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_record__status_names_lead_back),
     TALLY_TEST(test_codec_record__no_other_name_is_a_status),
     TALLY_TEST(test_codec_record__three_statuses_are_final),
+    TALLY_TEST(test_codec_record__a_loss_needs_a_closed_round),
 };
 TALLY_SUITE(codec_record, TESTS);

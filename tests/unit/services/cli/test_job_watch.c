@@ -27,6 +27,12 @@ static void test_cli_job_watch__text_tells_progress_regret_and_bits(void)
                 "\"cumulative_regret\":412.3,\"bits\":{\"uplink\":{\"formula\":598,\"payload\":1},"
                 "\"downlink\":{\"formula\":628}}}",
                 "time step 1200/2000  round 31  regret 412.3  up 598 bit  down 628 bit");
+    expect_text("{\"status\":\"running\",\"cumulative_regret\":412.3,\"loss\":0.4312345678}",
+                "time step 0/0  round 0  regret 412.3  loss 0.431235  up 0 bit  down 0 bit");
+    expect_text("{\"status\":\"running\",\"cumulative_regret\":null,\"loss\":0.43}",
+                "time step 0/0  round 0  loss 0.43  up 0 bit  down 0 bit");
+    expect_text("{\"status\":\"running\",\"cumulative_regret\":412.3,\"loss\":null}",
+                "time step 0/0  round 0  regret 412.3  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"queued\",\"horizon\":10}",
                 "queued  time step 0/10  round 0  regret unknown  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"running\",\"time_step\":1,\"horizon\":2,\"waiting\":null}",

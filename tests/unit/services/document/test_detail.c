@@ -12,6 +12,7 @@ static const struct tally_progress PROGRESS = {
     .iterate = 3,
     .stage = 5,
     .cumulative_regret = 433.25,
+    .loss = 0.4375,
     .f_star = 0.98,
     .has_f_star = true,
     .x_checksum = 0x00ab,
@@ -74,19 +75,20 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
                                           .wire_out_bytes = 6000};
     struct tally_json *object = tally_json_object();
     CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
-    expect_json(object,
-                "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"reason_code\":null,"
-                "\"created_ms\":1000,"
-                "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
-                "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"f_star\":0.98,"
-                "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"smoothness\":null,"
-                "\"strong_convexity\":null,\"warnings\":[],\"planned\":null,\"waiting\":null,"
-                "\"bits\":{"
-                "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
-                "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
-                "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
-                "\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},\"recovery\":64,"
-                "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
+    expect_json(
+        object,
+        "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"reason_code\":null,"
+        "\"created_ms\":1000,"
+        "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
+        "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"loss\":0.4375,\"f_star\":0.98,"
+        "\"x_checksum\":\"00000000000000ab\",\"estimates\":null,\"smoothness\":null,"
+        "\"strong_convexity\":null,\"warnings\":[],\"planned\":null,\"waiting\":null,"
+        "\"bits\":{"
+        "\"uplink\":{\"formula\":2633,\"payload\":2890,\"messages\":40,\"clipped\":1},"
+        "\"downlink\":{\"formula\":289,\"payload\":301,\"messages\":3,\"clipped\":2,"
+        "\"delivered_payload\":3010},\"control\":1,\"telemetry\":960,"
+        "\"uplink_per_client\":{\"formula\":263.3,\"payload\":289.0},\"recovery\":64,"
+        "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
 }
 
 /* `planned` are the sums of the whole job and its epochs, of which the last one sends nothing. */
@@ -282,6 +284,27 @@ static void test_document_detail__estimates_are_those_there_are(void)
     }
 }
 
+/* Before a round has closed the engine's number stands for nothing. */
+static void test_document_detail__a_loss_needs_a_round_that_has_one(void)
+{
+    const struct tally_job_facts facts = {
+        .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 1, .dim = 1};
+    const struct {
+        int64_t round;
+        double loss;
+        const char *text;
+    } rows[] = {{0, 0.5, "null"}, {1, 0.5, "0.5"}, {1, NAN, "null"}, {1, INFINITY, "null"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally_progress progress = PROGRESS;
+        progress.round = rows[i].round;
+        progress.loss = rows[i].loss;
+        struct tally_json *object = tally_json_object();
+        CU_ASSERT_TRUE(tally_detail_add(object, &facts, &progress));
+        expect_json(tally_json_copy(tally_json_get(object, "loss")), rows[i].text);
+        tally_json_free(object);
+    }
+}
+
 /* JSON has null for it, CSV nothing. */
 static void test_document_detail__an_unknown_regret_is_null_and_empty(void)
 {
@@ -394,6 +417,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_detail__a_job_that_ended_has_a_reason_code),
     TALLY_TEST(test_document_detail__curvature_comes_with_what_it_warns_of),
     TALLY_TEST(test_document_detail__estimates_are_those_there_are),
+    TALLY_TEST(test_document_detail__a_loss_needs_a_round_that_has_one),
     TALLY_TEST(test_document_detail__an_unknown_regret_is_null_and_empty),
     TALLY_TEST(test_document_detail__round_as_object),
     TALLY_TEST(test_document_detail__csv_header_and_row_have_the_same_columns),

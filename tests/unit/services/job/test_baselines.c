@@ -408,6 +408,24 @@ static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size
     CU_ASSERT_TRUE(failed >= 60);
 }
 
+/* The server cannot send the point that round 1 leads to: the round has no record, so its loss is
+ * not the job's. */
+static void test_job_baselines__a_round_that_fails_does_not_change_the_loss(void)
+{
+    struct tally_job_spec spec = small(FEDCOM, 1, 100);
+    spec.params.baseline.server_step_size = 1e60;
+    struct job_host host;
+    job_host_init(&host, &spec);
+    const double loss = tally_job_progress(host.job)->loss;
+    job_host_round(&host);
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_FAILED);
+    CU_ASSERT_EQUAL(strncmp(tally_job_reason(host.job), "diverged: ", 10), 0);
+    CU_ASSERT_EQUAL(host.n_records, 0);
+    CU_ASSERT_TRUE(host.loss != loss);
+    CU_ASSERT_EQUAL(tally_job_progress(host.job)->loss, loss);
+    job_host_fini(&host);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_baselines__synthetic_bits_are_those_of_table_1),
     TALLY_TEST(test_job_baselines__regret_is_the_sum_over_own_iterates),
@@ -420,5 +438,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_baselines__order_of_arrival_does_not_matter),
     TALLY_TEST(test_job_baselines__survive_a_restore_in_every_round),
     TALLY_TEST(test_job_baselines__divergence_fails_the_job_and_names_the_step_size),
+    TALLY_TEST(test_job_baselines__a_round_that_fails_does_not_change_the_loss),
 };
 TALLY_SUITE(job_baselines, TESTS);

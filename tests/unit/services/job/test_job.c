@@ -256,6 +256,7 @@ static void test_job_engine__regret_is_recomputed_from_the_losses(void)
     CU_ASSERT_EQUAL(progress->cumulative_regret,
                     host.records[host.n_records - 1].cumulative_regret);
     CU_ASSERT_EQUAL(progress->f_star, host.f_star);
+    CU_ASSERT_EQUAL(tally_progress_loss(progress), host.records[host.n_records - 1].loss);
     CU_ASSERT_TRUE(regret > 0);
     job_host_fini(&host);
 }
