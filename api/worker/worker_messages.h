@@ -95,6 +95,7 @@ struct tally_task {
     bool cut;
     uint32_t deadline_ms;
     uint64_t x_checksum;
+    uint32_t mark;     /* tally_job_round.mark; 0 = none */
     uint32_t *clients; /* heap when decoded */
     size_t n_clients;
     struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
@@ -131,6 +132,7 @@ struct tally_update {
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                           /* refused because what it computed with has failed */
+    uint32_t mark;                        /* of the task; 0 = not given */
     bool has_poll;           /* the response waits like that of a poll, and contains it */
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
 };

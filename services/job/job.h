@@ -24,6 +24,11 @@
  * clients send reports instead of gradients, which are combined in client order when it closes; the
  * estimates are part of the progress from then on.
  *
+ * A store that loses its last commits in a power cut takes the job back to an earlier round. The
+ * rounds after it close again, perhaps without other clients, so the number of a round does not say
+ * which point a client has seen. Its mark does: a digest of all that an update depends on beside
+ * spec, client and round. An update with another mark is refused.
+ *
  * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
  * accepts updates without a loss, from clients that have gradients alone; f at that point is then
  * NaN.
@@ -94,6 +99,7 @@ enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
 struct tally_job_update {
     int64_t round;
     uint32_t client;
+    uint32_t mark; /* of the round that it was computed for; 0 = not given */
     const uint8_t *payload;
     size_t n_payload;
     uint64_t payload_bits;
@@ -113,8 +119,8 @@ struct tally_job_outcome {
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
  * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
  * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
- * FAILED_PRECONDITION (job not open, or another round is), ALREADY_EXISTS (this client sent other
- * bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload or loss). */
+ * FAILED_PRECONDITION (job not open, another round is, or another mark), ALREADY_EXISTS (this
+ * client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload or loss). */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
@@ -132,6 +138,11 @@ struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t cli
 enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         const struct tally_job_update *update,
                                         struct tally_job_outcome *ret_outcome,
+                                        struct tally_error *err);
+
+/* Whether something that was computed for `round` and `mark` is for the open round. A mark of 0
+ * fits every round. Errors: FAILED_PRECONDITION. */
+enum tally_status tally_job_check_round(const struct tally_job *job, int64_t round, uint32_t mark,
                                         struct tally_error *err);
 
 /* The deadline of the open round has passed. `wait`: nothing happens. Otherwise the missing clients
@@ -166,6 +177,7 @@ struct tally_job_round {
     int64_t iterate;
     struct tally_round_plan plan; /* cut: no gradient message, only what evaluate asks */
     bool evaluate;                /* clients report a loss, see algorithm.h */
+    uint32_t mark;                /* of the point and the plan, in [1, 2^28) */
     int64_t received;             /* clients that have answered */
     bool overdue;                 /* its deadline has passed */
 };

@@ -347,7 +347,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                            task->travel_step},
                  .max_bits = task->max_bits},
         .evaluate = task->evaluate};
-    struct tally_update message = {.round = task->round, .client = client};
+    struct tally_update message = {.round = task->round, .client = client, .mark = task->mark};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
     struct tally_job_update update;
     struct tally_bits bits = {0};

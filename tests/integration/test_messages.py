@@ -255,6 +255,20 @@ class UpdateThatPolls(MessagesTestCase):
                 self.post_other()
                 self.first, self.second = self.one.poll_task(), self.other.poll_task()
 
+    def test_what_was_computed_at_another_point_does_not_count(self):
+        """The store may have lost the history in which a worker computed its update or found that it cannot go on. A
+        worker up to 0.14.0 repeats no mark, and is believed."""
+        self.assertNotEqual(self.first.mark, 0)
+        lost = self.one.update(self.first, self.first.clients[0], mark=self.first.mark ^ 1)
+        self.assert_connect_error("failed_precondition", self.one.post, lost)
+        lost.failure = "the gradient is not a number"
+        self.assert_connect_error("failed_precondition", self.one.post, lost)
+        self.assertEqual(self.client.job(self.job_id)["status"], "running")
+        self.assertEqual(self.n_stored(), 0)
+        self.one.post(self.one.update(self.first, self.first.clients[0], mark=self.first.mark))
+        self.post_other()
+        self.assertEqual(self.client.job(self.job_id)["round"], 1)
+
     def test_a_refused_one_is_answered_at_once(self):
         update = self.polling(30000, round=7)
         self.assert_connect_error("failed_precondition", self.one.post, update)

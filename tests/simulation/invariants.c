@@ -316,7 +316,7 @@ static void check_progress(const struct invariants_job *watch)
 static bool may_fail(const struct invariants_job *watch)
 {
     return watch->job->spec.policy == TALLY_POLICY_FAIL || watch->job->spec.job_deadline_ms > 0 ||
-           watch->has_two_histories || (watch->replay != NULL && sim_replay_fails(watch->replay));
+           (watch->replay != NULL && sim_replay_fails(watch->replay));
 }
 
 static void check_job(struct invariants_job *watch, struct tally_store *store,

@@ -44,6 +44,7 @@ struct tally_job_update event_of(const struct tally_update *update)
 {
     return (struct tally_job_update){.round = update->round,
                                      .client = update->client,
+                                     .mark = update->mark,
                                      .payload = update->payload.data,
                                      .n_payload = update->payload.size,
                                      .payload_bits = update->payload_bits,

@@ -165,6 +165,7 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
              TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);
     task->evaluate = round->evaluate;
     task->cut = round->plan.cut;
+    task->mark = round->mark;
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }
 

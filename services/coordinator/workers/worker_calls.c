@@ -352,9 +352,9 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     if (job->needs_reload) {
         return transaction_fail(coordinator->transaction, err);
     }
-    if (update->round != tally_job_open_round(job->engine)->round) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round", "round %u is not open",
-                          update->round);
+    enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);

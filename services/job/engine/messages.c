@@ -56,6 +56,23 @@ static enum tally_status fail_closed(const struct tally_job *job, struct tally_e
                       tally_job_status_name(job->status));
 }
 
+enum tally_status tally_job_check_round(const struct tally_job *job, int64_t round, uint32_t mark,
+                                        struct tally_error *err)
+{
+    if (round != job->open.round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
+                          "round %lld is not open, round %lld is", (long long)round,
+                          (long long)job->open.round);
+    }
+    if (mark != 0 && mark != job->open.mark) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
+                          "the store has lost the point at which this update for round %lld was "
+                          "computed",
+                          (long long)round);
+    }
+    return TALLY_OK;
+}
+
 /* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
@@ -65,19 +82,19 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
                           update->client, job->clients.n - 1);
     }
+    const bool is_open = job_is_open(job);
+    if (is_open && update->round == job->open.round) { /* another mark: not even a duplicate */
+        enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+    }
     const struct tally_receipt receipt = tally_job_receipt(job, update->client);
     if (receipt.round != 0 && receipt.round == update->round) {
         return compare(&receipt, update, digest, outcome, err);
     }
-    if (!job_is_open(job)) {
-        return fail_closed(job, err);
-    }
-    if (update->round != job->open.round) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
-                          "round %lld is not open, round %lld is", (long long)update->round,
-                          (long long)job->open.round);
-    }
-    return TALLY_OK;
+    return is_open ? tally_job_check_round(job, update->round, update->mark, err)
+                   : fail_closed(job, err);
 }
 
 static enum tally_status check_telemetry(const struct tally_job *job,

@@ -54,6 +54,29 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
     job_move(job, TALLY_EVENT_COMPLETE, NULL);
 }
 
+/* Of all that a client's update depends on beside spec, client and round. Below 2^28, so that it
+ * travels as a varint of four bytes; never 0. */
+static uint32_t mark_of(const struct tally_job *job)
+{
+    enum { N_MARKS = (1 << 28) - 1 };
+    const struct tally_job_round *open = &job->open;
+    const struct tally_round_plan *plan = &open->plan;
+    const struct tally_walk_facts *facts = &plan->facts;
+    const uint64_t integers[] = {job->progress.x_checksum,
+                                 (uint64_t)open->iterate,
+                                 (uint64_t)plan->stage,
+                                 (uint64_t)plan->samples,
+                                 plan->grid.intervals,
+                                 plan->grid.scale,
+                                 plan->max_bits,
+                                 plan->cut,
+                                 open->evaluate};
+    const double reals[] = {plan->grid.step, facts->distance,     facts->client_spread,
+                            facts->noise,    facts->noise_growth, facts->travel_step};
+    const uint64_t sum = tally_checksum64(integers, sizeof integers);
+    return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
+}
+
 void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     struct tally_progress *progress = &job->progress;
@@ -80,8 +103,10 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
         job->open.plan.cut = true;
         if (progress->has_loss) {
             cut_at_horizon(job, outcome);
+            return;
         }
     }
+    job->open.mark = mark_of(job);
     job_check_invariants(job);
 }
 

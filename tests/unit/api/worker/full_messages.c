@@ -60,6 +60,7 @@ struct tally_poll_response full_task_response(uint32_t *clients, size_t n_client
     task->cut = true;
     task->deadline_ms = 1;
     task->x_checksum = 0xFFEEDDCCBBAA9988;
+    task->mark = UINT32_MAX;
     task->clients = clients;
     task->n_clients = n_clients;
     task->n_broadcasts = n_broadcasts;
@@ -84,7 +85,8 @@ struct tally_update full_update(void)
                                    .clipped = 3,
                                    .has_loss = true,
                                    .loss = -0.0,
-                                   .tried = true};
+                                   .tried = true,
+                                   .mark = (1 << 28) - 1};
     strcpy(message.job_id, FULL_JOB_ID);
     strcpy(message.failure, "data set \"mnist\" is not here");
     strcpy(message.refusal, "plug-in ridge is not loaded here");

@@ -91,6 +91,7 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     CU_ASSERT_EQUAL(got->cut, sent->cut);
     CU_ASSERT_EQUAL(got->deadline_ms, sent->deadline_ms);
     CU_ASSERT_EQUAL(got->x_checksum, sent->x_checksum);
+    CU_ASSERT_EQUAL(got->mark, sent->mark);
     CU_ASSERT_EQUAL_FATAL(got->n_clients, sent->n_clients);
     assert_bytes(bytes_of(got->clients, got->n_clients * sizeof *got->clients), sent->clients,
                  sent->n_clients * sizeof *sent->clients);
@@ -234,6 +235,7 @@ static void test_api_worker_messages__update_round_trip(void)
     TALLY_ASSERT_TEXT(got.failure, sent.failure);
     TALLY_ASSERT_TEXT(got.refusal, sent.refusal);
     CU_ASSERT_TRUE(got.tried);
+    CU_ASSERT_EQUAL(got.mark, sent.mark);
     sent.has_loss = false;
     sent.tried = false;
     wire.size = 0;
@@ -325,6 +327,23 @@ static void test_api_worker_messages__golden_bytes(void)
     tally_buffer_fini(&wire);
 }
 
+/* A mark costs five bytes in an update, and six in a task. */
+static void test_api_worker_messages__golden_marks(void)
+{
+    static const uint8_t update_bytes[] = {0x68, 0xFF, 0xFF, 0xFF, 0x7F};
+    static const uint8_t task_bytes[] = {0x12, 6, 0xC0, 0x01, 0xFF, 0xFF, 0xFF, 0x7F};
+    const uint32_t most = (UINT32_C(1) << 28) - 1;
+    const struct tally_update update = {.mark = most};
+    const struct tally_poll_response response = {.kind = TALLY_POLL_TASK, .task = {.mark = most}};
+    struct tally_buffer wire = {.size = 0};
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    assert_bytes(bytes_of(wire.data, wire.size), update_bytes, sizeof update_bytes);
+    wire.size = 0;
+    CU_ASSERT_EQUAL(tally_poll_response_encode(&response, &wire), TALLY_OK);
+    assert_bytes(bytes_of(wire.data, wire.size), task_bytes, sizeof task_bytes);
+    tally_buffer_fini(&wire);
+}
+
 /* Programs up to Tally 0.5.0 do not know the field. The numbers are frozen: all versions must
  * understand at least these bytes. */
 static void test_api_worker_messages__format_at_join(void)
@@ -396,6 +415,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__small_messages_round_trip),
     TALLY_TEST(test_api_worker_messages__session_of_any_message),
     TALLY_TEST(test_api_worker_messages__golden_bytes),
+    TALLY_TEST(test_api_worker_messages__golden_marks),
     TALLY_TEST(test_api_worker_messages__format_at_join),
     TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),
     TALLY_TEST(test_api_worker_messages__encoding_appends_and_honours_the_limit),
