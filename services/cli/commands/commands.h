@@ -1,5 +1,5 @@
-/* commands: the sub-commands of `tally`. Each lives in the file of its name, with its options; the
- * table that lists them is in main.c. */
+/* commands: the sub-commands of `tally`. Each lives in the file of its name, here or in ../local,
+ * with its options; the table that lists them is in main.c. */
 #ifndef TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 #define TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 
