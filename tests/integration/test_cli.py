@@ -332,6 +332,38 @@ class Submit(CliCase):
         out, _ = self.expect(0, "submit", "-", "--watch", "--json", stdin=b"{}")
         self.assertEqual([json.loads(line)["time_step"] for line in out.splitlines()], [0, 2000])
 
+    def submit_to(self, workers, *words, **changes):
+        """What `submit` says on stderr at a coordinator with these workers; None = it does not tell."""
+        def answer(method, path, *_):
+            if method == "POST":
+                return Answer(201, detail(clients=4, **changes))
+            self.assertEqual(path, "/v1/workers?limit=1")
+            return problem(503, "unavailable", "busy") if workers is None else Answer(
+                200, {"workers_total": workers[0], "slots_total": workers[1], "slots_free": 0, "workers": []})
+        self.url = self.serve(answer).url
+        return self.expect(0, "submit", "-", *words, stdin=b"{}")[1].replace(
+            "hint: follow it with tally watch ab12\n", "")
+
+    def test_without_workers_it_says_how_to_start_one(self):
+        err = self.submit_to((0, 0))
+        self.assertEqual(err, "no worker is connected, and the job needs 4 clients; start a worker:\n"
+                              f"  tally-worker --coordinator {self.url} --clients 4\n")
+        err = self.submit_to((0, 0), objective={"type": "plugin", "name": "mine"})
+        self.assertTrue(err.endswith(" --clients 4 --plugin FILE\n"), err)
+        (self.cwd / "token").write_text("s3cret\n")
+        err = self.submit_to((0, 0), "--token-file", "token", "--json")
+        self.assertTrue(err.endswith(" --clients 4 --token-file FILE\n"), err)
+
+    def test_with_too_few_slots_it_says_how_to_add_the_rest(self):
+        self.assertEqual(self.submit_to((2, 3)),
+                         "the workers here have 3 slots, and the job needs 4 clients; start another worker:\n"
+                         f"  tally-worker --coordinator {self.url} --clients 1\n")
+
+    def test_with_enough_workers_it_says_nothing_more(self):
+        for workers in ((1, 4), (9, 90), None):
+            self.assertEqual(self.submit_to(workers), "")
+        self.assertEqual(self.submit_to((0, 0), status="completed"), "")  # an idempotency key of long ago
+
     def test_a_document_that_is_too_large_is_not_sent(self):
         coordinator = self.serve(lambda *_: Answer(201, detail()))
         _, err = self.expect(2, "submit", "-", stdin=b" " * ((16 << 20) + 1))

@@ -4,6 +4,7 @@
 
 #include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/terminal/worker_hint.h"
 #include "services/cli/view/job_watch.h"
 #include "services/cli/view/result_table.h"
 
@@ -76,6 +77,9 @@ static int post(struct tally_cli *cli, const struct tally_buffer *document, cons
     int exit_code = tally_options_bool(cli->options, "json")
                         ? tally_cli_print_json(detail, watches ? 0 : 2)
                         : print_submitted(detail, !watches);
+    if (exit_code == TALLY_EXIT_OK) {
+        tally_worker_hint(cli, detail);
+    }
     watch->job_id = tally_json_get_text(detail, "id");
     if (watches && exit_code == TALLY_EXIT_OK && watch->job_id != NULL) {
         exit_code = tally_job_watch_run(cli, watch);

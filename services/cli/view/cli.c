@@ -41,6 +41,7 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
         .tls_ca = tally_options_text(options, "tls-ca"),
         .cancel = tally_signals_stop(),
     };
+    cli->has_token = token.text[0] != '\0';
     struct tally_error problem = TALLY_ERROR_INIT;
     status = tally_rest_client_init(&cli->rest, &config, &problem);
     explicit_bzero(&token, sizeof token);

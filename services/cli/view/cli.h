@@ -21,6 +21,7 @@ enum {
 struct tally_cli {
     const struct tally_options *options;
     struct tally_rest_client rest; /* zeroed for sub-commands that need no coordinator */
+    bool has_token;
 };
 
 /* --coordinator, --token-file, --tls-ca. */
