@@ -333,6 +333,7 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
     ret_message->session = 0;
     ret_message->wait_ms = 0;
     ret_message->n_cursors = 0;
+    ret_message->until_idle = false;
     return decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, ret_message, err);
 }
 

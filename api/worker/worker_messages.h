@@ -67,6 +67,7 @@ struct tally_poll_request {
     uint32_t wait_ms;
     struct tally_cursor cursors[TALLY_MAX_CURSORS];
     size_t n_cursors;
+    bool until_idle; /* respond as soon as no job is left for the session */
 };
 
 struct tally_broadcast {
@@ -133,6 +134,7 @@ struct tally_update {
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                           /* refused because what it computed with has failed */
     uint32_t mark;                        /* of the task; 0 = not given */
+    bool lacks_plugin;                    /* refused because the job's plug-in is not loaded */
     bool has_poll;           /* the response waits like that of a poll, and contains it */
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
 };

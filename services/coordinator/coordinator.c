@@ -44,6 +44,7 @@ static void on_removing(struct tally_coordinator *coordinator, struct hosted_job
 {
     session_release_job(&coordinator->workers->sessions, job);
     events_forget_job(job);
+    mark_until_idle(coordinator);
 }
 
 static void on_ended(struct tally_coordinator *coordinator, const struct tally_store_job *row)

@@ -23,7 +23,7 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
     [TALLY_REASON_NO_WORKER_CAN_SERVE] =
         {ROW(NO_WORKER_CAN_SERVE, "no_worker_can_serve", FAILED), "services/coordinator/workers",
          "Every worker that is present has refused the job. The text has the last refusal.",
-         "give the workers the data files or the plug-in that the text names"},
+         "give the workers the data files that the text names"},
     [TALLY_REASON_CLIENT_FAILED] =
         {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers",
          "A client could not compute its update, usually because its local steps diverged.",

@@ -147,6 +147,13 @@ static const struct tally_plugin_source *find(const struct tally_plugin_set *set
     return override;
 }
 
+static const char ABSENT_FIELD[] = "objective.name";
+
+bool tally_plugin_set_is_absence(const struct tally_error *err)
+{
+    return err->status == TALLY_FAILED_PRECONDITION && strcmp(err->field, ABSENT_FIELD) == 0;
+}
+
 /* Says what there is instead. */
 static enum tally_status fail_absent(const struct tally_plugin_set *set, const char *name,
                                      struct tally_error *err)
@@ -157,7 +164,7 @@ static enum tally_status fail_absent(const struct tally_plugin_set *set, const c
         n += (size_t)snprintf(others + n, sizeof others - n, "%s%s", n > 0 ? ", " : "",
                               source->name);
     }
-    return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, ABSENT_FIELD,
                       "plug-in %s is not loaded here (--plugin FILE); %s%s", name,
                       others[0] != '\0' ? "there is " : "there is none", others);
 }

@@ -18,6 +18,9 @@ static enum tally_status perform(struct tally_http_client *client, struct call_b
     if (encoded != TALLY_OK) {
         return tally_fail(err, encoded, NULL, "no memory for %s", method);
     }
+    if (buffers->limit_ms > 0 && buffers->limit_ms < timeout_ms) {
+        timeout_ms = buffers->limit_ms;
+    }
     enum tally_status status = tally_connect_call(client, method, buffers->request.data, n,
                                                   timeout_ms, &buffers->response, err);
     if (status != TALLY_OK) {

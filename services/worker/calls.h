@@ -10,6 +10,7 @@
 struct call_buffers {
     struct tally_buffer request;
     struct tally_buffer response;
+    long limit_ms; /* of the next calls, whatever their own timeouts are; 0 = none */
 };
 void call_buffers_fini(struct call_buffers *buffers);
 

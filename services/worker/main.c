@@ -29,7 +29,11 @@ static const struct tally_option OPTIONS[] = {
      "system's)",
      NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
-    {"exit-when-idle", NULL, NULL, "exit when the coordinator has no job left", NULL},
+    {"exit-when-idle", NULL, NULL,
+     "exit with the last job; before it has seen one, the worker waits --wait-ms for the first",
+     NULL},
+    {"give-up-after", "SECONDS", "0",
+     "exit with status 3 after this long without a coordinator, or without work; 0 = never", NULL},
     {0},
 };
 
@@ -57,7 +61,14 @@ static const struct tally_options_spec SPEC = {
         "Serves clients of federated optimisation jobs: polls the coordinator for tasks, "
         "computes gradients on their shards of the data and posts quantized messages.",
     .tables = {OPTIONS, PLUGIN_OPTIONS, TALLY_LOG_OPTIONS},
+    .epilogue = "Exit codes:\n"
+                "  0  asked to stop, or --exit-when-idle and no job is left\n"
+                "  1  fatal error\n"
+                "  2  usage\n"
+                "  3  --give-up-after\n",
 };
+
+enum { EXIT_GAVE_UP = 3 }; /* the exit code of a timeout in `tally`, too */
 
 struct settings {
     struct worker_config config;
@@ -106,11 +117,12 @@ static enum tally_status read_settings(const struct tally_options *options,
                                        struct settings *settings, struct tally_error *err)
 {
     struct worker_config *config = &settings->config;
-    int64_t clients = 0, wait_ms = 0;
+    int64_t clients = 0, wait_ms = 0, give_up_after_s = 0;
     tally_log_configure(options, err);
     read_name(options, settings, err);
     tally_options_integer(options, "clients", 1, TALLY_MAX_SLOTS, &clients, err);
     tally_options_integer(options, "wait-ms", 1, 30000, &wait_ms, err);
+    tally_options_integer(options, "give-up-after", 0, 10000000, &give_up_after_s, err);
     tally_client_token_read(options, &settings->token, err);
     read_limits(options, settings, err);
     config->token_file = tally_options_text(options, "token-file");
@@ -124,6 +136,7 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     config->slots = (uint32_t)clients;
     config->wait_ms = (uint32_t)wait_ms;
+    config->give_up_after_ms = give_up_after_s * 1000;
     config->exit_when_idle = tally_options_bool(options, "exit-when-idle");
     return err->status;
 }
@@ -201,5 +214,7 @@ int main(int argc, char **argv)
               tally_log_unsigned("wire_in_bytes", totals.wire_in_bytes));
     tally_plugin_set_fini(&settings.plugins);
     tally_options_free(options);
-    return status == TALLY_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status == TALLY_OK         ? EXIT_SUCCESS
+           : status == TALLY_DEADLINE ? EXIT_GAVE_UP
+                                      : EXIT_FAILURE;
 }

@@ -12,10 +12,11 @@
 #include "services/base/tokens/token_file.h"
 #include "services/worker/calls.h"
 #include "services/worker/job_copy.h"
+#include "services/worker/patience.h"
 
 /* Pauses between tries: short enough that a restarted coordinator is found within a second, long
  * enough that thousands of workers do not hammer it. */
-enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000 };
+enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
 
 /* Points that come out wrong in a row before the job is given up: one may be a damaged message. */
 enum { MAX_LOST_POINTS = 3 };
@@ -25,7 +26,8 @@ struct worker {
     struct tally_http_client *client;
     struct call_buffers buffers;
     struct tally_poll_response response; /* of the last poll; large */
-    struct tally_buffer poll;            /* encoded, for an update that polls as well */
+    struct tally_buffer poll;            /* encoded, for an update that polls as well ... */
+    uint32_t poll_wait_ms;               /* ... and for how long */
     bool has_next;                       /* the last update's answer holds that to its poll: */
     struct tally_bytes next;             /* there, until the next call */
     uint64_t session;                    /* 0 = none */
@@ -33,6 +35,7 @@ struct worker {
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;
+    struct patience patience;
     unsigned lost_points;
     struct worker_totals totals;
     char token[TALLY_TOKEN_CAPACITY]; /* "" = none */
@@ -52,9 +55,14 @@ static void pause_before_retry(struct worker *worker, const struct tally_error *
     }
     int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;
     worker->pause_ms = pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS;
+    if (why != NULL) {
+        patience_missed(&worker->patience);
+    }
     const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
+    const int64_t own_ms = (int64_t)(share * (double)worker->pause_ms);
+    const int64_t left_ms = patience_left_ms(&worker->patience);
     const struct worker_stop *stop = &worker->config->stop;
-    stop->wait(stop->context, (int)(share * (double)worker->pause_ms));
+    stop->wait(stop->context, (int)(own_ms < left_ms ? own_ms : left_ms));
 }
 
 static void reached(struct worker *worker)
@@ -63,6 +71,19 @@ static void reached(struct worker *worker)
         tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reachable again"));
     }
     worker->pause_ms = 0;
+    patience_reached(&worker->patience);
+}
+
+/* No call takes longer than the patience lasts, and a response needs time to travel. */
+static void limit_calls(struct worker *worker)
+{
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    worker->buffers.limit_ms = left_ms < INT32_MAX ? (long)left_ms + TRAVEL_MS : 0;
+}
+
+static enum tally_status check_patience(const struct worker *worker, struct tally_error *err)
+{
+    return patience_check(&worker->patience, worker->config->coordinator_url, err);
 }
 
 /* Whether trying again may help. */
@@ -98,11 +119,22 @@ static void limit_silence(const struct worker *worker)
     tally_http_client_set_silence(worker->client, 2L * worker->max_wait_ms);
 }
 
-/* How long a poll may wait. */
-static uint32_t wait_ms_of(const struct worker *worker)
+/* A poll: how long it may wait, and what the worker holds; it is of the caller's session. */
+static void begin_poll(const struct worker *worker, struct tally_poll_request *ret_request)
 {
     const uint32_t own_ms = worker->config->wait_ms, max_ms = worker->max_wait_ms;
-    return max_ms > 0 && max_ms < own_ms ? max_ms : own_ms;
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    ret_request->wait_ms = max_ms > 0 && max_ms < own_ms ? max_ms : own_ms;
+    if (left_ms < ret_request->wait_ms) {
+        ret_request->wait_ms = (uint32_t)left_ms;
+    }
+    ret_request->until_idle = worker->config->exit_when_idle;
+    for (const struct job_copy *job = worker->jobs;
+         job != NULL && ret_request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
+        struct tally_cursor *cursor = &ret_request->cursors[ret_request->n_cursors++];
+        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
+        cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
+    }
 }
 
 /* A token that is refused may have been replaced in its file. True if there is another one now. */
@@ -201,6 +233,7 @@ static enum tally_status join(struct worker *worker, struct tally_error *err)
 {
     while (!is_stopping(worker)) {
         struct tally_error why = TALLY_ERROR_INIT;
+        limit_calls(worker);
         enum tally_status status = join_once(worker, &why);
         if (status == TALLY_OK) {
             reached(worker);
@@ -213,6 +246,9 @@ static enum tally_status join(struct worker *worker, struct tally_error *err)
             return tally_fail(err, status, why.field, "%s", why.message);
         }
         pause_before_retry(worker, &why);
+        if (check_patience(worker, err) != TALLY_OK) {
+            return TALLY_DEADLINE;
+        }
     }
     return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
 }
@@ -244,9 +280,10 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         struct tally_error why = TALLY_ERROR_INIT;
         struct tally_update_response response;
         update->session = worker->session;
+        limit_calls(worker);
         enum tally_status status =
             call_update(worker->client, &worker->buffers, update,
-                        update->has_poll ? wait_ms_of(worker) : 0, &response, &why);
+                        update->has_poll ? worker->poll_wait_ms : 0, &response, &why);
         if (status == TALLY_OK) {
             reached(worker);
             worker->has_next = response.has_next;
@@ -278,6 +315,9 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         } else {
             pause_before_retry(worker, &why);
             joined_again = false;
+            if (check_patience(worker, err) != TALLY_OK) {
+                return TALLY_DEADLINE;
+            }
         }
     }
 }
@@ -291,12 +331,15 @@ static void write_reason(const struct tally_error *why, char ret_reason[TALLY_FA
 }
 
 /* Leaves a job to other workers that this one cannot make from its document (its data files are not
- * here) or, if it has `tried`, whose plug-in has failed. */
+ * here, or its plug-in is not loaded) or, if it has `tried`, whose plug-in has failed. */
 static enum tally_status refuse(struct worker *worker, const struct tally_task *task,
                                 uint32_t client, bool tried, const struct tally_error *why,
                                 struct tally_error *err)
 {
-    struct tally_update message = {.round = task->round, .client = client, .tried = tried};
+    struct tally_update message = {.round = task->round,
+                                   .client = client,
+                                   .tried = tried,
+                                   .lacks_plugin = !tried && tally_plugin_set_is_absence(why)};
     const struct tally_bits none = {0};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
     write_reason(why, message.refusal);
@@ -305,27 +348,18 @@ static enum tally_status refuse(struct worker *worker, const struct tally_task *
     return post(worker, &message, &none, err);
 }
 
-static void list_cursors(const struct worker *worker, struct tally_poll_request *request)
-{
-    for (const struct job_copy *job = worker->jobs;
-         job != NULL && request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
-        struct tally_cursor *cursor = &request->cursors[request->n_cursors++];
-        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
-        cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
-    }
-}
-
 /* An update after which the worker has nothing left but to poll does both in one call. */
 static enum tally_status add_poll(struct worker *worker, struct tally_update *message,
                                   struct tally_error *err)
 {
-    struct tally_poll_request request = {.wait_ms = wait_ms_of(worker)};
-    list_cursors(worker, &request);
+    struct tally_poll_request request = {.session = 0};
+    begin_poll(worker, &request);
     worker->poll.size = 0;
     enum tally_status status = tally_poll_request_encode(&request, &worker->poll);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for a poll");
     }
+    worker->poll_wait_ms = request.wait_ms;
     message->has_poll = true;
     message->poll = (struct tally_bytes){worker->poll.data, worker->poll.size};
     return TALLY_OK;
@@ -372,6 +406,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         tally_log(TALLY_LOG_ERROR, tally_log_event("client failed"), tally_log_text("job", job->id),
                   tally_log_integer("client", client), tally_log_problem(&why));
     }
+    patience_worked(&worker->patience);
     status = is_last ? add_poll(worker, &message, err) : TALLY_OK;
     return status == TALLY_OK ? post(worker, &message, &bits, err) : status;
 }
@@ -449,8 +484,9 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
         worker->has_next = false;
         return tally_poll_response_decode(worker->next.data, worker->next.size, response, err);
     }
-    struct tally_poll_request request = {.session = worker->session, .wait_ms = wait_ms_of(worker)};
-    list_cursors(worker, &request);
+    struct tally_poll_request request = {.session = worker->session};
+    begin_poll(worker, &request);
+    limit_calls(worker);
     return call_poll(worker->client, &worker->buffers, &request, response, err);
 }
 
@@ -490,7 +526,10 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
     while (!is_stopping(worker) && !(idle && worker->config->exit_when_idle)) {
         struct tally_error why = TALLY_ERROR_INIT;
         idle = false;
-        enum tally_status status = TALLY_OK;
+        enum tally_status status = check_patience(worker, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
         if (worker->session == 0) {
             status = join(worker, &why);
         }
@@ -538,6 +577,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
     if (status != TALLY_OK) {
         return status;
     }
+    patience_init(&worker.patience, config->give_up_after_ms);
     /* Jitter only has to differ from worker to worker. */
     uint64_t seed = 0;
     for (const char *c = config->name; *c != '\0'; c++) {

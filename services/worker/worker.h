@@ -34,6 +34,7 @@ struct worker_config {
     const struct tally_plugin_set *plugins; /* NULL = none */
     uint32_t wait_ms; /* of a poll for work, or less if the coordinator says so */
     bool exit_when_idle;
+    int64_t give_up_after_ms; /* without a coordinator, or without a task; 0 = never */
     struct worker_stop stop;
 };
 
@@ -46,7 +47,8 @@ struct worker_totals {
 
 /* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
  * nothing to do, with exit_when_idle. Errors: those that a retry cannot mend:
- * INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY.
+ * INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY; and
+ * DEADLINE once give_up_after_ms have passed.
  * Several workers may run in one process, each in a thread of its own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
                              struct tally_error *err);

@@ -484,13 +484,21 @@ class Plugins(TallyTestCase):
             with self.subTest(changes):
                 self.assert_problem(client.post_job(document), 400, field)
 
-    def test_a_worker_without_the_plug_in_refuses(self):
+    def test_a_job_waits_for_a_worker_that_has_its_plug_in(self):
+        """The worker without it exits; what it lacked is still the first that the job tells."""
         coordinator = self.start_coordinator()
         client = coordinator.client
-        self.start_worker(coordinator, "plain", clients=4)
-        detail = client.wait_status(client.submit(moody_job()), "failed")
-        self.assertRegex(detail["reason"], r"^no worker can serve the job; plain: job \w+: plug-in moody is not loaded "
-                                           r"here \(--plugin FILE\); there is none$")
+        job_id = client.submit(moody_job())
+        plain = self.start_worker(coordinator, "plain", clients=4, options=("--exit-when-idle",))
+        self.assertEqual(plain.wait(), 0, plain.log())
+        detail = client.job(job_id)
+        self.assertEqual(detail["status"], "running")
+        self.assertRegex(detail["waiting"]["text"],
+                         r"^worker plain could not serve it: job \w+: plug-in moody is not loaded here "
+                         r"\(--plugin FILE\); there is none; waits for clients 0-3 ")
+        self.start_moody(coordinator, "able", 4)
+        self.assertEqual(essence(self.wait_completed(client, job_id)),
+                         essence(simulate(moody_job(), ("--plugin", MOODY))))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,13 @@ struct job_supply {
     int64_t n_refused_free;   /* ... and their free slots */
 };
 
+/* A worker that refused the job because it has not loaded its plug-in. Kept when the worker leaves:
+ * the job waits for another. */
+struct plugin_absence {
+    char worker[TALLY_WORKER_NAME_CAPACITY]; /* the last one; "" = none */
+    char reason[TALLY_FAILURE_CAPACITY];
+};
+
 /* One of the M clients of a job. */
 struct client_slot {
     struct session *session;                   /* that has it; NULL = vacant */
@@ -70,6 +77,7 @@ struct hosted_job {
     struct client_slot *slots; /* [clients]; NULL while it is queued and has no workers */
     int64_t n_vacant;
     struct job_supply supply;
+    struct plugin_absence absence;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not yet, or not here */

@@ -108,6 +108,7 @@ void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
         coordinator->jobs->last = at;
     }
     coordinator->jobs->n--;
+    coordinator->jobs->n_removed++;
     coordinator->jobs->match_due = true;
     const bool is_large = job->row.dim >= LARGE_DIM;
     hosted_job_free(job);

@@ -37,6 +37,7 @@ struct live_jobs {
     struct hosted_job *first, **last; /* oldest first */
     struct hosted_job *by_id[JOB_BUCKETS];
     int64_t n;
+    int64_t n_removed; /* jobs that were live here and are no more */
     struct job_marks marks;
     struct ended_jobs ended; /* receipts */
     struct preparer *preparer;

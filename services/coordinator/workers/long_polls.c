@@ -301,6 +301,26 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     tally_buffer_fini(&body);
 }
 
+/* Whether the worker, which asks for that, hears at once that no job is left for it. It has seen
+ * one: jobs are live, or were since it joined. Several coordinators count each other's jobs with
+ * delay: there, a job on its way from one to the other would be missed. */
+static bool is_over(const struct tally_coordinator *coordinator, const struct session *session)
+{
+    const struct live_jobs *jobs = coordinator->jobs;
+    return session->poll.message->until_idle && !coordinator->view.is_shared &&
+           jobs->n + jobs->n_removed > session->n_removed &&
+           count_pending(coordinator, session) == 0;
+}
+
+void mark_until_idle(struct tally_coordinator *coordinator)
+{
+    for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
+        if (s->poll.request != NULL && s->poll.message->until_idle) {
+            mark_ready(coordinator, s);
+        }
+    }
+}
+
 static void serve_poll(struct tally_coordinator *coordinator, struct session *session,
                        uint32_t *clients, int64_t now_ms)
 {
@@ -325,7 +345,7 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
         struct tally_poll_response response; /* large: what is not looked at is not cleared */
         make_task(session, job, clients, n_clients, now_ms, &response);
         finish_poll(coordinator, session, &response, job);
-    } else if (now_ms >= session->poll.until_ms) {
+    } else if (now_ms >= session->poll.until_ms || is_over(coordinator, session)) {
         answer_idle(coordinator, session);
     }
 }

@@ -24,8 +24,10 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting 
     va_end(arguments);
 }
 
-/* Names the newest worker that has refused the job, with its reason, and counts the others. */
-static void add_refusals(const struct hosted_job *job, struct tally_waiting *waiting)
+/* Names the newest worker that has refused the job, with its reason, and counts the others. While
+ * no worker is here that could serve it, one that has left and lacked its plug-in counts, too. */
+static void add_refusals(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                         const char *before, const char *after, struct tally_waiting *waiting)
 {
     int64_t n = 0;
     const struct refusal *newest = job->supply.refusals;
@@ -33,11 +35,15 @@ static void add_refusals(const struct hosted_job *job, struct tally_waiting *wai
         newest = r->session->place.number > newest->session->place.number ? r : newest;
         n++;
     }
-    if (n > 0) {
-        add_text(waiting, "; worker %s cannot serve it: %s", newest->session->name, newest->reason);
-    }
-    if (n > 1) {
-        add_text(waiting, "; nor can %lld others", (long long)n - 1);
+    if (n == 1) {
+        add_text(waiting, "%sworker %s cannot serve it: %s%s", before, newest->session->name,
+                 newest->reason, after);
+    } else if (n > 1) {
+        add_text(waiting, "%sworker %s cannot serve it: %s; nor can %lld other%s%s", before,
+                 newest->session->name, newest->reason, (long long)n - 1, n > 2 ? "s" : "", after);
+    } else if (job->absence.worker[0] != '\0' && !can_be_served(coordinator, job)) {
+        add_text(waiting, "%sworker %s could not serve it: %s%s", before, job->absence.worker,
+                 job->absence.reason, after);
     }
 }
 
@@ -46,6 +52,7 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
 {
     const int64_t n_free = count_free_slots(coordinator, job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
+    add_refusals(coordinator, job, "", "; ", waiting);
     add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
              job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (coordinator->view.is_shared) {
@@ -57,7 +64,6 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
                  coordinator->draining ? "the coordinator is shutting down"
                                        : "an older job goes first");
     }
-    add_refusals(job, waiting);
 }
 
 /* Takes a name once. */
@@ -92,8 +98,10 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
     }
 }
 
-/* False if the round waits for no client. */
-static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting *waiting)
+/* False if the round waits for no client. A refusal is why clients have no worker: it goes first
+ * then. */
+static bool wait_for_clients(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job, struct tally_waiting *waiting)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     int64_t n_vacant = 0;
@@ -110,6 +118,9 @@ static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting 
         return false;
     }
     tally_job_list_awaited(job->engine, waiting->clients);
+    if (n_vacant > 0) {
+        add_refusals(coordinator, job, "", "; ", waiting);
+    }
     add_text(waiting, "waits for client%s %s", waiting->n_clients == 1 ? "" : "s",
              waiting->clients);
     add_names(waiting);
@@ -123,7 +134,9 @@ static bool wait_for_clients(const struct hosted_job *job, struct tally_waiting 
                  (long long)job->spec.round_deadline_ms);
     }
     add_vacant(n_vacant, waiting);
-    add_refusals(job, waiting);
+    if (n_vacant == 0) {
+        add_refusals(coordinator, job, "; ", "", waiting);
+    }
     return true;
 }
 
@@ -149,7 +162,9 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
         TALLY_OK) { /* not even what has come can be taken */
         return wait_for_store(coordinator, waiting);
     }
-    return (open_ms >= WAITING_AFTER_MS || job->deadline_noted) && wait_for_clients(job, waiting);
+    const bool is_stalled = open_ms >= WAITING_AFTER_MS || job->deadline_noted ||
+                            (job->absence.worker[0] != '\0' && !can_be_served(coordinator, job));
+    return is_stalled && wait_for_clients(coordinator, job, waiting);
 }
 
 /* A queued job that needs memory to solve f(x*) or to start, or a job that lacks the memory to be

@@ -198,6 +198,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         session->last_contact_ms = tally_monotonic_ms();
         session->joined_ms = tally_realtime_ms();
+        session->n_removed = coordinator->jobs->n_removed;
         session_set_timer(&coordinator->workers->sessions, session,
                           coordinator->config.session_timeout_ms);
         take_held(coordinator, session, &join);
@@ -296,6 +297,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
     if (status != TALLY_OK || ret_outcome->duplicate) {
         return status;
     }
+    job->absence.worker[0] = '\0';
     if (has_closed(job, ret_outcome)) {
         transaction_require(coordinator->transaction);
         return put_closed(coordinator, job, ret_outcome, err);
@@ -385,13 +387,24 @@ static bool may_be_resumed(const struct tally_coordinator *coordinator,
 }
 
 /* Whether no present worker can serve the job, and waiting for others would be in vain: no worker
- * has ever answered for it, or it breaks those that do. */
+ * has ever answered for it, or it breaks those that do. A plug-in that a worker has not loaded is
+ * one option away, so that job waits. */
 static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
-    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0;
+    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
+                        job->absence.worker[0] == '\0';
     return !can_be_served(coordinator, job) &&
            (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
+}
+
+static void note_absence(struct hosted_job *job, const struct session *session,
+                         const struct tally_update *update)
+{
+    if (update->lacks_plugin) {
+        memcpy(job->absence.worker, session->name, sizeof job->absence.worker);
+        memcpy(job->absence.reason, update->refusal, sizeof job->absence.reason);
+    }
 }
 
 /* The worker cannot serve the job: its clients go to others. */
@@ -407,6 +420,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
+    note_absence(job, session, update);
     coordinator->jobs->match_due = true;
     tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
               tally_log_text("worker", session->name), tally_log_text("job", job->row.id),

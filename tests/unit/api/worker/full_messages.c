@@ -33,8 +33,10 @@ static const struct tally_join_response FULL_JOIN_RESPONSE = {
 
 struct tally_poll_request full_poll_request(void)
 {
-    struct tally_poll_request message = {
-        .session = 0x0102030405060708, .wait_ms = 30000, .n_cursors = TALLY_MAX_CURSORS};
+    struct tally_poll_request message = {.session = 0x0102030405060708,
+                                         .wait_ms = 30000,
+                                         .n_cursors = TALLY_MAX_CURSORS,
+                                         .until_idle = true};
     for (size_t i = 0; i < message.n_cursors; i++) {
         snprintf(message.cursors[i].job_id, sizeof message.cursors[i].job_id, "job-%zu", i);
         message.cursors[i].iterate = i == 0 ? UINT64_MAX : i;
@@ -86,7 +88,8 @@ struct tally_update full_update(void)
                                    .has_loss = true,
                                    .loss = -0.0,
                                    .tried = true,
-                                   .mark = (1 << 28) - 1};
+                                   .mark = (1 << 28) - 1,
+                                   .lacks_plugin = true};
     strcpy(message.job_id, FULL_JOB_ID);
     strcpy(message.failure, "data set \"mnist\" is not here");
     strcpy(message.refusal, "plug-in ridge is not loaded here");

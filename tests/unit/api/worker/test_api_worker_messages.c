@@ -67,11 +67,17 @@ static void test_api_worker_messages__poll_request_round_trip(void)
     CU_ASSERT_EQUAL(tally_poll_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.session, sent.session);
     CU_ASSERT_EQUAL(got.wait_ms, 30000);
+    CU_ASSERT_TRUE(got.until_idle);
     CU_ASSERT_EQUAL_FATAL(got.n_cursors, TALLY_MAX_CURSORS);
     for (size_t i = 0; i < got.n_cursors; i++) {
         TALLY_ASSERT_TEXT(got.cursors[i].job_id, sent.cursors[i].job_id);
         CU_ASSERT_EQUAL(got.cursors[i].iterate, sent.cursors[i].iterate);
     }
+    sent.until_idle = false;
+    wire.size = 0;
+    CU_ASSERT_EQUAL(tally_poll_request_encode(&sent, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_poll_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    CU_ASSERT_FALSE(got.until_idle);
     tally_buffer_fini(&wire);
 }
 
@@ -236,13 +242,16 @@ static void test_api_worker_messages__update_round_trip(void)
     TALLY_ASSERT_TEXT(got.refusal, sent.refusal);
     CU_ASSERT_TRUE(got.tried);
     CU_ASSERT_EQUAL(got.mark, sent.mark);
+    CU_ASSERT_TRUE(got.lacks_plugin);
     sent.has_loss = false;
     sent.tried = false;
+    sent.lacks_plugin = false;
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_update_encode(&sent, &wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_FALSE(got.has_loss);
     CU_ASSERT_FALSE(got.tried);
+    CU_ASSERT_FALSE(got.lacks_plugin);
     tally_buffer_fini(&wire);
 }
 
