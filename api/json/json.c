@@ -151,6 +151,16 @@ const struct tally_json *tally_json_get(const struct tally_json *object, const c
     return outer(json_object_get(inner(object), key));
 }
 
+const char *tally_json_key(const struct tally_json *object, size_t index)
+{
+    json_t *iterable = inner(object);
+    void *at = json_object_iter(iterable);
+    for (size_t i = 0; at != NULL && i < index; i++) {
+        at = json_object_iter_next(iterable, at);
+    }
+    return at != NULL ? json_object_iter_key(at) : NULL;
+}
+
 size_t tally_json_size(const struct tally_json *array)
 {
     return json_array_size(inner(array));

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/json/json.h"
 #include "codec/base/utf8.h"
 
 /* "code" of a problem is the status's own name in lower case: finer than the Connect code, as
@@ -42,6 +41,13 @@ static enum tally_status dump_and_free(struct tally_json *object, bool ok, struc
 
 enum tally_status tally_problem_encode(const struct tally_error *err, struct tally_buffer *out)
 {
+    return tally_problem_encode_all(err, NULL, out);
+}
+
+enum tally_status tally_problem_encode_all(const struct tally_error *err,
+                                           const struct tally_json *errors,
+                                           struct tally_buffer *out)
+{
     assert(err->status != TALLY_OK);
     const struct tally_status_info *info = tally_status_info(err->status);
     char code[40];
@@ -55,6 +61,9 @@ enum tally_status tally_problem_encode(const struct tally_error *err, struct tal
     ok = ok && tally_json_set_text(object, "code", code);
     if (err->field[0] != '\0') {
         ok = ok && tally_json_set(object, "field", clean_text(err->field));
+    }
+    if (errors != NULL) {
+        ok = ok && tally_json_set(object, "errors", tally_json_copy(errors));
     }
     return dump_and_free(object, ok, out);
 }

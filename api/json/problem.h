@@ -2,6 +2,7 @@
 #ifndef TALLY_API_JSON_PROBLEM_H
 #define TALLY_API_JSON_PROBLEM_H
 
+#include "api/json/json.h"
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
 
@@ -9,6 +10,11 @@
  * {"type":"about:blank","title","status","detail","code","field"}; "field" is left out when
  * err->field is empty. `err->status` must not be OK. */
 enum tally_status tally_problem_encode(const struct tally_error *err, struct tally_buffer *out);
+
+/* The same with the member "errors", an array of all that is wrong; NULL = without it. */
+enum tally_status tally_problem_encode_all(const struct tally_error *err,
+                                           const struct tally_json *errors,
+                                           struct tally_buffer *out);
 
 /* Connect error: {"code","message"}; the field path, if any, leads the message ("round: ..."). */
 enum tally_status tally_connect_error_encode(const struct tally_error *err,

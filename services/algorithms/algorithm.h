@@ -218,6 +218,11 @@ struct tally_step_limit {
     const char *formula; /* of the limit, for people */
 };
 
+/* Bits of one message up, and of one broadcast. */
+struct tally_message_bits {
+    uint64_t uplink, downlink;
+};
+
 /* Slots are required where not said otherwise. Functions that fail leave their results unspecified
  * but releasable. */
 struct tally_algorithm {
@@ -266,6 +271,10 @@ struct tally_algorithm {
     bool moves_locally;
     /* Whether a round of no samples has a message: that of the opening round's queries. */
     bool repeats_opening;
+
+    /* Optional: the bits of every message of a client and of every broadcast, where all have the
+     * same length; each round but a cut one has both. */
+    struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
     /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
      * cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f

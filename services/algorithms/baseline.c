@@ -172,12 +172,30 @@ static enum tally_status open_message(struct tally_message *message, uint64_t n_
     return TALLY_OK;
 }
 
+static uint32_t qsgd_levels(const struct tally_setting *setting)
+{
+    return (uint32_t)setting->params->baseline.levels;
+}
+
+struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting)
+{
+    const uint64_t bits = 32 * (uint64_t)setting->dim;
+    return (struct tally_message_bits){bits, bits};
+}
+
+struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting)
+{
+    return (struct tally_message_bits){tally_qsgd_bits(qsgd_levels(setting), setting->dim),
+                                       tally_baseline_bits_float32(setting).downlink};
+}
+
 static enum tally_status write_float32(const struct tally_setting *setting,
                                        struct tally_scratch *scratch, struct tally_message *message,
                                        struct tally_error *err)
 {
     uint64_t n_bits;
-    enum tally_status status = open_message(message, 32 * (uint64_t)setting->dim, err);
+    enum tally_status status =
+        open_message(message, tally_baseline_bits_float32(setting).downlink, err);
     return status != TALLY_OK
                ? status
                : tally_float32_encode(scratch->vector, setting->dim, message->payload.data,
@@ -203,11 +221,6 @@ enum tally_status tally_baseline_send_float32(const struct tally_client_task *ta
     return write_float32(task->setting, scratch, message, err);
 }
 
-static uint32_t qsgd_levels(const struct tally_setting *setting)
-{
-    return (uint32_t)setting->params->baseline.levels;
-}
-
 enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
                                            struct tally_scratch *scratch,
                                            struct tally_message *message, struct tally_error *err)
@@ -222,7 +235,7 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
         return diverged(task, err);
     }
     if (status == TALLY_OK) {
-        status = open_message(message, tally_qsgd_bits(qsgd.levels, setting->dim), err);
+        status = open_message(message, tally_baseline_bits_qsgd(setting).uplink, err);
     }
     return status != TALLY_OK ? status
                               : tally_qsgd_encode(&qsgd, scratch->levels, setting->dim,

@@ -38,6 +38,10 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
     .apply = tally_baseline_apply
 
+/* The `message_bits` slots for the two kinds of message. */
+struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting);
+struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting);
+
 /* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
  * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,

@@ -34,5 +34,6 @@ const struct tally_algorithm TALLY_FEDAVG = {
     .n_fields = 4, /* all but levels */
     .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
+    .message_bits = tally_baseline_bits_float32,
     .receive = tally_baseline_receive_float32,
 };

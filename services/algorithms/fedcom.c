@@ -56,5 +56,6 @@ const struct tally_algorithm TALLY_FEDCOM = {
     .n_fields = 4, /* step_size, local_steps, levels, server_step_size */
     .moves_locally = true,
     .step_limit = step_limit,
+    .message_bits = tally_baseline_bits_qsgd,
     .receive = tally_baseline_receive_qsgd,
 };

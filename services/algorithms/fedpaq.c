@@ -32,5 +32,6 @@ const struct tally_algorithm TALLY_FEDPAQ = {
     .n_fields = 5,
     .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
+    .message_bits = tally_baseline_bits_qsgd,
     .receive = tally_baseline_receive_qsgd,
 };

@@ -35,5 +35,6 @@ const struct tally_algorithm TALLY_MINIBATCH_SGD = {
     .fields = TALLY_BASELINE_FIELDS,
     .n_fields = 2, /* step_size, local_steps */
     .step_limit = tally_baseline_step_limit,
+    .message_bits = tally_baseline_bits_float32,
     .receive = tally_baseline_receive_float32,
 };

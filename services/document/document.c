@@ -165,13 +165,14 @@ static void complete_encoding(const struct tally_json *document, struct tally_jo
     }
 }
 
-static enum tally_status read_document(const struct tally_json *document,
-                                       struct tally_job_spec *spec, struct tally_error *err)
+const char *const TALLY_DOCUMENT_PARTS[] = {
+    "algorithm", "objective", "initial_point", "domain", "reference", "budget", NULL};
+
+enum tally_status tally_document_read(const struct tally_json *document,
+                                      struct tally_job_spec *spec, struct tally_error *err)
 {
-    static const char *const others[] = {
-        "algorithm", "objective", "initial_point", "domain", "reference", "budget", NULL};
-    enum tally_status status =
-        tally_json_read_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, others, spec, err);
+    enum tally_status status = tally_json_read_fields(
+        document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, TALLY_DOCUMENT_PARTS, spec, err);
     if (status == TALLY_OK) {
         status = read_algorithm(document, spec, err);
     }
@@ -202,7 +203,6 @@ static enum tally_status read_document(const struct tally_json *document,
     if (status == TALLY_OK) {
         complete_quorum(document, spec);
         complete_encoding(document, spec);
-        status = tally_job_spec_validate(spec, err);
     }
     return status;
 }
@@ -210,13 +210,14 @@ static enum tally_status read_document(const struct tally_json *document,
 /* A complete document has about 60 members on 3 levels, and 30 KiB if every text has its greatest
  * length and is escaped. The rest is room for white space and for unknown keys, which the error
  * then names. */
-static const struct tally_json_limits LIMITS = {.bytes = 1 << 20, .values = 1000, .depth = 16};
+const struct tally_json_limits TALLY_DOCUMENT_LIMITS = {
+    .bytes = 1 << 20, .values = 1000, .depth = 16};
 
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
                                        struct tally_error *err)
 {
     struct tally_json *document;
-    enum tally_status status = tally_json_check_limits(text, n, &LIMITS, err);
+    enum tally_status status = tally_json_check_limits(text, n, &TALLY_DOCUMENT_LIMITS, err);
     if (status == TALLY_OK) {
         status = tally_json_parse(text, n, &document, err);
     }
@@ -224,8 +225,11 @@ enum tally_status tally_document_parse(const char *text, size_t n, struct tally_
         return status;
     }
     struct tally_job_spec spec = tally_job_spec_default();
-    status = read_document(document, &spec, err);
+    status = tally_document_read(document, &spec, err);
     tally_json_free(document);
+    if (status == TALLY_OK) {
+        status = tally_job_spec_validate(&spec, err);
+    }
     if (status == TALLY_OK) {
         *ret_spec = spec;
     }

@@ -187,19 +187,36 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
     };
 }
 
-static enum tally_status check_clients(const struct tally_job_spec *spec, struct tally_error *err)
+static enum tally_status check_quorum(const struct tally_job_spec *spec, struct tally_error *err)
 {
-    if (spec->quorum > spec->clients) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
-                          "quorum %lld is above clients %lld", (long long)spec->quorum,
-                          (long long)spec->clients);
+    return spec->quorum <= spec->clients
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
+                            "quorum %lld is above clients %lld", (long long)spec->quorum,
+                            (long long)spec->clients);
+}
+
+static enum tally_status check_deadline(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    return spec->policy == TALLY_POLICY_WAIT || spec->round_deadline_ms > 0
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "round_deadline_ms",
+                            "policy %s needs a round_deadline_ms above 0",
+                            TALLY_POLICY_NAMES[spec->policy]);
+}
+
+static enum tally_status check_objective(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    return tally_objective_spec_validate(&spec->objective, spec->clients, err);
+}
+
+static enum tally_status check_domain(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const enum tally_status status = tally_domain_validate(&spec->domain, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "domain");
     }
-    if (spec->policy != TALLY_POLICY_WAIT && spec->round_deadline_ms == 0) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "round_deadline_ms",
-                          "policy %s needs a round_deadline_ms above 0",
-                          TALLY_POLICY_NAMES[spec->policy]);
-    }
-    return TALLY_OK;
+    return status;
 }
 
 /* Whether the coordinator can solve for f(x*), if it has to. */
@@ -275,26 +292,27 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
     return TALLY_OK;
 }
 
+static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
+                                          struct tally_error *err) = {
+    check_quorum,    check_deadline, check_objective, check_domain,
+    check_reference, check_calm,     check_stages,
+};
+const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
+
+enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t rule,
+                                       struct tally_error *err)
+{
+    return RULES[rule](spec, err);
+}
+
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err)
 {
-    enum tally_status status = check_clients(spec, err);
-    if (status == TALLY_OK) {
-        status = tally_objective_spec_validate(&spec->objective, spec->clients, err);
+    enum tally_status status = TALLY_OK;
+    for (size_t rule = 0; status == TALLY_OK && rule < TALLY_N_JOB_RULES; rule++) {
+        status = tally_job_spec_check(spec, rule, err);
     }
-    if (status == TALLY_OK) {
-        status = tally_domain_validate(&spec->domain, err);
-        if (status != TALLY_OK) {
-            tally_error_in_field(err, "domain");
-        }
-    }
-    if (status == TALLY_OK) {
-        status = check_reference(spec, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_calm(spec, err);
-    }
-    return status == TALLY_OK ? check_stages(spec, err) : status;
+    return status;
 }
 
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x)

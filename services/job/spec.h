@@ -89,6 +89,11 @@ struct tally_job_spec tally_job_spec_default(void);
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);
 
+/* One of these rules, [0, TALLY_N_JOB_RULES). The last one, of the stages, relies on the others. */
+extern const size_t TALLY_N_JOB_RULES;
+enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t rule,
+                                       struct tally_error *err);
+
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
 
 /* The part of the spec that algorithms see; borrows from spec. */

@@ -2,14 +2,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/document/document_text.h"
 #include "services/cli/terminal/worker_hint.h"
 #include "services/cli/view/job_watch.h"
 #include "services/cli/view/result_table.h"
 
 const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
     {"idempotency-key", "KEY", NULL, "submitting again with the same key gives the same job", NULL},
+    TALLY_DOCUMENT_SET_OPTION,
+    {"dry-run", NULL, NULL,
+     "create nothing: print the complete document, warnings, expected bits and memory as JSON",
+     NULL},
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
     {"watch", NULL, NULL, "watch the job after that", NULL},
     {"timeout", "SECONDS", "0", "with --watch: give up after this long with exit code 3; 0 = never",
@@ -56,12 +60,26 @@ static int print_submitted(const struct tally_json *detail, bool with_hint)
     return exit_code;
 }
 
+/* All that the coordinator found wrong stands in the problem that it answered. */
+static int report_refusal(const struct tally_cli *cli, const struct tally_error *err)
+{
+    struct tally_json *problem = NULL;
+    const int exit_code = tally_cli_report(err);
+    if (tally_json_parse((const char *)cli->rest.body.data, cli->rest.body.size, &problem, NULL) ==
+        TALLY_OK) {
+        tally_cli_report_faults(tally_json_get(problem, "errors"));
+    }
+    tally_json_free(problem);
+    return exit_code;
+}
+
 static int post(struct tally_cli *cli, const struct tally_buffer *document, const char *key_header,
                 struct tally_job_watch *watch)
 {
+    const bool is_dry = tally_options_bool(cli->options, "dry-run");
     struct tally_http_exchange exchange = {
         .method = "POST",
-        .path = "/v1/jobs",
+        .path = is_dry ? "/v1/jobs?dry_run=1" : "/v1/jobs",
         .content_type = "application/json",
         .accept = "application/json",
         .extra_header = key_header[0] != '\0' ? key_header : NULL,
@@ -71,7 +89,10 @@ static int post(struct tally_cli *cli, const struct tally_buffer *document, cons
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     if (tally_rest_call_json(&cli->rest, &exchange, &detail, &err) != TALLY_OK) {
-        return tally_cli_report(&err);
+        return report_refusal(cli, &err);
+    }
+    if (is_dry) {
+        return tally_cli_take_json(detail);
     }
     bool watches = tally_options_bool(cli->options, "watch");
     int exit_code = tally_options_bool(cli->options, "json")
@@ -99,7 +120,7 @@ int tally_cli_submit(struct tally_cli *cli)
         status = make_key_header(cli->options, key_header, sizeof key_header, &err);
     }
     if (status == TALLY_OK) {
-        status = tally_whole_file_read(tally_options_positional(cli->options, 0), &document, &err);
+        status = tally_document_text_read(cli->options, &document, &err);
     }
     int exit_code = status == TALLY_OK ? post(cli, &document, key_header, &watch)
                                        : tally_cli_report_usage(&err);

@@ -5,6 +5,7 @@
 
 #include "services/algorithms/calm.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/document/document_text.h"
 #include "services/cli/view/plan_report.h"
 #include "services/job/spec.h"
 
@@ -19,6 +20,7 @@ const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
      "document "
      "unless given",
      NULL},
+    TALLY_DOCUMENT_SET_OPTION,
     {"json", NULL, NULL, "print JSON", NULL},
     {0},
 };
@@ -115,8 +117,9 @@ int tally_cli_plan(struct tally_cli *cli)
     struct tally_job_spec spec;
     struct tally_budget budgets[MAX_BUDGETS];
     int n = 0;
+    struct tally_json *faults = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = tally_cli_read_document(cli, &spec, &err);
+    enum tally_status status = tally_cli_read_document(cli, &spec, &faults, &err);
     if (status == TALLY_OK) {
         status = check_constants(&spec, &err);
     }
@@ -124,7 +127,7 @@ int tally_cli_plan(struct tally_cli *cli)
         status = read_budgets(cli->options, &spec.budget, budgets, &n, &err);
     }
     if (status != TALLY_OK) {
-        return tally_cli_report_usage(&err);
+        return tally_cli_refuse_document(faults, &err);
     }
     const struct tally_setting setting = tally_job_spec_setting(&spec);
     struct tally_json *report = tally_plan_report_make(&setting, budgets, n);

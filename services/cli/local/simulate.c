@@ -4,6 +4,7 @@
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/document/document_text.h"
 #include "services/cli/view/result_table.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
@@ -20,6 +21,7 @@ const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
      "shared object for objectives of type plugin that have its name; may be given several times, "
      "or as FILE:FILE in the environment and in config files",
      NULL},
+    TALLY_DOCUMENT_SET_OPTION,
     {"runs", "R", "1", "replications with independent randomness, data included", NULL},
     {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",
      NULL},
@@ -148,11 +150,12 @@ int tally_cli_simulate(struct tally_cli *cli)
 {
     struct simulation simulation = {.data_dir = tally_options_text(cli->options, "data-dir"),
                                     .started_ms = tally_monotonic_ms()};
+    struct tally_json *faults = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status =
         tally_options_integer(cli->options, "runs", 1, MAX_RUNS, &simulation.runs, &err);
     if (status == TALLY_OK) {
-        status = tally_cli_read_document(cli, &simulation.spec, &err);
+        status = tally_cli_read_document(cli, &simulation.spec, &faults, &err);
     }
     if (status == TALLY_OK) {
         status = tally_plugin_set_load_list(&simulation.plugins,
@@ -160,7 +163,7 @@ int tally_cli_simulate(struct tally_cli *cli)
     }
     if (status != TALLY_OK) {
         tally_plugin_set_fini(&simulation.plugins);
-        return tally_cli_report_usage(&err);
+        return tally_cli_refuse_document(faults, &err);
     }
     bool completed = true;
     struct tally_json *details = tally_json_array();

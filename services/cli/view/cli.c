@@ -6,9 +6,10 @@
 
 #include "codec/base/utf8.h"
 #include "services/base/signals.h"
-#include "services/base/text/whole_file.h"
 #include "services/base/tokens/client_token.h"
+#include "services/cli/document/document_text.h"
 #include "services/document/document.h"
+#include "services/document/faults.h"
 
 enum { MAX_DOCUMENT_BYTES = 64 << 20 };
 
@@ -59,16 +60,28 @@ void tally_cli_fini(struct tally_cli *cli)
 }
 
 enum tally_status tally_cli_read_document(const struct tally_cli *cli,
-                                          struct tally_job_spec *ret_spec, struct tally_error *err)
+                                          struct tally_job_spec *ret_spec,
+                                          struct tally_json **ret_faults, struct tally_error *err)
 {
     struct tally_buffer text = {.limit = MAX_DOCUMENT_BYTES};
-    enum tally_status status =
-        tally_whole_file_read(tally_options_positional(cli->options, 0), &text, err);
+    enum tally_status status = tally_document_text_read(cli->options, &text, err);
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)text.data, text.size, ret_spec, err);
+        *ret_faults =
+            status != TALLY_OK ? tally_document_faults((const char *)text.data, text.size) : NULL;
     }
     tally_buffer_fini(&text);
     return status;
+}
+
+void tally_cli_report_faults(const struct tally_json *faults)
+{
+    struct tally_buffer text = {0};
+    if (tally_document_text_faults(faults, &text) == TALLY_OK && text.size > 0 &&
+        tally_buffer_append(&text, "", 1) == TALLY_OK) {
+        fputs((const char *)text.data, stderr);
+    }
+    tally_buffer_fini(&text);
 }
 
 /* Messages quote documents and data files, which may be untrusted. */
@@ -94,6 +107,14 @@ int tally_cli_report_usage(const struct tally_error *err)
 {
     print_line("tally", err->message);
     return TALLY_EXIT_USAGE;
+}
+
+int tally_cli_refuse_document(struct tally_json *faults, const struct tally_error *err)
+{
+    const int exit_code = tally_cli_report_usage(err);
+    tally_cli_report_faults(faults);
+    tally_json_free(faults);
+    return exit_code;
 }
 
 int tally_cli_print(enum tally_status made, struct tally_buffer *text)

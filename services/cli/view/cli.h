@@ -33,10 +33,17 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
                                  bool needs_coordinator, struct tally_error *err);
 void tally_cli_fini(struct tally_cli *cli);
 
-/* Parses the job document in the file that the first argument names, - is standard input. Errors:
- * those of tally_whole_file_read() and tally_document_parse(). */
+/* Parses the job document in the file that the first argument names, - is standard input, with the
+ * edits of --set. *ret_faults: all that is wrong with the document if it cannot be parsed, the
+ * caller's to free; else NULL. Errors: those of tally_document_text_read() and
+ * tally_document_parse(). */
 enum tally_status tally_cli_read_document(const struct tally_cli *cli,
-                                          struct tally_job_spec *ret_spec, struct tally_error *err);
+                                          struct tally_job_spec *ret_spec,
+                                          struct tally_json **ret_faults, struct tally_error *err);
+/* Prints faults on stderr, if they say more than the error that was reported; NULL: none. */
+void tally_cli_report_faults(const struct tally_json *faults);
+/* tally_cli_report_usage(), and the faults, which it frees. */
+int tally_cli_refuse_document(struct tally_json *faults, const struct tally_error *err);
 
 /* Prints "field: message", or "tally: message" where there is no field, on stderr, and returns the
  * exit code for the status. */

@@ -108,7 +108,8 @@ struct call {
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
-    struct tally_error error;                        /* in the response; OK = none */
+    struct tally_error error;  /* in the response; OK = none */
+    struct tally_json *errors; /* all that is wrong with the request's document; NULL = not known */
     bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
     /* Of an update that waits for the session's next task once it is durable. */
     uint64_t polling_session; /* 0 = it does not */

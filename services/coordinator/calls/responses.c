@@ -46,7 +46,7 @@ void answer_error(struct call *call, const struct tally_error *err)
     } else {
         call->status = info->http_status;
         call->content_type = "application/problem+json";
-        tally_problem_encode(err, &call->body);
+        tally_problem_encode_all(err, call->errors, &call->body);
         tally_buffer_append_text(&call->body, "\n");
     }
     if (err->status == TALLY_UNSUPPORTED_MEDIA_TYPE) {
@@ -95,6 +95,7 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
     struct calls *calls = coordinator->calls;
     drop_forwarded(call);
     tally_json_free(call->collected);
+    tally_json_free(call->errors);
     tally_buffer_fini(&call->body);
     if (calls->n_unused == MAX_UNUSED_CALLS) {
         free(call);

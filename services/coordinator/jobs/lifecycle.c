@@ -13,6 +13,7 @@
 #include "services/coordinator/jobs/rounds.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/document/document.h"
+#include "services/document/faults.h"
 
 /* ---- New jobs ---- */
 
@@ -27,33 +28,49 @@ static enum tally_status check_name(const char *name, struct tally_error *err)
 }
 
 /* What this coordinator takes, beyond what makes a document valid. */
-static enum tally_status check_limits(const struct tally_coordinator_config *config,
-                                      const struct tally_job_spec *spec, struct tally_error *err)
+static enum tally_status check_clients(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err)
 {
-    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
-    if (spec->clients > config->max_clients) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
-                          "clients %lld are more than this coordinator takes, --max-clients %lld",
-                          (long long)spec->clients, (long long)config->max_clients);
-    }
-    if (dim > config->max_dim) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
-                          "dim %lld is more than this coordinator takes, --max-dim %lld",
-                          (long long)dim, (long long)config->max_dim);
-    }
-    return TALLY_OK;
+    const int64_t limit = coordinator->config.max_clients;
+    return spec->clients <= limit
+               ? TALLY_OK
+               : tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
+                            "clients %lld are more than this coordinator takes, --max-clients %lld",
+                            (long long)spec->clients, (long long)limit);
 }
+
+static enum tally_status check_dim(const struct tally_coordinator *coordinator,
+                                   const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t limit = coordinator->config.max_dim;
+    const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
+    return dim <= limit
+               ? TALLY_OK
+               : tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
+                            "dim %lld is more than this coordinator takes, --max-dim %lld",
+                            (long long)dim, (long long)limit);
+}
+
+static enum tally_status check_text(const struct tally_coordinator *coordinator,
+                                    const struct tally_job_spec *spec, struct tally_error *err)
+{
+    (void)coordinator;
+    return check_name(spec->name, err);
+}
+
+static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
+                                           const struct tally_job_spec *spec,
+                                           struct tally_error *err) = {
+    check_text, check_clients, check_dim, memory_check_started, memory_check_solving};
+enum { N_LIMITS = sizeof LIMITS / sizeof LIMITS[0] };
 
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                                 const struct tally_job_spec *spec, struct tally_error *err)
 {
     const int64_t n = coordinator->jobs->n, limit = coordinator->config.max_jobs;
-    enum tally_status status = check_name(spec->name, err);
-    if (status == TALLY_OK) {
-        status = check_limits(&coordinator->config, spec, err);
-    }
-    if (status == TALLY_OK) {
-        status = memory_check(coordinator, spec, err);
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < N_LIMITS; i++) {
+        status = LIMITS[i](coordinator, spec, err);
     }
     if (status == TALLY_OK && n >= limit) {
         status = tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
@@ -61,6 +78,19 @@ enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                             (long long)limit);
     }
     return status;
+}
+
+struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
+                                  const struct tally_job_spec *spec)
+{
+    struct tally_json *faults = tally_json_array();
+    bool ok = faults != NULL;
+    for (size_t i = 0; ok && i < N_LIMITS; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        ok = LIMITS[i](coordinator, spec, &err) == TALLY_OK ||
+             tally_document_add_fault(faults, "limit", &err);
+    }
+    return tally_json_if_complete(faults, ok);
 }
 
 /* 12 hexadecimal digits: short enough to type, random enough never to meet again (the store would

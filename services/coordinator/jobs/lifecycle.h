@@ -14,6 +14,10 @@
  * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                                 const struct tally_job_spec *spec, struct tally_error *err);
+/* Which of those limits, but the number of jobs, a valid document exceeds: an array as of
+ * tally_document_faults(). NULL = out of memory. */
+struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
+                                  const struct tally_job_spec *spec);
 /* Stores a new job, adds it to the live ones and begins to prepare it. `key`: of idempotency, or
  * NULL, with the digest of the request. Errors: ALREADY_EXISTS (the key, or the drawn id), STORE,
  * NO_MEMORY. */

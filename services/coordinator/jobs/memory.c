@@ -50,16 +50,18 @@ static enum tally_status check_bytes(int64_t bytes, int64_t limit, const char *f
                                        what, (long long)bytes, (long long)limit);
 }
 
-enum tally_status memory_check(const struct tally_coordinator *coordinator,
-                               const struct tally_job_spec *spec, struct tally_error *err)
+enum tally_status memory_check_started(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err)
 {
-    const int64_t limit = coordinator->config.max_job_bytes;
-    enum tally_status status = check_bytes(tally_footprint_started(spec), limit,
-                                           tally_footprint_started_field(spec), "the job", err);
-    return status == TALLY_OK
-               ? check_bytes(tally_footprint_solving(spec), limit,
-                             tally_footprint_solving_field(spec), "solving f(x*) of the job", err)
-               : status;
+    return check_bytes(tally_footprint_started(spec), coordinator->config.max_job_bytes,
+                       tally_footprint_started_field(spec), "the job", err);
+}
+
+enum tally_status memory_check_solving(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err)
+{
+    return check_bytes(tally_footprint_solving(spec), coordinator->config.max_job_bytes,
+                       tally_footprint_solving_field(spec), "solving f(x*) of the job", err);
 }
 
 bool memory_is_unsolved(const struct hosted_job *job)

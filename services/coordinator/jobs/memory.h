@@ -32,9 +32,12 @@ bool memory_is_free(const struct memory_use *use, const struct hosted_job *job);
 /* Whether memory_needed() will be free once the jobs that progress have ended. */
 bool memory_will_be_free(const struct memory_use *use, const struct hosted_job *job);
 
-/* Refuses a job that alone needs more than the limit. Errors: OUT_OF_RANGE, naming the field. */
-enum tally_status memory_check(const struct tally_coordinator *coordinator,
-                               const struct tally_job_spec *spec, struct tally_error *err);
+/* Refuse a job that alone needs more than the limit once it has started, or while f(x*) is solved.
+ * Errors: OUT_OF_RANGE, naming the field. */
+enum tally_status memory_check_started(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err);
+enum tally_status memory_check_solving(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err);
 
 /* Begins solving f(x*) of the oldest queued job that needs it and has the memory for it. One job is
  * solved at a time. */

@@ -11,6 +11,8 @@
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"
+#include "services/document/faults.h"
+#include "services/document/preview.h"
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
 
@@ -78,18 +80,55 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     return TALLY_OK;
 }
 
-enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
-                           struct tally_error *err)
+/* Reads the document, and checks that this coordinator takes the job. If it does not, call->errors
+ * has all that is wrong. Errors: those of tally_document_parse() and check_new_job(). */
+static enum tally_status read_new_job(const struct tally_coordinator *coordinator,
+                                      struct call *call, const char *body, size_t n_body,
+                                      struct tally_job_spec *ret_spec, struct tally_error *err)
 {
-    const uint8_t *body = NULL;
-    size_t n_body = 0;
+    enum tally_status status = tally_document_parse(body, n_body, ret_spec, err);
+    if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
+        call->errors = tally_document_faults(body, n_body);
+    }
+    if (status == TALLY_OK) {
+        status = check_new_job(coordinator, ret_spec, err);
+        if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
+            call->errors = new_job_faults(coordinator, ret_spec);
+        }
+    }
+    return status;
+}
+
+static enum tally_status answer_preview(struct tally_coordinator *coordinator, struct call *call,
+                                        const char *body, size_t n_body, struct tally_error *err)
+{
+    struct tally_job_spec spec;
+    const enum tally_status status = read_new_job(coordinator, call, body, n_body, &spec, err);
+    return status == TALLY_OK ? answer_json(call, 200, tally_document_preview(&spec), err) : status;
+}
+
+/* Two requests with one key met, or one random id was drawn twice: another replica was faster with
+ * the same request. */
+static enum tally_status answer_other(struct tally_coordinator *coordinator, struct call *call,
+                                      const char *key, uint64_t digest, struct tally_error *err)
+{
+    tally_error_clear(err);
+    enum tally_status status =
+        key != NULL ? answer_repeated(coordinator, call, key, digest, err) : TALLY_NOT_FOUND;
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the job's id is taken: try again");
+    }
+    return status;
+}
+
+static enum tally_status submit(struct tally_coordinator *coordinator, struct call *call,
+                                const char *body, size_t n_body, struct tally_error *err)
+{
     const char *key = NULL;
     struct tally_job_spec spec;
     struct hosted_job *job = NULL;
-    enum tally_status status = read_body(call, "application/json", &body, &n_body, err);
-    if (status == TALLY_OK) {
-        status = read_idempotency_key(call, &key, err);
-    }
+    enum tally_status status = read_idempotency_key(call, &key, err);
     const uint64_t digest = status == TALLY_OK ? tally_checksum64(body, n_body) : 0;
     if (status == TALLY_OK && key != NULL) {
         status = answer_repeated(coordinator, call, key, digest, err);
@@ -100,28 +139,33 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
         status = TALLY_OK;
     }
     if (status == TALLY_OK) {
-        status = tally_document_parse((const char *)body, n_body, &spec, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_new_job(coordinator, &spec, err);
+        status = read_new_job(coordinator, call, body, n_body, &spec, err);
     }
     if (status == TALLY_OK) {
         status = create_job(coordinator, &spec, key, digest, &job, err);
     }
-    if (status == TALLY_ALREADY_EXISTS) { /* another replica was faster with the same request */
-        tally_error_clear(err);
-        status =
-            key != NULL ? answer_repeated(coordinator, call, key, digest, err) : TALLY_NOT_FOUND;
-        if (status == TALLY_NOT_FOUND) {
-            tally_error_clear(err);
-            return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the job's id is taken: try again");
-        }
-        return status;
+    if (status == TALLY_ALREADY_EXISTS) {
+        return answer_other(coordinator, call, key, digest, err);
+    }
+    return status == TALLY_OK ? answer_created(coordinator, call, &job->row, &job->document, err)
+                              : status;
+}
+
+enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
+                           struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    int64_t is_dry = 0;
+    enum tally_status status = read_body(call, "application/json", &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "dry_run", 0, 1, 0, &is_dry, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    return answer_created(coordinator, call, &job->row, &job->document, err);
+    return (is_dry == 1 ? answer_preview : submit)(coordinator, call, (const char *)body, n_body,
+                                                   err);
 }
 
 enum tally_status get_job(struct tally_coordinator *coordinator, struct call *call,

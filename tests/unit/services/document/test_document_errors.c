@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/document/faults.h"
 #include "tests/harness.h"
 #include "tests/unit/services/document/documents.h"
 
@@ -12,6 +13,25 @@ struct refusal {
     enum tally_status status;
     const char *field;
 };
+
+/* The first fault is what tally_document_parse() says; the list is never empty, nor too long. */
+static void expect_faults(const char *text, const struct tally_error *first)
+{
+    struct tally_json *faults = tally_document_faults(text, strlen(text));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(faults);
+    const size_t n = tally_json_size(faults);
+    CU_ASSERT_TRUE(n >= 1 && n <= TALLY_MAX_FAULTS);
+    const struct tally_json *fault = tally_json_at(faults, 0);
+    if (fault != NULL) {
+        const char *detail = tally_json_get_text(fault, "detail");
+        TALLY_ASSERT_TEXT(tally_json_get_text(fault, "field"), first->field);
+        CU_ASSERT_TRUE(detail != NULL &&
+                       strncmp(detail, first->message, strlen(first->message)) == 0);
+        const bool is_range = first->status == TALLY_OUT_OF_RANGE;
+        CU_ASSERT_EQUAL(strcmp(tally_json_get_text(fault, "code"), "out_of_range") == 0, is_range);
+    }
+    tally_json_free(faults);
+}
 
 /* One edit of a text each: what is refused, as what, and which field is named. */
 static void expect_refusals(const char *text, const struct refusal *rows, size_t n)
@@ -25,6 +45,9 @@ static void expect_refusals(const char *text, const struct refusal *rows, size_t
         TALLY_ASSERT_TEXT(err.field, rows[i].field);
         CU_ASSERT_NOT_EQUAL(err.message[0], '\0');
         CU_ASSERT_EQUAL(spec.seed, 4711); /* written only on success */
+        if (err.status != TALLY_MALFORMED) {
+            expect_faults(edited, &err);
+        }
         if (err.status != rows[i].status || strcmp(err.field, rows[i].field) != 0) {
             printf("\n    in row %zu: %s -> %s", i, rows[i].find, rows[i].replace);
         }

@@ -1,0 +1,135 @@
+#include "services/cli/document/document_text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "services/base/text/whole_file.h"
+
+enum { MAX_EDIT = 4096 };
+
+static bool is_path_character(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '-';
+}
+
+/* Whether an edit begins here: "path=". */
+static bool begins_edit(const char *at)
+{
+    size_t n = 0;
+    while (is_path_character(at[n])) {
+        n++;
+    }
+    return n > 0 && at[n] == '=';
+}
+
+/* Bytes up to the ':' in front of the next edit, or to the end. */
+static size_t edit_length(const char *edits)
+{
+    size_t n = 0;
+    while (edits[n] != '\0' && !(edits[n] == ':' && begins_edit(edits + n + 1))) {
+        n++;
+    }
+    return n;
+}
+
+/* "path=value" */
+static enum tally_status apply(char *edit, struct tally_json *document, struct tally_error *err)
+{
+    char *equals = strchr(edit, '=');
+    if (!begins_edit(edit)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "--set \"%.100s\" is no PATH=VALUE",
+                          edit);
+    }
+    *equals = '\0';
+    const char *text = equals + 1;
+    struct tally_json *value = NULL;
+    if (tally_json_parse(text, strlen(text), &value, NULL) != TALLY_OK) {
+        value = tally_json_text(text);
+    }
+    const enum tally_status status =
+        value != NULL ? tally_json_set_path(document, edit, value, err) : TALLY_INVALID_ARGUMENT;
+    if (status != TALLY_OK) {
+        tally_fail(err, status, NULL, "%.100s is no UTF-8", edit);
+        tally_error_wrap(err, "--set");
+    }
+    return status;
+}
+
+static enum tally_status apply_all(const char *edits, struct tally_json *document,
+                                   struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && *edits != '\0') {
+        char edit[MAX_EDIT];
+        const size_t n = edit_length(edits);
+        if (n >= sizeof edit) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "--set of %zu bytes, at most %d",
+                              n, MAX_EDIT - 1);
+        }
+        memcpy(edit, edits, n);
+        edit[n] = '\0';
+        status = apply(edit, document, err);
+        edits += n;
+        edits += *edits == ':';
+    }
+    return status;
+}
+
+enum tally_status tally_document_text_edit(const char *edits, struct tally_buffer *text,
+                                           struct tally_error *err)
+{
+    struct tally_json *document = NULL;
+    enum tally_status status =
+        tally_json_parse((const char *)text->data, text->size, &document, err);
+    if (status == TALLY_OK && !tally_json_is_object(document)) {
+        status = tally_fail(err, TALLY_MALFORMED, NULL, "the job document is no object");
+    }
+    if (status == TALLY_OK) {
+        status = apply_all(edits, document, err);
+    }
+    if (status == TALLY_OK) {
+        text->size = 0;
+        status = tally_json_dump(document, 2, text);
+    }
+    tally_json_free(document);
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the document");
+}
+
+enum tally_status tally_document_text_read(const struct tally_options *options,
+                                           struct tally_buffer *out, struct tally_error *err)
+{
+    const char *edits = tally_options_text(options, "set");
+    const enum tally_status status =
+        tally_whole_file_read(tally_options_positional(options, 0), out, err);
+    return status == TALLY_OK && edits != NULL ? tally_document_text_edit(edits, out, err) : status;
+}
+
+static enum tally_status append_line(const struct tally_json *fault, struct tally_buffer *out)
+{
+    const char *field = tally_json_get_text(fault, "field");
+    const char *detail = tally_json_get_text(fault, "detail");
+    const bool says_auto = detail != NULL && strstr(detail, "\"auto\"") != NULL;
+    const bool has_auto = tally_json_get(fault, "auto") != NULL && !says_auto;
+    char line[1024];
+    snprintf(line, sizeof line, "  %s: %s%s", field != NULL ? field : "",
+             detail != NULL ? detail : "", has_auto ? ", or \"auto\"" : "");
+    tally_utf8_sanitize_line(line);
+    return tally_buffer_printf(out, "%s\n", line);
+}
+
+enum tally_status tally_document_text_faults(const struct tally_json *faults,
+                                             struct tally_buffer *out)
+{
+    const size_t n = faults != NULL ? tally_json_size(faults) : 0;
+    const bool has_more =
+        n > 1 || (n == 1 && (tally_json_get(tally_json_at(faults, 0), "suggestion") != NULL ||
+                             tally_json_get(tally_json_at(faults, 0), "auto") != NULL));
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; has_more && status == TALLY_OK && i < n; i++) {
+        status = append_line(tally_json_at(faults, i), out);
+    }
+    return status;
+}

@@ -1,0 +1,141 @@
+"""Documents that are wrong get all errors at once; a dry run tells what a job would be, and creates nothing."""
+
+import json
+import subprocess
+import unittest
+
+from common import BIN, JOBS, Coordinator, TallyTestCase, job_document
+
+WRONG = {"clints": 10, "clients": 0, "horizon": 100,
+         "algorithm": {"type": "fedavg", "stepsize": 0.1, "local_steps": 10},
+         "objective": {"type": "least_square"}}
+WRONG_FIELDS = [("clints", "unknown_member", "clients"), ("clients", "out_of_range", None),
+                ("algorithm.stepsize", "unknown_member", "step_size"), ("algorithm.step_size", "missing", None),
+                ("objective.type", "not_allowed", "least_squares")]
+
+
+def tally(*words, stdin=None):
+    return subprocess.run([BIN / "tally", *map(str, words)], capture_output=True, text=True, check=False,
+                          input=stdin, timeout=300)
+
+
+class DryRunTestCase(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator(store="memory:")
+        self.client = self.coordinator.client
+
+
+class Errors(DryRunTestCase):
+    def test_all_errors_are_listed_beside_the_first(self):
+        problem = self.client.post_job(WRONG).json()
+        self.assertEqual(problem["field"], "clints")
+        self.assertEqual(problem["detail"], 'unknown key "clints"')
+        found = [(error["field"], error["code"], error.get("suggestion")) for error in problem["errors"]]
+        self.assertEqual(found, WRONG_FIELDS)
+        self.assertIn("least_squares", problem["errors"][-1]["choices"])
+
+    def test_auto_is_named_where_it_is_allowed(self):
+        errors = self.client.post_job(job_document(algorithm__sigma="big", algorithm__delta="big")).json()["errors"]
+        self.assertEqual([(error["field"], error.get("auto")) for error in errors],
+                         [("algorithm.sigma", True), ("algorithm.delta", None)])
+
+    def test_limits_of_the_coordinator_are_listed(self):
+        small = Coordinator(self.folder, store="memory:", name="small",
+                            options=("--max-clients", "5", "--max-dim", "20"))
+        self.addCleanup(small.terminate)
+        problem = small.client.post_job(job_document()).json()
+        self.assertEqual([(error["field"], error["code"]) for error in problem["errors"]],
+                         [("clients", "limit"), ("objective.data.dim", "limit")])
+
+    def test_what_is_no_json_has_one_error(self):
+        self.assertNotIn("errors", self.client.post_job("{").json())
+
+    def test_commands_print_all_errors(self):
+        for words, code in ((("submit", "-", "--coordinator", self.coordinator.url), 1), (("simulate", "-"), 2)):
+            with self.subTest(words[0]):
+                done = tally(*words, stdin=json.dumps(WRONG))
+                self.assertEqual(done.returncode, code)
+                lines = done.stderr.splitlines()
+                self.assertEqual([line.split(":")[0].strip() for line in lines[1:]],
+                                 [field for field, _, _ in WRONG_FIELDS])
+                self.assertIn("did you mean step_size?", done.stderr)
+
+
+class DryRun(DryRunTestCase):
+    def dry(self, document, headers=None):
+        body = document if isinstance(document, str) else json.dumps(document)
+        return self.client.request("POST", "/v1/jobs?dry_run=1", body.encode(),
+                                   {"Content-Type": "application/json", **(headers or {})})
+
+    def test_answers_what_the_job_would_be_and_creates_nothing(self):
+        document = job_document("synthetic-fedpaq")
+        answer = self.dry(document)
+        self.assertEqual(answer.status, 200)
+        preview = answer.json()
+        self.assertEqual(preview["expected_bits"],
+                         {"uplink_per_client": 2440, "downlink": 19200, "is_exact": True})
+        self.assertEqual(self.client.get_json("/v1/jobs")["jobs"], [])
+        stored = self.client.job(self.client.submit(document))
+        for key, value in preview["document"].items():
+            self.assertEqual(stored[key], value, key)
+
+    def test_baselines_send_what_was_expected(self):
+        growing = {"algorithm__local_steps_growth": 0.3, "algorithm__step_decay": 0.1}
+        for name, changes in (("fedavg", {}), ("fedpaq", {}), ("fedcom", {}), ("minibatch-sgd", {}),
+                              ("fedavg", growing), ("fedpaq", growing)):
+            # The horizon cuts the last round, which sends nothing.
+            document = job_document(f"synthetic-{name}", horizon=130, algorithm__local_steps=20, **changes)
+            with self.subTest(name, **changes):
+                expected = self.dry(document).json()["expected_bits"]
+                done = tally("simulate", "-", "--json", stdin=json.dumps(document))
+                bits = json.loads(done.stdout)["bits"]
+                self.assertEqual((expected["uplink_per_client"], expected["downlink"]),
+                                 (bits["uplink_per_client"]["payload"], bits["downlink"]["payload"]))
+
+    def test_budgets_are_bounds_and_ceal_is_not_known(self):
+        document = job_document("synthetic-calm-paper-bits")
+        self.assertEqual(self.dry(document).json()["expected_bits"],
+                         {"uplink_per_client": 294, "downlink": 292, "is_exact": False})
+        self.assertIsNone(self.dry(job_document()).json()["expected_bits"])
+
+    def test_refuses_what_a_submission_refuses(self):
+        for document in (WRONG, job_document(quorum=11), "{", job_document(name="a\x85b")):
+            dry, real = self.dry(document), self.client.post_job(document)
+            self.assertEqual((dry.status, dry.json()), (real.status, real.json()))
+        self.assertEqual(self.client.post("/v1/jobs?dry_run=2", b"{}", **{"Content-Type": "application/json"}).status,
+                         400)
+
+    def test_is_refused_a_web_page_of_another_origin(self):
+        self.assertEqual(self.dry(job_document(), {"Origin": "http://other.example"}).status, 403)
+
+    def test_ignores_the_idempotency_key(self):
+        key = {"Idempotency-Key": "once"}
+        self.assertEqual(self.dry(job_document(), key).status, 200)
+        self.assertEqual(self.client.post_job(job_document(seed=2), key).status, 201)
+        self.assertEqual(self.dry(job_document(seed=3), key).status, 200)
+
+    def test_command_prints_the_preview_of_an_edited_document(self):
+        done = tally("submit", JOBS / "synthetic-fedavg.json", "--dry-run", "--set", "algorithm.step_size=0.25",
+                     "--set", "name=trial", "--coordinator", self.coordinator.url)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        preview = json.loads(done.stdout)
+        self.assertEqual((preview["document"]["algorithm"]["step_size"], preview["document"]["name"]), (0.25, "trial"))
+        self.assertEqual(self.client.get_json("/v1/jobs")["jobs"], [])
+
+
+class Set(unittest.TestCase):
+    def test_simulate_runs_the_edited_document(self):
+        done = tally("simulate", JOBS / "synthetic-ceal.json", "--json", "--set", "horizon=50", "--set", "name=a:b")
+        result = json.loads(done.stdout)
+        self.assertEqual((result["horizon"], result["time_step"], result["name"]), (50, 50, "a:b"))
+
+    def test_edit_that_is_none_is_refused(self):
+        for edit, part in (("horizon", "PATH=VALUE"), ("name.a=1", "name is no object")):
+            done = tally("simulate", JOBS / "synthetic-ceal.json", "--set", edit)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(part, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
