@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "services/algorithms/calm.h"
+#include "services/job/engine/engine.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/calm/calm_jobs.h"
 
@@ -293,6 +294,35 @@ static void test_calm_budget__too_few_bits_are_better_than_none(void)
     }
 }
 
+/* Where only a grid that is coarser than intended fits, x must still come nearer to x* by it; V is
+ * what the server reckons for the distance. Planned grids are finer and fit, so both are changed
+ * here. */
+static void test_calm_budget__coarser_grids_never_make_x_worse(void)
+{
+    enum { BITS = 1000 };
+    int passed = 0, refused = 0;
+    struct tally_job_spec spec = calm_job_known(100, 10);
+    spec.budget = (struct tally_budget){.uplink_bits = BITS, .downlink_bits = BITS};
+    for (int64_t left = 12; left < 130; left += 6) {
+        job_host_init(&HOST, &spec);
+        struct calm_memory *memory = HOST.job->memory;
+        const double before = memory->state.variance;
+        memory->downlink_bits = BITS - left;
+        memory->schedule.epochs[0].downlink_resolution = 20;
+        job_host_round(&HOST);
+        if (HOST.records[0].passed) {
+            passed++;
+            CU_ASSERT_TRUE(memory->state.variance < before);
+        } else {
+            refused++;
+            CU_ASSERT_EQUAL(memory->state.variance, before);
+        }
+        job_host_fini(&HOST);
+    }
+    CU_ASSERT_TRUE(passed > 2);
+    CU_ASSERT_TRUE(refused > 2);
+}
+
 /* More bits than a job can use are left, and no grid gets so fine that a level does not fit. */
 static void test_calm_budget__too_many_bits_are_not_spent(void)
 {
@@ -331,6 +361,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_budget__client_declines_only_under_a_cap),
     TALLY_TEST(test_calm_budget__control_bits_name_the_factor),
     TALLY_TEST(test_calm_budget__too_few_bits_are_better_than_none),
+    TALLY_TEST(test_calm_budget__coarser_grids_never_make_x_worse),
     TALLY_TEST(test_calm_budget__too_many_bits_are_not_spent),
     TALLY_TEST(test_calm_budget__all_decline_and_the_talking_ends),
     TALLY_TEST(test_calm_budget__messages_that_cannot_be_are_malformed),
