@@ -729,6 +729,7 @@ class Plan(CliCase):
                 (unknown, [], "a plan needs a number for algorithm.noise"),
                 (self.JOB, ["--uplink-bits", "130,"], '--uplink-bits: "" is no list of numbers'),
                 (self.JOB, ["--uplink-bits", "0"], '--uplink-bits: "0" is no list of numbers'),
+                (self.JOB, ["--uplink-bits", "130,0x10"], '--uplink-bits: "0x10" is no list of numbers'),
                 (self.JOB, ["--downlink-bits", "nan"], '--downlink-bits: "nan" is no list of numbers'),
                 (self.JOB, ["--downlink-bits", ",".join(["9"] * 33)], "--downlink-bits: more than 32 budgets"),
                 (self.JOB, ["--uplink-bits", "1,2", "--downlink-bits", "1,2,3"],

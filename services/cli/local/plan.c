@@ -41,7 +41,10 @@ static enum tally_status read_bits(const struct tally_options *options, const ch
     for (ret->n = at == NULL; at != NULL; ret->n++) {
         char *end;
         const double bits = strtod(at, &end);
-        if (end == at || (*end != ',' && *end != '\0') || !(bits >= 1 && bits <= MAX_BITS)) {
+        /* Excludes hexadecimal numbers, which strtod() accepts. */
+        const bool is_decimal = strspn(at, "+.0123456789eE") >= (size_t)(end - at);
+        if (end == at || !is_decimal || (*end != ',' && *end != '\0') ||
+            !(bits >= 1 && bits <= MAX_BITS)) {
             return tally_options_refuse(options, name, err,
                                         "\"%.60s\" is no list of numbers of bits in [1, %g]", at,
                                         MAX_BITS);
