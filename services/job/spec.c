@@ -147,8 +147,8 @@ const struct tally_field TALLY_BUDGET_FIELDS[] = {
      .offset = offsetof(struct tally_budget, downlink_bits),
      .min = 0,
      .max = 9007199254740991,
-     .doc = "the most that may be broadcast, control bits included, each bit counted once; 0 = no "
-            "limit"},
+     .doc = "the most that may be broadcast, each bit counted once: payload and control bits, but "
+            "not the control bit with which a client declines to send; 0 = no limit"},
 };
 const size_t TALLY_N_BUDGET_FIELDS = sizeof TALLY_BUDGET_FIELDS / sizeof TALLY_BUDGET_FIELDS[0];
 
