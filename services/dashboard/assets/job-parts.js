@@ -168,9 +168,9 @@ export function facts() {
   return {element, update};
 }
 
-// Who plays the job's clients: one row per worker, and one for those whom nobody plays.
+// The workers of the job's clients: one row per worker, and one for the clients that have none.
 export function clientsTable() {
-  const view = table("Clients and the workers that play them", [{text: "Worker"}, {text: "Clients"},
+  const view = table("Clients and their workers", [{text: "Worker"}, {text: "Clients"},
     {text: "State"}, {text: "Last contact", num: true}], {class: "scroll clients"});
   const note = h("p", {class: "summary"}, "\u00a0");
   const update = (job, answer) => {
@@ -192,14 +192,14 @@ export function clientsTable() {
     }
     const isLive = ["queued", "running", "paused"].includes(job.status);
     if (isLive && vacant.length > 0 && answer.next_cursor === null) {
-      rows.push({key: "vacant", cells: ["nobody", ranges(vacant), "vacant", NOTHING]});
+      rows.push({key: "vacant", cells: [NOTHING, ranges(vacant), "vacant", NOTHING]});
     }
     view.set(rows);
     setHidden(view.element, !isLive);
     const among = answer.next_cursor === null ? "" : ` by the ${integer(answer.workers.length)} newest of ${integer(answer.workers_total)} workers`;
     setText(note, isLive
-      ? `${integer(taken.size)} of ${integer(job.clients)} clients are played${among}; ${integer(answer.slots_free)} slots are free.`
-      : `The job is ${job.status}: no worker plays its ${plural(job.clients, "client")} any more.`);
+      ? `${integer(taken.size)} of ${integer(job.clients)} clients have a worker${among}; ${integer(answer.slots_free)} slots are free.`
+      : `The job is ${job.status}: no worker serves its clients.`);
   };
   return {element: h("div", {}, note, view.element), update};
 }
