@@ -155,9 +155,10 @@ static void write_updates(const struct transaction_counts *committed,
 {
     exposition_one(exposition, "tally_rounds_total", EXPOSITION_COUNTER,
                    "Rounds closed by this process, over all jobs.", committed->rounds.closed);
-    exposition_one(exposition, "tally_dropped_answers_total", EXPOSITION_COUNTER,
-                   "Clients' messages that closed rounds went without, over all jobs.",
-                   committed->rounds.dropped_answers);
+    exposition_one(
+        exposition, "tally_dropped_answers_total", EXPOSITION_COUNTER,
+        "Updates that a round closed without, over all jobs: one for each missing client.",
+        committed->rounds.dropped_answers);
     exposition_each(exposition, "tally_updates_total", EXPOSITION_COUNTER,
                     "Updates posted by workers, by what became of them.", "result", UPDATE_RESULTS,
                     calls->updates, N_UPDATE_RESULTS);
