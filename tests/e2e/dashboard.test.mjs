@@ -515,7 +515,8 @@ test("nothing is wider than a window of 400 px", async () => {
   const narrow = await Window.open(browser, stage, {viewport: {width: 400, height: 800}});
   const pages = {
     list: ["#/", "a.name"], job: [`#/job/${long}`, ".badge[data-status]"],
-    compare: [`#/compare/${[long, ...jobs.map(({id}) => id)].join(",")}`, "tbody a"], submit: ["#/submit", "option"], none: ["#/nothing/here", ".error"],
+    compare: [`#/compare/${[long, ...jobs.map(({id}) => id)].join(",")}`, "tbody a"], submit: ["#/submit", "option"],
+    workers: ["#/workers", ".workers tbody tr"], none: ["#/nothing/here", ".error"],
   };
   for (const [name, [hash, selector]] of Object.entries(pages)) {
     await narrow.go(hash);

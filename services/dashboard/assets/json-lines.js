@@ -1,17 +1,22 @@
-// json-lines: in which line of a JSON text a field stands.
+// json-lines: where the fields of a JSON text stand, and which of them is at an offset.
 
 const TOKEN = /"(?:[^"\\\n]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g;
 
-// Offsets of all members by path, "objective.data.dim"; the last of equal keys wins, as in JSON.
-// A text that is no JSON gives what could be read of it.
-function memberOffsets(text) {
-  const offsets = new Map();
-  const open = []; // {array, key, index}
+// Calls visit({token, index, open, isKey}) for each token. `open` are the levels around it, outermost first: {array, key, index}.
+// A text that is no JSON gives what can be read of it.
+function walk(text, visit) {
+  const open = [];
   let wantsKey = false;
-  const path = () => open.map((level) => (level.array ? level.index : level.key)).join(".");
-  for (const match of text.matchAll(TOKEN)) {
-    const token = match[0];
+  for (const {0: token, index} of text.matchAll(TOKEN)) {
     const inner = open.at(-1);
+    const isKey = token.startsWith('"') && wantsKey && inner !== undefined;
+    if (isKey) {
+      inner.key = token.slice(1, -1);
+      wantsKey = false;
+    }
+    if (visit({token, index, open, isKey}) === false) {
+      return;
+    }
     if (token === "{" || token === "[") {
       open.push({array: token === "[", key: "", index: 0});
       wantsKey = token === "{";
@@ -21,15 +26,50 @@ function memberOffsets(text) {
     } else if (token === ",") {
       if (inner?.array) {
         inner.index++;
+      } else if (inner !== undefined) {
+        inner.key = "";
       }
       wantsKey = inner !== undefined && !inner.array;
-    } else if (token.startsWith('"') && wantsKey && inner !== undefined) {
-      inner.key = token.slice(1, -1);
-      offsets.set(path(), match.index);
-      wantsKey = false;
     }
   }
+}
+
+const pathOf = (levels) => levels.map((level) => (level.array ? level.index : level.key)).join(".");
+
+// Offsets of all members by path, "objective.data.dim"; the last of equal keys wins, as in JSON.
+function memberOffsets(text) {
+  const offsets = new Map();
+  walk(text, ({index, open, isKey}) => {
+    if (isKey) {
+      offsets.set(pathOf(open), index);
+    }
+  });
   return offsets;
+}
+
+// Where an offset of the text is: {object, name, types, names}. `object` is the path of the innermost object around it, `name` the
+// member of it ("" = between two), `types` what the "type" of each object says, `names` the names in that object.
+export function cursorIn(text, offset) {
+  const types = new Map();
+  const members = new Map(); // by object
+  let at = [];
+  walk(text, ({token, index, open, isKey}) => {
+    const object = pathOf(open.slice(0, -1));
+    if (isKey) {
+      members.set(object, new Set([...(members.get(object) ?? []), open.at(-1).key]));
+    } else if (token.startsWith('"') && open.at(-1)?.key === "type") {
+      types.set(object, token.slice(1, -1));
+    }
+    if (index < offset) {
+      const after = token === "{" || token === "[" ? [...open, {key: ""}] : token === "}" || token === "]" ? open.slice(0, -1) : open;
+      at = after.map(({key}) => key);
+      if (token === ",") {
+        at[at.length - 1] = "";
+      }
+    }
+  });
+  const object = at.slice(0, -1).join(".");
+  return {object, name: at.at(-1) ?? "", types, names: members.get(object) ?? new Set()};
 }
 
 const lineAt = (text, offset) => text.slice(0, offset).split("\n").length;

@@ -1,12 +1,13 @@
-// main: addresses (#/, #/job/ID, #/compare/ID,ID, #/submit), the header and the banner.
+// main: addresses (#/, #/workers, #/job/ID, #/compare/ID,ID, #/submit, #/submit/ID), the header and the banner.
 
 import {ApiError, enterToken, events, forgetToken, hasToken, isTokenWanted, setTokenDialog} from "./api.js";
 import {askForToken} from "./dialogs.js";
-import {h, setText} from "./dom.js";
+import {h, setHidden, setText} from "./dom.js";
 import * as comparePage from "./page-compare.js";
 import * as jobPage from "./page-job.js";
 import * as listPage from "./page-list.js";
 import * as submitPage from "./page-submit.js";
+import * as workersPage from "./page-workers.js";
 
 const ID = /^[A-Za-z0-9_-]{1,31}$/;
 const main = document.getElementById("main");
@@ -25,8 +26,14 @@ function pageAt(hash) {
   if (parts.length === 1 && parts[0] === "") {
     return {page: listPage, name: "list"};
   }
+  if (parts.length === 1 && parts[0] === "workers") {
+    return {page: workersPage, name: "workers"};
+  }
   if (parts.length === 1 && parts[0] === "submit") {
     return {page: submitPage, name: "submit"};
+  }
+  if (parts.length === 2 && parts[0] === "submit" && ID.test(parts[1])) {
+    return {page: submitPage, name: "submit", from: parts[1]};
   }
   if (parts.length === 2 && parts[0] === "job" && ID.test(parts[1])) {
     return {page: jobPage, name: "job", id: parts[1]};
@@ -87,8 +94,10 @@ function navigate(isFirst) {
   }
 }
 
+// The button is there only if it is of use: with a token, or after a request was refused for want of one.
 function showToken() {
   const button = document.getElementById("token");
+  setHidden(button, !hasToken() && !isTokenWanted());
   setText(button, hasToken() ? "Forget token" : "Enter token");
   button.classList.toggle("wanted", isTokenWanted() && !hasToken());
 }

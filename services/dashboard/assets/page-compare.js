@@ -3,8 +3,9 @@
 import {ChartCard, Legend} from "./cards.js";
 import {h, setText} from "./dom.js";
 import {JobFeed} from "./feed.js";
-import {integer, plural, quality, real, tenths} from "./format.js";
+import {NOTHING, integer, plural, quality, real, tenths} from "./format.js";
 import {table} from "./job-parts.js";
+import {documentOf} from "./page-job.js";
 import {REFERENCES, referenceLines} from "./reference.js";
 
 const DRAW_MS = 250;
@@ -72,6 +73,8 @@ export function mount(main, {signal, ids, onError, setTitle}) {
   const legend = new Legend(hidden, schedule);
   const view = table("Compared jobs", [{text: "Job"}, {text: "Algorithm"}, {text: "Status"}, {text: "Time step", num: true}, {text: "Regret", num: true},
     {text: "Up per client, formula", num: true}, {text: "payload", num: true}, {text: "Down, formula", num: true}, {text: "payload", num: true}]);
+  const differing = table("Parameters in which the jobs differ", [{text: "Parameter"}, ...ids.map((id) => ({text: id}))]);
+  const alike = h("p", {class: "summary"}, "\u00a0");
   const radio = (value) => h("label", {}, h("input", {type: "radio", name: "count", value, checked: value === "payload",
     onchange: () => { count = value; schedule(); }}), ` ${value}`);
   const choice = h("select", {id: "reference", onchange: (event) => { reference = event.target.value; schedule(); }},
@@ -82,7 +85,8 @@ export function mount(main, {signal, ids, onError, setTitle}) {
       h("div", {class: "page-tools"}, h("label", {for: "reference"}, "Table I reference "), choice)),
     legend.element,
     h("div", {class: "charts"}, Object.values(cards).map((card) => card.element)),
-    h("section", {class: "card"}, h("h2", {}, "Now"), view.element));
+    h("section", {class: "card"}, h("h2", {}, "Now"), view.element),
+    h("section", {class: "card"}, h("h2", {}, "Parameters that differ"), alike, differing.element));
   setTitle("Comparison");
   Object.values(cards).forEach((card) => card.open());
   // No streams: a browser has six connections to a server, and all pages share them.
@@ -96,6 +100,9 @@ export function mount(main, {signal, ids, onError, setTitle}) {
       if (!signal.aborted) {
         view.set(rowsOf(feeds));
         linkNames(view.element, feeds);
+        const rows = differences(feeds);
+        differing.set(rows);
+        setText(alike, feeds.some(({job}) => job === null) ? "\u00a0" : rows.length === 0 ? "All parameters are equal." : `${plural(rows.length, "parameter")}; all others are equal.`);
         legend.draw(feeds.map(identity));
         drawCharts(cards, feeds, count, reference);
       }
@@ -116,6 +123,32 @@ function rowsOf(feeds) {
     : [job.name, job.algorithm.type, job.status, integer(job.time_step), quality(job),
       tenths(job.bits.uplink_per_client.formula), tenths(job.bits.uplink_per_client.payload),
       integer(job.bits.downlink.formula), integer(job.bits.downlink.payload)]}));
+}
+
+// {"algorithm.step_size": 2, ...} of a job's document.
+function parametersOf(job) {
+  const parameters = {};
+  const add = (value, path) => {
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+      Object.entries(value).forEach(([key, inner]) => add(inner, path === "" ? key : `${path}.${key}`));
+    } else {
+      parameters[path] = typeof value === "string" ? value : JSON.stringify(value);
+    }
+  };
+  add(JSON.parse(documentOf(job)), "");
+  delete parameters.name;
+  return parameters;
+}
+
+// Rows of the parameters that are not the same in all jobs.
+function differences(feeds) {
+  if (feeds.some(({job}) => job === null)) {
+    return [];
+  }
+  const each = feeds.map(({job}) => parametersOf(job));
+  const paths = [...new Set(each.flatMap((parameters) => Object.keys(parameters)))];
+  return paths.filter((path) => each.some((parameters) => parameters[path] !== each[0][path]))
+    .map((path) => ({key: path, cells: [path, ...each.map((parameters) => ({text: parameters[path] ?? NOTHING, title: parameters[path] ?? ""}))]}));
 }
 
 // The names lead to the jobs.

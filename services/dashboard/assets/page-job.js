@@ -135,6 +135,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
     actions.error, reason, waiting.element, bar, numbers.element,
     h("div", {class: "strip"}, countSwitch((value) => { count = value; schedule(); }),
       h("div", {class: "page-tools"},
+        h("a", {class: "button", href: `#/submit/${encodeURIComponent(id)}`}, "Edit and submit again"),
         h("button", {type: "button", "data-save": "rounds", onclick: save("/rounds.csv", "rounds.csv", "text/csv")}, "rounds.csv"),
         h("button", {type: "button", onclick: save("/model", "model.json", "application/json")}, "model.json"))),
     saveError,

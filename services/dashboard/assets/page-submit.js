@@ -1,9 +1,11 @@
-// page-submit: one of the repository's job documents, edited or not, becomes a job.
+// page-submit: one of the repository's job documents, or that of an earlier job, edited or not, becomes a job.
 
-import {ApiError, ConnectionError, post, request} from "./api.js";
+import {ApiError, ConnectionError, getJson, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setHidden, setText} from "./dom.js";
+import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
+import {documentOf} from "./page-job.js";
 
 // The same text sent again after a lost answer must not become a second job.
 function drawKey() {
@@ -14,11 +16,13 @@ function lineNumbers(text) {
   return text.split("\n").map((_, index) => index + 1).join("\n");
 }
 
-export function mount(main, {signal, onError, setTitle}) {
+// `from`: the job whose document is edited, or undefined.
+export function mount(main, {signal, from, onError, setTitle}) {
   let key = {text: null, value: null};
   let loaded = ""; // the document as it came
   let loadedName = "";
-  let paths = new Map(); // of the documents, by name
+  let documents = new Map(); // by name: functions that fetch their text
+  let reference = null; // of the members; null until it is there
   let markedLine = 0;
   setTitle("Submit");
   const choice = h("select", {id: "document-choice", onchange: () => load(choice.value)});
@@ -27,6 +31,7 @@ export function mount(main, {signal, onError, setTitle}) {
   const editor = h("textarea", {id: "editor", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off",
     "aria-describedby": "problem", rows: "30"});
   const problemBox = h("div", {id: "problem", class: "problem", role: "alert"});
+  const help = h("div", {id: "member-help", class: "member-help"});
   const button = h("button", {type: "submit", class: "primary"}, "Submit job");
   const form = h("form", {class: "submit", novalidate: true},
     h("div", {class: "strip"},
@@ -36,7 +41,8 @@ export function mount(main, {signal, onError, setTitle}) {
     h("div", {class: "submit-columns"},
       h("div", {class: "card editor-card"}, h("label", {for: "editor"}, "Job document (JSON)"),
         h("div", {class: "editor"}, gutter, h("div", {class: "editor-text"}, mark, editor))),
-      h("aside", {class: "card", "aria-label": "What the coordinator says"}, h("h2", {}, "Coordinator"), problemBox)));
+      h("aside", {class: "card", "aria-label": "What the coordinator says"}, h("h2", {}, "Coordinator"), problemBox,
+        h("section", {"aria-label": "Help"}, h("h2", {}, "Help"), help, h("p", {}, h("a", {href: "/assets/document.md"}, "All members of a job document"))))));
   main.append(h("div", {class: "page-head"}, h("h1", {}, "Submit a job")), form);
   setText(problemBox, "Nothing sent yet.");
 
@@ -52,6 +58,12 @@ export function mount(main, {signal, onError, setTitle}) {
   function refresh() {
     setText(gutter, lineNumbers(editor.value));
     placeMark();
+  }
+
+  function showHelp() {
+    if (reference !== null) {
+      help.replaceChildren(...helpElements(helpAt(reference, editor.value, editor.selectionStart)));
+    }
   }
 
   function clearProblem() {
@@ -84,13 +96,14 @@ export function mount(main, {signal, onError, setTitle}) {
       return;
     }
     try {
-      const response = await request(paths.get(name), {signal});
-      loaded = await response.text();
+      loaded = await documents.get(name)();
       editor.value = loaded;
       loadedName = name;
+      editor.setSelectionRange(0, 0);
       editor.scrollTop = 0;
       clearProblem();
       refresh();
+      showHelp();
     } catch (error) {
       if (!signal.aborted) {
         showProblem(error);
@@ -129,6 +142,9 @@ export function mount(main, {signal, onError, setTitle}) {
     refresh();
   });
   editor.addEventListener("scroll", placeMark);
+  for (const type of ["input", "keyup", "click", "focus"]) {
+    editor.addEventListener(type, showHelp);
+  }
   editor.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
@@ -139,12 +155,21 @@ export function mount(main, {signal, onError, setTitle}) {
     event.preventDefault();
     submit();
   });
-  request("/assets/jobs.json", {signal}).then((response) => response.json()).then(({documents}) => {
-    paths = new Map(documents.map(({name, path}) => [name, path]));
-    choice.append(...[...paths.keys()].map((name) => h("option", {value: name}, name)));
-    choice.value = paths.has("synthetic-ceal.json") ? "synthetic-ceal.json" : documents[0].name;
-    return load(choice.value);
-  }).catch((error) => {
+  const textOf = async (path) => (await request(path, {signal})).text();
+  async function begin() {
+    const {documents: files} = await getJson("/assets/jobs.json", signal);
+    documents = new Map(files.map(({name, path}) => [name, () => textOf(path)]));
+    const first = from === undefined ? "synthetic-ceal.json" : `job ${from}`;
+    if (from !== undefined) {
+      documents = new Map([[first, async () => documentOf(await getJson(jobPath(from), signal))], ...documents]);
+    }
+    choice.append(...[...documents.keys()].map((name) => h("option", {value: name}, name)));
+    choice.value = documents.has(first) ? first : files[0].name;
+    await load(choice.value);
+    reference = parseReference(await textOf("/assets/document.md"));
+    showHelp();
+  }
+  begin().catch((error) => {
     if (!signal.aborted) {
       onError(error);
     }
