@@ -169,6 +169,30 @@ class Limited(TallyTestCase):
         self.assertIn("job continues although jobs need more", self.coordinator.log())
         self.client.wait_status(self.client.submit(plain_job(10)), "queued")
 
+    def test_one_queued_under_a_higher_limit_says_why_it_cannot_start(self):
+        self.start(LARGE_BYTES, slots=0)
+        solved = {**plain_job(1), "objective": {"type": "least_squares", "data": {
+            "type": "synthetic_linear", "dim": 300, "points": 400}}, "reference": {"type": "solve"}}
+        queued, solving, small = (self.client.submit(document) for document in
+                                  (plain_job(LARGE), solved, plain_job(10)))
+        for job_id in (queued, solving):
+            self.wait_queued(job_id, "workers")  # f(x*) is known
+        self.coordinator.terminate()
+        self.start(1 << 20, store=self.coordinator.store)
+        self.assertEqual(self.wait_queued(queued, "memory"), (
+            f"waits for memory: the job needs about {LARGE_BYTES} bytes of memory, more than this coordinator's "
+            "--max-job-bytes 1048576 (objective.dim); it starts once the coordinator is restarted with a higher limit"))
+        self.assertRegex(self.wait_queued(solving, "memory"), r"solving f\(x\*\) of the job needs about \d+ bytes .* 1048576 "
+                         r"\(objective\.data\.(points|dim)\); it starts once")
+        self.assertEqual(len(re.findall(r"queued job cannot start: memory limit", self.coordinator.log())), 2)
+        self.client.wait_status(small, "running")  # it is not held up
+        self.client.post(f"/v1/jobs/{small}/cancel")
+        self.coordinator.terminate()
+        self.start(LARGE_BYTES, store=self.coordinator.store)
+        self.client.wait_status(queued, "running")
+        self.client.post(f"/v1/jobs/{queued}/cancel")
+        self.client.wait_status(solving, "running")
+
     @unittest.skipIf(IS_SANITIZED, "sanitizers reserve more address space than any limit")
     def test_a_job_that_cannot_be_loaded_waits(self):
         """The system gives less than the limit says: the process goes on, and the job once there is enough."""

@@ -64,6 +64,13 @@ enum tally_status memory_check_solving(const struct tally_coordinator *coordinat
                        tally_footprint_solving_field(spec), "solving f(x*) of the job", err);
 }
 
+enum tally_status memory_check(const struct tally_coordinator *coordinator,
+                               const struct tally_job_spec *spec, struct tally_error *err)
+{
+    enum tally_status status = memory_check_started(coordinator, spec, err);
+    return status == TALLY_OK ? memory_check_solving(coordinator, spec, err) : status;
+}
+
 bool memory_is_unsolved(const struct hosted_job *job)
 {
     return is_queued(job) && !job->prepared && job->prepare_began_ms == 0;
@@ -102,7 +109,13 @@ void memory_solve_next(struct tally_coordinator *coordinator)
 void memory_note_loaded(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct memory_use use = memory_use(coordinator);
-    if (job->row.status != TALLY_JOB_QUEUED && use.held > use.limit) {
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (job->row.status == TALLY_JOB_QUEUED) {
+        if (memory_check(coordinator, &job->spec, &err) != TALLY_OK) {
+            tally_log(TALLY_LOG_WARN, tally_log_event("queued job cannot start: memory limit"),
+                      tally_log_text("job", job->row.id), tally_log_problem(&err));
+        }
+    } else if (use.held > use.limit) {
         tally_log(TALLY_LOG_WARN,
                   tally_log_event("job continues although jobs need more than --max-job-bytes"),
                   tally_log_text("job", job->row.id), tally_log_integer("bytes", use.held),

@@ -2,7 +2,11 @@
  *
  * Memory is estimated by services/job/footprint.h. A queued job counts as 0 and waits until the
  * memory that it needs is free. Jobs that started before a restart, or at another replica, continue
- * even above the limit. */
+ * even above the limit.
+ *
+ * A job that alone needs more than the limit is refused when it is submitted. One that was queued
+ * under a higher limit stays queued, and says so: it was accepted, the operator may raise the limit
+ * again, and it can be cancelled. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_MEMORY_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_MEMORY_H
 
@@ -39,11 +43,16 @@ enum tally_status memory_check_started(const struct tally_coordinator *coordinat
 enum tally_status memory_check_solving(const struct tally_coordinator *coordinator,
                                        const struct tally_job_spec *spec, struct tally_error *err);
 
+/* Both. */
+enum tally_status memory_check(const struct tally_coordinator *coordinator,
+                               const struct tally_job_spec *spec, struct tally_error *err);
+
 /* Begins solving f(x*) of the oldest queued job that needs it and has the memory for it. One job is
  * solved at a time. */
 void memory_solve_next(struct tally_coordinator *coordinator);
 
-/* To be called after a started job was read from the store: logs if `held` exceeds the limit. */
+/* To be called after a job was read from the store: logs if started jobs hold more than the limit,
+ * or if a queued job can never start under it. */
 void memory_note_loaded(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 
 #endif

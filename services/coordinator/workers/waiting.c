@@ -185,13 +185,26 @@ static void wait_for_memory(const struct memory_use *use, const struct hosted_jo
     }
 }
 
+/* A queued job that needs more than a limit that has been lowered since. */
+static void wait_for_limit(const struct tally_error *too_large, struct tally_waiting *waiting)
+{
+    waiting->what = TALLY_WAITS_FOR_MEMORY;
+    add_text(waiting,
+             "waits for memory: %s (%s); it starts once the coordinator is restarted with a higher "
+             "limit",
+             too_large->message, too_large->field);
+}
+
 /* A queued job: f(x*), memory, or workers. */
 static void wait_to_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           struct tally_waiting *waiting)
 {
     const struct memory_use *use = &coordinator->jobs->memory;
     const bool is_unsolved = memory_is_unsolved(job);
-    if ((job->prepared || is_unsolved) && !memory_is_free(use, job)) {
+    struct tally_error too_large = TALLY_ERROR_INIT;
+    if (memory_check(coordinator, &job->spec, &too_large) != TALLY_OK) {
+        wait_for_limit(&too_large, waiting);
+    } else if ((job->prepared || is_unsolved) && !memory_is_free(use, job)) {
         wait_for_memory(use, job, waiting);
     } else if (!job->prepared) {
         waiting->what = TALLY_WAITS_FOR_REFERENCE;
