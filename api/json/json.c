@@ -203,7 +203,7 @@ struct writer {
 
 /* 17 digits are enough for every double; most need fewer. The mark (point or exponent) keeps a real
  * a real when it is read back. */
-static enum tally_status write_real(struct writer *writer, double value)
+static enum tally_status write_real(double value, struct tally_buffer *out)
 {
     char digits[40];
     int n = 0;
@@ -216,7 +216,7 @@ static enum tally_status write_real(struct writer *writer, double value)
     if (strpbrk(digits, ".e") == NULL) {
         memcpy(digits + n, ".0", sizeof ".0");
     }
-    return tally_buffer_append_text(writer->out, digits);
+    return tally_buffer_append_text(out, digits);
 }
 
 static enum tally_status write_escaped(struct writer *writer, uint32_t point)
@@ -336,7 +336,7 @@ static enum tally_status write_value(struct writer *writer, json_t *value, int d
     case JSON_INTEGER:
         return tally_buffer_printf(writer->out, "%lld", (long long)json_integer_value(value));
     case JSON_REAL:
-        return write_real(writer, json_real_value(value));
+        return write_real(json_real_value(value), writer->out);
     case JSON_TRUE:
         return tally_buffer_append_text(writer->out, "true");
     case JSON_FALSE:
@@ -348,6 +348,11 @@ static enum tally_status write_value(struct writer *writer, json_t *value, int d
     return TALLY_INTERNAL;
 }
 /* NOLINTEND(misc-no-recursion) */
+
+enum tally_status tally_json_dump_real(double value, struct tally_buffer *out)
+{
+    return isfinite(value) ? write_real(value, out) : tally_buffer_append_text(out, "null");
+}
 
 enum tally_status tally_json_dump(const struct tally_json *value, int indent,
                                   struct tally_buffer *out)

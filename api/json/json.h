@@ -84,6 +84,9 @@ double tally_json_get_real(const struct tally_json *object, const char *key, dou
 enum tally_status tally_json_dump(const struct tally_json *value, int indent,
                                   struct tally_buffer *out);
 
+/* Appends a real as tally_json_dump() writes it; null if it is not finite. Errors: as above. */
+enum tally_status tally_json_dump_real(double value, struct tally_buffer *out);
+
 /* Reads the members of `object` that `fields` describes into the struct at `ret_struct`, whose
  * present contents are the defaults. Keys listed in `others` (NULL-terminated, may be NULL) are
  * left alone; any further key is an error. Errors: INVALID_ARGUMENT (not an object, wrong type,

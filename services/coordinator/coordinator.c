@@ -138,7 +138,8 @@ static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool de
         replicas_leave(coordinator); /* all is stored: others may continue with our jobs */
     }
     const bool more_events = !defers && serve_events(coordinator, tally_monotonic_ms());
-    return more_events || coordinator->jobs->match_due; /* jobs ended: others may start at once */
+    return more_events || coordinator->calls->in_pieces.first != NULL ||
+           coordinator->jobs->match_due; /* jobs ended: others may start at once */
 }
 
 static const struct turn_ops TURN_OPS = {.work = work,

@@ -1,8 +1,11 @@
 """The REST interface does what api/README.md says."""
 
+import contextlib
 import csv
 import io
 import json
+import re
+import select
 import socket
 import struct
 import subprocess
@@ -236,6 +239,44 @@ class Rest(TallyTestCase):
         model = self.client.get_json(f"/v1/jobs/{job_id}/model")
         self.assertAlmostEqual(sum(x * x for x in model["x"]) ** 0.5, 2.0, places=9)
         self.assertEqual(model["iterate"], 1)
+
+    def vector_job(self, dim):
+        """A job that waits: its model is the initial point."""
+        return self.client.submit({
+            "algorithm": {"type": "minibatch_sgd", "step_size": 0.1, "local_steps": 1}, "clients": 1, "horizon": 10,
+            "objective": {"type": "plugin", "name": "bowl", "dim": dim}, "reference": {"type": "none"},
+            "initial_point": {"type": "random_sphere", "radius": 2.0}})
+
+    def test_layout_of_a_model(self):
+        """Also where it is made in several pieces, which end after 4,096 coordinates."""
+        for dim in (1, 4096, 4097, 8192, 10_000):
+            with self.subTest(dim=dim):
+                path = f"/v1/jobs/{self.vector_job(dim)}/model"
+                answer = self.client.get(path)
+                self.assertEqual(answer.headers["Content-Length"], str(len(answer.body)))
+                model = answer.json()
+                self.assertEqual(model["x"], read_npy(self.client.get(path, Accept="application/x-npy").body))
+                numbers = re.findall(rb"(?m)^    (-?[0-9.e-]+),?$", answer.body)
+                self.assertEqual([float(number) for number in numbers], model["x"])
+                self.assertEqual(answer.body, (
+                    f'{{\n  "job_id": "{model["job_id"]}",\n  "iterate": 1,\n  "x_checksum": "{model["x_checksum"]}",\n'
+                    '  "x": [\n    ' + ",\n    ".join(number.decode() for number in numbers) + "\n  ]\n}\n").encode())
+
+    def test_long_models_do_not_hold_others_up(self):
+        """Each takes a second of processor time. They come one after the other; what else is asked is answered
+        between their pieces, and one that nobody waits for any more is left out."""
+        path = f"/v1/jobs/{self.vector_job(1_000_000)}/model"
+        with contextlib.ExitStack() as readers, contextlib.closing(self.client.connect(HANG_S)) as other:
+            models = [readers.enter_context(contextlib.closing(self.client.connect(HANG_S))) for _ in range(8)]
+            for model in models:
+                model.request("GET", path)
+            for _ in range(3):
+                other.request("GET", "/healthz")
+                self.assertIn(b"ok", other.getresponse().read())
+            self.assertFalse(select.select([models[-1].sock], [], [], 0)[0])
+            first = models[0].getresponse().read()
+            self.assertEqual(len(json.loads(first)["x"]), 1_000_000)
+        self.assertEqual(self.client.get_json(f"/v1/jobs/{self.vector_job(10)}/model")["iterate"], 1)
 
     def test_workers(self):
         self.assertEqual(self.client.get_json("/v1/workers")["workers"], [])

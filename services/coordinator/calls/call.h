@@ -38,6 +38,7 @@ enum route_flag {
     ROUTE_IS_POLL = 4,    /* PollTask: waits for a task */
     ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
     ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
+    ROUTE_IN_PIECES = 32, /* its response may be made in pieces; runs alone of its kind */
 };
 
 /* Which replica responds (replicas/request_routing.h), if there are several. */
@@ -81,6 +82,14 @@ struct forwarded {
     void (*free)(struct forwarded *forwarded);
 };
 
+/* A response that is made in pieces, one in each turn, because the whole would hold the loop for
+ * long. The first member of the structure that knows the rest. */
+struct response_pieces {
+    /* Appends the next piece to call->body; the last one makes the response (answer_bytes()). */
+    enum tally_status (*write)(struct call *call, struct tally_error *err);
+    void (*free)(struct response_pieces *pieces);
+};
+
 /* Takes the answer of another replica, or the error in its place (call_has_forwarded_answer()), and
  * sends a response in the end. */
 typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
@@ -120,6 +129,7 @@ struct call {
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = no job's */
     struct forwarded *forwarded;        /* another replica answers, or has; NULL = this one */
+    struct response_pieces *pieces;     /* the response comes in pieces; NULL = at once */
     bool polls;                         /* it may wait there for a task; of a session's call */
     collector_fn *collector;            /* NULL: the answer of the other replica is the response */
     /* Of a response that is collected from all replicas, one after the other. */

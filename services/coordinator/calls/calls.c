@@ -14,6 +14,7 @@ enum tally_status calls_new(const struct route *routes, struct calls **ret_calls
     }
     calls->routes = routes;
     calls->reads.last = &calls->reads.first;
+    calls->in_pieces.last = &calls->in_pieces.first;
     calls->written.last = &calls->written.first;
     *ret_calls = calls;
     return TALLY_OK;
@@ -24,6 +25,16 @@ void call_queue_push(struct call_queue *queue, struct call *call)
     call->next = NULL;
     *queue->last = call;
     queue->last = &call->next;
+}
+
+struct call *call_queue_pop(struct call_queue *queue)
+{
+    struct call *call = queue->first;
+    queue->first = call->next;
+    if (queue->first == NULL) {
+        queue->last = &queue->first;
+    }
+    return call;
 }
 
 struct call *call_queue_take(struct call_queue *queue)
@@ -47,6 +58,7 @@ void calls_drop_queued(struct tally_coordinator *coordinator)
 {
     if (coordinator->calls != NULL) {
         drop_all(coordinator, &coordinator->calls->reads);
+        drop_all(coordinator, &coordinator->calls->in_pieces);
         drop_all(coordinator, &coordinator->calls->written);
     }
 }

@@ -17,9 +17,10 @@ struct calls {
                        uint64_t out);
     struct call *unused; /* calls to be used again: malloc() takes long for their size */
     int n_unused;
-    struct call_queue reads;    /* to run after the commit */
-    struct call_queue written;  /* ran; to be answered after the commit */
-    uint32_t request_id_prefix; /* random; drawn with the first id */
+    struct call_queue reads;     /* to run after the commit */
+    struct call_queue in_pieces; /* .. those of ROUTE_IN_PIECES: the first alone, the others wait */
+    struct call_queue written;   /* ran; to be answered after the commit */
+    uint32_t request_id_prefix;  /* random; drawn with the first id */
     uint64_t n_request_ids;
     struct call_counts counts;
 };
@@ -32,6 +33,8 @@ void calls_drop_queued(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void calls_free(struct calls *calls);
 void call_queue_push(struct call_queue *queue, struct call *call);
+/* Takes the first; precondition: there is one. */
+struct call *call_queue_pop(struct call_queue *queue);
 /* Takes all: returns the first of them, linked by `next`. */
 struct call *call_queue_take(struct call_queue *queue);
 

@@ -94,6 +94,9 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
 {
     struct calls *calls = coordinator->calls;
     drop_forwarded(call);
+    if (call->pieces != NULL) {
+        call->pieces->free(call->pieces);
+    }
     tally_json_free(call->collected);
     tally_json_free(call->errors);
     tally_buffer_fini(&call->body);

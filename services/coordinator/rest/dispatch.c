@@ -65,7 +65,9 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         answer_error(call, &err);
         call_queue_push(&coordinator->calls->written, call);
     } else if ((call->route->flags & ROUTE_WRITES) == 0) {
-        call_queue_push(&coordinator->calls->reads, call);
+        const bool in_pieces = (call->route->flags & ROUTE_IN_PIECES) != 0;
+        struct calls *calls = coordinator->calls;
+        call_queue_push(in_pieces ? &calls->in_pieces : &calls->reads, call);
     } else {
         run(coordinator, call);
         if (call->forwarded != NULL) {
@@ -99,8 +101,41 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
     }
 }
 
+/* Runs the call, or makes the next piece of its response. */
+static void go_on(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (call->pieces == NULL) {
+        run(coordinator, call);
+    } else if (call->pieces->write(call, &err) != TALLY_OK) {
+        answer_error(call, &err);
+    }
+}
+
+/* One step for the first of the calls whose responses may come in pieces. The others have not begun
+ * and hold no memory: their number is not limited. */
+static void run_in_pieces(struct tally_coordinator *coordinator)
+{
+    struct call_queue *queue = &coordinator->calls->in_pieces;
+    struct call *call = queue->first;
+    if (call == NULL) {
+        return;
+    }
+    if (call->request != NULL) {
+        go_on(coordinator, call);
+    }
+    if (call->pieces != NULL && !call->answered && call->request != NULL) {
+        return; /* the next piece comes in the next turn */
+    }
+    call_queue_pop(queue);
+    if (call->forwarded == NULL) { /* else it waits for the other replica */
+        send_answer(coordinator, call);
+    }
+}
+
 void run_reads(struct tally_coordinator *coordinator)
 {
+    run_in_pieces(coordinator);
     struct call *call = call_queue_take(&coordinator->calls->reads);
     while (call != NULL) {
         struct call *next = call->next;

@@ -13,7 +13,8 @@ handler_fn get_series;                                                      /* s
 handler_fn get_events;                                                      /* events.c */
 handler_fn get_asset;                                                       /* dashboard.c */
 
-/* Runs the reads that waited for the commit (dispatch.c). */
+/* Runs the reads that waited for the commit, and goes on with one that comes in pieces
+ * (dispatch.c). */
 void run_reads(struct tally_coordinator *coordinator);
 /* Finds the call's route and checks that the caller may use it (authorization.c). Errors:
  * NOT_FOUND, METHOD_NOT_ALLOWED, MISDIRECTED, UNAUTHENTICATED, PERMISSION_DENIED. */

@@ -111,28 +111,78 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
     return status;
 }
 
-static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
-                                    struct call *call, struct tally_error *err)
+/* A number as JSON takes most of a microsecond: with a million of them one request would hold the
+ * loop for a second, and others' leases with it. So the text is made in pieces, from a copy of the
+ * point, because the job goes on meanwhile. */
+enum { MAX_JSON_DIM = 1000000, PIECE_DIM = 4096 };
+
+struct model_pieces {
+    struct response_pieces pieces; /* must be first */
+    double *x;                     /* double[dim] */
+    size_t dim, n_written;
+};
+
+static void free_model(struct response_pieces *pieces)
+{
+    struct model_pieces *model = (struct model_pieces *)pieces;
+    free(model->x);
+    free(model);
+}
+
+static enum tally_status write_model(struct call *call, struct tally_error *err)
+{
+    struct model_pieces *model = (struct model_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    for (int i = 0; status == TALLY_OK && i < PIECE_DIM && model->n_written < model->dim; i++) {
+        status =
+            tally_buffer_append_text(&call->body, model->n_written == 0 ? "\n    " : ",\n    ");
+        if (status == TALLY_OK) {
+            status = tally_json_dump_real(model->x[model->n_written++], &call->body);
+        }
+    }
+    if (status == TALLY_OK && model->n_written < model->dim) {
+        return TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, "\n  ]\n}\n");
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+/* The text up to and with the "[" before the point. */
+static enum tally_status begin_model(const struct hosted_job *job, struct tally_buffer *out)
 {
     const struct tally_progress *progress = tally_job_progress(job->engine);
     char checksum[17];
     tally_detail_checksum(progress->x_checksum, checksum);
-    struct tally_json *answer = tally_json_object();
-    struct tally_json *values = tally_json_array();
-    bool ok = values != NULL;
-    for (size_t i = 0; ok && i < dim; i++) {
-        ok = tally_json_append_real(values, x[i]);
+    struct tally_json *model = tally_json_object();
+    const bool ok = tally_json_set_text(model, "job_id", job->row.id) &&
+                    tally_json_set_integer(model, "iterate", progress->iterate) &&
+                    tally_json_set_text(model, "x_checksum", checksum) &&
+                    tally_json_set(model, "x", tally_json_array());
+    const enum tally_status status = ok ? tally_json_dump(model, 2, out) : TALLY_NO_MEMORY;
+    tally_json_free(model);
+    if (status == TALLY_OK) {
+        out->size -= strlen("]\n}");
     }
-    ok = tally_json_set_text(answer, "job_id", job->row.id) && ok;
-    ok = tally_json_set_integer(answer, "iterate", progress->iterate) && ok;
-    ok = tally_json_set_text(answer, "x_checksum", checksum) && ok;
-    ok = tally_json_set(answer, "x", values) && ok;
-    return answer_json(call, 200, tally_json_if_complete(answer, ok), err);
+    return status;
 }
 
-/* A number as JSON takes a microsecond and, until it is sent, 100 bytes: with more of them one
- * request would hold the loop for seconds, and others' leases with it. */
-enum { MAX_JSON_DIM = 1000000 };
+static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
+                                    struct call *call, struct tally_error *err)
+{
+    struct model_pieces *model = calloc(1, sizeof *model);
+    double *copy = malloc(dim * sizeof *copy);
+    if (model == NULL || copy == NULL || begin_model(job, &call->body) != TALLY_OK) {
+        free(model);
+        free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    memcpy(copy, x, dim * sizeof *copy);
+    *model = (struct model_pieces){.pieces = {write_model, free_model}, .x = copy, .dim = dim};
+    call->pieces = &model->pieces;
+    return write_model(call, err);
+}
 
 /* Answers with the job's point; that of a job which has not started is made for it. */
 static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,

@@ -219,6 +219,22 @@ static void test_api_json__setters_report_failure(void)
     assert_dump(object, 0, "{}");
 }
 
+static void test_api_json__reals_can_be_written_alone(void)
+{
+    static const double VALUES[] = {0.1, -0.0, 1e300, 3, NAN, -INFINITY};
+    struct tally_buffer alone = {.size = 0};
+    struct tally_json *array = tally_json_array();
+    CU_ASSERT_EQUAL(tally_buffer_append_text(&alone, "["), TALLY_OK);
+    for (size_t i = 0; i < sizeof VALUES / sizeof VALUES[0]; i++) {
+        CU_ASSERT_TRUE(tally_json_append_real(array, VALUES[i]));
+        CU_ASSERT_EQUAL(tally_buffer_append_text(&alone, i == 0 ? "" : ", "), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_json_dump_real(VALUES[i], &alone), TALLY_OK);
+    }
+    CU_ASSERT_EQUAL(tally_buffer_append(&alone, "]", sizeof "]"), TALLY_OK);
+    assert_dump(array, 0, (const char *)alone.data);
+    tally_buffer_fini(&alone);
+}
+
 static void test_api_json__dump_honours_the_limit(void)
 {
     struct tally_json *object = parsed("{\"key\":[1,2.5,\"text\",{\"k\":true}]}");
@@ -292,6 +308,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__unsigned_past_int64_is_text),
     TALLY_TEST(test_api_json__copy_is_deep),
     TALLY_TEST(test_api_json__setters_report_failure),
+    TALLY_TEST(test_api_json__reals_can_be_written_alone),
     TALLY_TEST(test_api_json__dump_honours_the_limit),
     TALLY_TEST(test_api_json__limits_are_checked_before_parsing),
 };
