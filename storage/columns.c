@@ -6,12 +6,14 @@
 
 /* A new member needs a row below and a migration; these lines make forgetting it a build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_ledger),
+_Static_assert(sizeof(struct tally_progress) ==
+                   12 * 8 + sizeof(struct tally_ledger) + TALLY_METRICS_CAPACITY,
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_curvature) == 2 * 8,
                "column for every member of tally_curvature");
-_Static_assert(sizeof(struct tally_round_record) ==
-                   10 * 8 + TALLY_MISSING_CAPACITY + sizeof(struct tally_ledger),
+_Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPACITY +
+                                                        sizeof(struct tally_ledger) +
+                                                        TALLY_METRICS_CAPACITY,
                "column for every member of tally_round_record");
 
 #define JOB(kind_, member)                                                                         \
@@ -51,6 +53,18 @@ _Static_assert(sizeof(struct tally_round_record) ==
         .offset = offsetof(struct tally_store_job, schedule),                                      \
         .capacity = sizeof((struct tally_store_job *)0)->schedule, .since = 6                      \
     }
+#define PROGRESS_METRICS                                                                           \
+    {                                                                                              \
+        .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
+        .offset = offsetof(struct tally_store_job, progress.metrics),                              \
+        .capacity = TALLY_METRICS_CAPACITY, .since = 7                                             \
+    }
+#define ROUND_METRICS                                                                              \
+    {                                                                                              \
+        .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
+        .offset = offsetof(struct tally_round_record, metrics),                                    \
+        .capacity = TALLY_METRICS_CAPACITY, .since = 7                                             \
+    }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_TEXT,                                                \
@@ -81,21 +95,37 @@ _Static_assert(sizeof(struct tally_round_record) ==
         COUNTER(type, ledger, telemetry_bits, "telemetry_bits")
 
 static const struct tally_column JOB_COLUMN[] = {
-    JOB_TEXT(id, true),           JOB_TEXT(name, true),
-    JOB_TEXT(algorithm, true),    JOB(STATUS, status),
-    JOB_TEXT(reason, false),      JOB_FIXED(INT64, created_ms),
-    JOB(INT64, started_ms),       JOB(INT64, finished_ms),
-    JOB_FIXED(INT64, clients),    JOB_FIXED(INT64, dim),
-    JOB_FIXED(INT64, horizon),    PROGRESS(INT64, round),
-    PROGRESS(INT64, time_step),   PROGRESS(INT64, iterate),
-    PROGRESS(INT64, stage),       PROGRESS(REAL, cumulative_regret),
-    PROGRESS(REAL, f_star),       PROGRESS(BOOL, has_f_star),
-    PROGRESS(REAL, loss),         PROGRESS(BOOL, has_loss),
-    PROGRESS(UINT64, x_checksum), LEDGER(tally_store_job, progress.bits),
-    JOB(UINT64, recovery_bits),   JOB(UINT64, wire_in_bytes),
-    JOB(UINT64, wire_out_bytes),  ESTIMATE(sigma),
-    ESTIMATE(gradient_bound),     CURVATURE(smoothness),
-    CURVATURE(strong_convexity),  SCHEDULE,
+    JOB_TEXT(id, true),
+    JOB_TEXT(name, true),
+    JOB_TEXT(algorithm, true),
+    JOB(STATUS, status),
+    JOB_TEXT(reason, false),
+    JOB_FIXED(INT64, created_ms),
+    JOB(INT64, started_ms),
+    JOB(INT64, finished_ms),
+    JOB_FIXED(INT64, clients),
+    JOB_FIXED(INT64, dim),
+    JOB_FIXED(INT64, horizon),
+    PROGRESS(INT64, round),
+    PROGRESS(INT64, time_step),
+    PROGRESS(INT64, iterate),
+    PROGRESS(INT64, stage),
+    PROGRESS(REAL, cumulative_regret),
+    PROGRESS(REAL, f_star),
+    PROGRESS(BOOL, has_f_star),
+    PROGRESS(REAL, loss),
+    PROGRESS(BOOL, has_loss),
+    PROGRESS(UINT64, x_checksum),
+    LEDGER(tally_store_job, progress.bits),
+    JOB(UINT64, recovery_bits),
+    JOB(UINT64, wire_in_bytes),
+    JOB(UINT64, wire_out_bytes),
+    ESTIMATE(sigma),
+    ESTIMATE(gradient_bound),
+    CURVATURE(smoothness),
+    CURVATURE(strong_convexity),
+    SCHEDULE,
+    PROGRESS_METRICS,
 };
 
 static const struct tally_column ROUND_COLUMN[] = {
@@ -112,6 +142,7 @@ static const struct tally_column ROUND_COLUMN[] = {
     ROUND(REAL, cumulative_regret),
     LEDGER(tally_round_record, bits),
     ROUND_TEXT(missing),
+    ROUND_METRICS,
 };
 
 const struct tally_columns TALLY_JOB_COLUMNS = {"jobs", JOB_COLUMN,

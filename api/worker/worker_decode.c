@@ -467,6 +467,17 @@ static enum tally_status take_poll(struct tally_update *message, const struct va
     return take_bytes(value, &message->poll, err);
 }
 
+DEFINE_SCHEMA(Metric, struct tally_metric)
+
+static enum tally_status take_metrics(struct tally_update *message, const struct value *value,
+                                      struct tally_error *err)
+{
+    if (message->n_metrics == TALLY_METRICS_MOST) {
+        return too_many(TALLY_METRICS_MOST, err);
+    }
+    return take_message(value, &Metric_SCHEMA, &message->metrics[message->n_metrics++], err);
+}
+
 DEFINE_SCHEMA(PostUpdateRequest, struct tally_update)
 
 enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,

@@ -238,6 +238,17 @@ static bool put_poll(pb_ostream_t *stream, uint32_t tag, const struct tally_upda
     return !message->has_poll || put_encoded(stream, tag, message->poll);
 }
 
+DEFINE_PUT(Metric, struct tally_metric)
+
+static bool put_metrics(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < message->n_metrics; i++) {
+        ok = put_message(stream, tag, put_Metric_fields, &message->metrics[i]);
+    }
+    return ok;
+}
+
 DEFINE_PUT(PostUpdateRequest, struct tally_update)
 
 /* A response and that to the poll which came with the update. */

@@ -14,6 +14,7 @@
 
 #include "codec/base/buffer.h"
 #include "codec/base/error.h"
+#include "codec/base/record.h"
 
 enum {
     TALLY_MESSAGE_JOB_ID_CAPACITY = 33, /* with NUL */
@@ -137,6 +138,8 @@ struct tally_update {
     bool lacks_plugin;                    /* refused because the job's plug-in is not loaded */
     bool has_poll;           /* the response waits like that of a poll, and contains it */
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
+    struct tally_metric metrics[TALLY_METRICS_MOST];
+    size_t n_metrics;
 };
 
 struct tally_update_response {

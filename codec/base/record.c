@@ -1,6 +1,8 @@
 #include "codec/base/record.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -36,4 +38,50 @@ bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_statu
 double tally_progress_loss(const struct tally_progress *progress)
 {
     return progress->round > 0 ? progress->loss : (double)NAN;
+}
+
+bool tally_metric_is_name(const char *name)
+{
+    static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyz";
+    const size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return name[0] != '\0' && strchr(LETTERS, name[0]) != NULL && name[n] == '\0' &&
+           n < TALLY_METRIC_NAME_CAPACITY;
+}
+
+/* "-1.2345678901234567e-308" is the longest number. */
+_Static_assert(TALLY_METRICS_MOST *(TALLY_METRIC_NAME_CAPACITY + 3 * (24 + 1)) + 1 <=
+                   TALLY_METRICS_CAPACITY,
+               "room for the longest summaries");
+
+void tally_metrics_append(char *text, const struct tally_metric_summary *summary)
+{
+    const size_t n = strlen(text);
+    snprintf(text + n, TALLY_METRICS_CAPACITY - n, "%s %.17g %.17g %.17g;", summary->name,
+             summary->mean, summary->min, summary->max);
+}
+
+bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summary)
+{
+    struct tally_metric_summary summary = {.mean = 0};
+    double *const values[] = {&summary.mean, &summary.min, &summary.max};
+    const size_t n = strcspn(*at, " ");
+    const char *from = *at + n;
+    if (n >= sizeof summary.name) {
+        return false;
+    }
+    memcpy(summary.name, *at, n);
+    for (size_t i = 0; i < 3; i++) {
+        char *end;
+        *values[i] = strtod(from, &end);
+        if (*from != ' ' || end == from) {
+            return false;
+        }
+        from = end;
+    }
+    if (*from != ';' || !tally_metric_is_name(summary.name)) {
+        return false;
+    }
+    *at = from + 1;
+    *ret_summary = summary;
+    return true;
 }

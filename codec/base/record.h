@@ -5,6 +5,7 @@
 #define TALLY_CODEC_BASE_RECORD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/base/ledger.h"
@@ -35,6 +36,35 @@ enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
 /* Of the schedule of a job that its algorithm plans before it starts, as text; with NUL. */
 enum { TALLY_SCHEDULE_CAPACITY = 1024 };
 
+/* Named numbers that a worker reports beside its message: accuracy, seconds of computing. They are
+ * telemetry and never enter the computation. */
+enum {
+    TALLY_METRICS_MOST = 16,         /* in one update, and different names in one round */
+    TALLY_METRIC_NAME_CAPACITY = 33, /* with NUL */
+    TALLY_METRICS_CAPACITY = 1792    /* of a summary as text, with NUL; a multiple of 8 */
+};
+
+struct tally_metric {
+    char name[TALLY_METRIC_NAME_CAPACITY]; /* [a-z][a-z0-9_]{0,31} */
+    double value;                          /* finite */
+};
+
+bool tally_metric_is_name(const char *name);
+
+/* One metric over the clients of a round that reported it. Each of them made as many gradient
+ * queries as the others, so the mean by samples is the plain mean. */
+struct tally_metric_summary {
+    char name[TALLY_METRIC_NAME_CAPACITY];
+    double mean, min, max;
+};
+
+/* Summaries are kept as text, "accuracy 0.9 0.8 1;seconds 2.5 2 3;": names ascending, each with
+ * mean, min and max of 17 digits. Appends one to a text of TALLY_METRICS_CAPACITY bytes; a name
+ * below the last one is the caller's mistake. */
+void tally_metrics_append(char *text, const struct tally_metric_summary *summary);
+/* Reads the summary at *at and advances; false at the end of the text, and where it is damaged. */
+bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summary);
+
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
 struct tally_round_record {
     int64_t round;     /* 1, 2, ... */
@@ -52,6 +82,7 @@ struct tally_round_record {
     double loss;              /* f(x^(k)); NaN if a client reported none */
     double cumulative_regret; /* R after the round, of all M clients, the missing ones too */
     struct tally_ledger bits; /* of this round alone */
+    char metrics[TALLY_METRICS_CAPACITY]; /* summaries; "" = no client reported one */
 };
 
 /* Estimates of a job's opening round; 0 = the document does not ask for it, or not known yet.
@@ -83,6 +114,7 @@ struct tally_progress {
     uint64_t x_checksum; /* tally_checksum64 of the present point */
     struct tally_estimates estimates;
     struct tally_ledger bits;
+    char metrics[TALLY_METRICS_CAPACITY]; /* of the last closed round that has any */
 };
 
 /* The loss of the last closed round; NaN = none has closed, or the round has no loss. */

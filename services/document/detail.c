@@ -165,6 +165,29 @@ static bool set_reason(struct tally_json *object, const struct tally_job_facts *
            tally_json_set_text_or_null(object, "reason_code", code);
 }
 
+static struct tally_json *summary_of(const struct tally_metric_summary *summary)
+{
+    struct tally_json *object = tally_json_object();
+    return tally_json_if_complete(object, tally_json_set_real(object, "mean", summary->mean) &&
+                                              tally_json_set_real(object, "min", summary->min) &&
+                                              tally_json_set_real(object, "max", summary->max));
+}
+
+/* No member where nothing was reported. */
+static bool set_metrics(struct tally_json *object, const char *metrics)
+{
+    struct tally_metric_summary summary;
+    if (metrics[0] == '\0') {
+        return true;
+    }
+    struct tally_json *value = tally_json_object();
+    bool ok = true;
+    while (ok && tally_metrics_next(&metrics, &summary)) {
+        ok = tally_json_set(value, summary.name, summary_of(&summary));
+    }
+    return tally_json_set(object, "metrics", tally_json_if_complete(value, ok));
+}
+
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress)
 {
@@ -182,6 +205,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
            tally_json_set_integer(object, "stage", progress->stage) &&
            tally_json_set_real(object, "cumulative_regret", progress->cumulative_regret) &&
            tally_json_set_real(object, "loss", tally_progress_loss(progress)) &&
+           set_metrics(object, progress->metrics) &&
            tally_json_set_real(object, "f_star", progress->has_f_star ? progress->f_star : NAN) &&
            tally_json_set_text(object, "x_checksum", checksum) &&
            set_estimates(object, &progress->estimates) &&
@@ -206,16 +230,23 @@ struct tally_json *tally_detail_round(const struct tally_round_record *record)
                     tally_json_set_real(object, "loss", record->loss) &&
                     tally_json_set_real(object, "regret", record->cumulative_regret) &&
                     tally_json_set_text(object, "missing", record->missing) &&
+                    set_metrics(object, record->metrics) &&
                     tally_json_set(object, "bits", ledger_of(&record->bits)));
 }
 
-enum tally_status tally_detail_round_csv_header(struct tally_buffer *out)
+enum tally_status tally_detail_round_csv_header(const char *metrics, struct tally_buffer *out)
 {
-    return tally_buffer_append_text(
+    struct tally_metric_summary summary;
+    enum tally_status status = tally_buffer_append_text(
         out, "round,t,k,j,samples,received,norm,passed,cut,loss,regret,"
              "uplink_formula_bits,uplink_payload_bits,uplink_messages,uplink_clipped,"
              "downlink_formula_bits,downlink_payload_bits,downlink_messages,downlink_clipped,"
-             "delivered_payload_bits,control_bits,telemetry_bits,missing\n");
+             "delivered_payload_bits,control_bits,telemetry_bits,missing");
+    while (status == TALLY_OK && tally_metrics_next(&metrics, &summary)) {
+        status = tally_buffer_printf(out, ",%s_mean,%s_min,%s_max", summary.name, summary.name,
+                                     summary.name);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 
 /* Nothing where the JSON has null. */
@@ -230,19 +261,46 @@ static const char *csv_real(double value, char text[32])
 #define BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ","
 #define BITS(bits)  (bits).formula_bits, (bits).payload_bits, (bits).messages, (bits).clipped
 
+/* The summary of this name in a text; NaN where it has none. */
+static struct tally_metric_summary find_summary(const char *metrics, const char *name)
+{
+    struct tally_metric_summary summary;
+    while (tally_metrics_next(&metrics, &summary)) {
+        if (strcmp(summary.name, name) == 0) {
+            return summary;
+        }
+    }
+    return (struct tally_metric_summary){.mean = NAN, .min = NAN, .max = NAN};
+}
+
+static enum tally_status append_metrics(const struct tally_round_record *record,
+                                        const char *metrics, struct tally_buffer *out)
+{
+    struct tally_metric_summary column;
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && tally_metrics_next(&metrics, &column)) {
+        const struct tally_metric_summary found = find_summary(record->metrics, column.name);
+        char mean[32], min[32], max[32];
+        status = tally_buffer_printf(out, ",%s,%s,%s", csv_real(found.mean, mean),
+                                     csv_real(found.min, min), csv_real(found.max, max));
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
+}
+
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
-                                         struct tally_buffer *out)
+                                         const char *metrics, struct tally_buffer *out)
 {
     const struct tally_ledger *bits = &record->bits;
     char loss[32], regret[32];
-    return tally_buffer_printf(
+    enum tally_status status = tally_buffer_printf(
         out,
         "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        ",%.17g,%d,%d,%s,%s," BITS_FORMAT BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s\n",
+        ",%.17g,%d,%d,%s,%s," BITS_FORMAT BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s",
         record->round, record->time_step, record->iterate, record->stage, record->samples,
         record->received, record->norm, record->passed, record->cut, csv_real(record->loss, loss),
         csv_real(record->cumulative_regret, regret), BITS(bits->uplink), BITS(bits->downlink),
         bits->delivered_payload_bits, bits->control_bits, bits->telemetry_bits, record->missing);
+    return status == TALLY_OK ? append_metrics(record, metrics, out) : status;
 }
 
 enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out)

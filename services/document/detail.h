@@ -57,10 +57,12 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 /* One round record as an object; NULL = out of memory. */
 struct tally_json *tally_detail_round(const struct tally_round_record *record);
 
-/* The CSV header line and one line per record, the same members as the object; empty for null. */
-enum tally_status tally_detail_round_csv_header(struct tally_buffer *out);
+/* The CSV header line and one line per record, the same members as the object; empty for null. Of
+ * the metrics those in `metrics`, a summary (record.h), have columns: NAME_mean, NAME_min and
+ * NAME_max. */
+enum tally_status tally_detail_round_csv_header(const char *metrics, struct tally_buffer *out);
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
-                                         struct tally_buffer *out);
+                                         const char *metrics, struct tally_buffer *out);
 
 /* 16 lower-case hexadecimal digits, as x_checksum is shown. */
 void tally_detail_checksum(uint64_t checksum, char ret_text[17]);

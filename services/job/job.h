@@ -106,6 +106,8 @@ struct tally_job_update {
     uint32_t clipped;
     bool has_loss;
     double loss;
+    const struct tally_metric *metrics; /* borrowed */
+    size_t n_metrics;
 };
 
 /* What an event led to. */
@@ -120,7 +122,8 @@ struct tally_job_outcome {
  * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
  * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
  * FAILED_PRECONDITION (job not open, another round is, or another mark), ALREADY_EXISTS (this
- * client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload or loss). */
+ * client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload, loss or
+ * metrics), NO_MEMORY. */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 

@@ -121,8 +121,16 @@ static const char *const VERSION_4[] = {
     NULL,
 };
 
+/* What the workers report beside their messages. Coordinators of older versions do not touch it. */
+static const char *const VERSION_5[] = {
+    "ALTER TABLE jobs ADD COLUMN metrics text NOT NULL DEFAULT ''",
+    "ALTER TABLE rounds ADD COLUMN metrics text NOT NULL DEFAULT ''",
+    NULL,
+};
+
 /* Entry i takes the schema from version i to i + 1. */
-static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4};
+static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4,
+                                                VERSION_5};
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
 

@@ -22,6 +22,11 @@
     ", recovery_bits, wire_in_bytes, wire_out_bytes, estimated_sigma, estimated_gradient_bound,"   \
     " smoothness, strong_convexity"
 
+/* As of version 2: the columns that the row checksum of a round covers. */
+#define ROUND_NAMES_2                                                                              \
+    "job_key, round, time_step, iterate, stage, samples, received, norm, passed, cut, loss,"       \
+    " cumulative_regret, " LEDGER_NAMES_2 ", missing"
+
 #define LEDGER_COLUMNS                                                                             \
     "uplink_formula_bits INTEGER NOT NULL, uplink_payload_bits INTEGER NOT NULL,"                  \
     "uplink_messages INTEGER NOT NULL, uplink_clipped INTEGER NOT NULL,"                           \
@@ -136,6 +141,15 @@ static const char *const MIGRATIONS[] = {
     "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
     ", schedule)"
     " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ");",
+
+    /* 6 to 7: what the workers report beside their messages. A damaged row stays damaged. */
+    "ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE rounds ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
+    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
+    ", schedule, metrics)"
+    " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ", schedule);"
+    "UPDATE rounds SET row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ", metrics)"
+    " WHERE row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ");",
 };
 
 enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };

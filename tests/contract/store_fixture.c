@@ -266,6 +266,7 @@ struct tally_store_job sample_job(const char *id, int salt)
     snprintf(job.algorithm, sizeof job.algorithm, "algorithm %d", salt);
     snprintf(job.reason, sizeof job.reason, "reason %d", salt);
     snprintf(job.schedule, sizeof job.schedule, "1 %d 0x1p+0 0x1p+0", salt);
+    snprintf(job.progress.metrics, sizeof job.progress.metrics, "seconds %d -1 0.25;", salt);
     return job;
 }
 
@@ -287,6 +288,7 @@ struct tally_round_record sample_record(int64_t round, int salt)
         .bits = sample_ledger((uint64_t)base + 100),
     };
     snprintf(record.missing, sizeof record.missing, "%d 17-20", salt);
+    snprintf(record.metrics, sizeof record.metrics, "accuracy 0.5 -0 %d;", salt);
     return record;
 }
 
@@ -343,6 +345,7 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_real(a->estimates.sigma, e->estimates.sigma);
     expect_same_real(a->estimates.gradient_bound, e->estimates.gradient_bound);
     expect_same_ledger(&a->bits, &e->bits);
+    TALLY_ASSERT_TEXT(a->metrics, e->metrics);
     expect_same_real(actual->curvature.smoothness, expected->curvature.smoothness);
     expect_same_real(actual->curvature.strong_convexity, expected->curvature.strong_convexity);
     TALLY_ASSERT_TEXT(actual->schedule, expected->schedule);
@@ -361,6 +364,7 @@ void expect_same_record(const struct tally_round_record *actual,
     CU_ASSERT_EQUAL(actual->samples, expected->samples);
     CU_ASSERT_EQUAL(actual->received, expected->received);
     TALLY_ASSERT_TEXT(actual->missing, expected->missing);
+    TALLY_ASSERT_TEXT(actual->metrics, expected->metrics);
     expect_same_real(actual->norm, expected->norm);
     CU_ASSERT_EQUAL(actual->passed, expected->passed);
     CU_ASSERT_EQUAL(actual->cut, expected->cut);

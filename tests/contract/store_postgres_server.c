@@ -214,20 +214,21 @@ static void make_older(const struct store_fixture *f, int version)
         [2] = "DROP TABLE job_state_changes;"
               "ALTER TABLE replicas RENAME COLUMN incarnation TO session",
         [3] = "ALTER TABLE jobs DROP COLUMN schedule",
+        [4] = "ALTER TABLE jobs DROP COLUMN metrics; ALTER TABLE rounds DROP COLUMN metrics",
     };
-    for (int i = 3; i >= version; i--) {
+    for (int i = 4; i >= version; i--) {
         raw_ask(f->schema, "%s; UPDATE tally_schema SET version = %d", UNDO[i], i);
     }
 }
 
 void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
 {
-    for (int version = 1; version <= 3; version++) {
+    for (int version = 1; version <= 4; version++) {
         struct store_fixture f;
         store_fixture_open(&f);
         const int64_t newest = raw_ask(f.schema, "SELECT version FROM tally_schema");
         const int64_t shape = shape_of(&f);
-        CU_ASSERT_EQUAL(newest, 4);
+        CU_ASSERT_EQUAL(newest, 5);
         int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
         expect_begin(&f);
         f.ops->state_put(f.store, key, "put", 3, NULL);

@@ -58,7 +58,7 @@ void test_store_sqlite_file__header_says_whose_it_is(void)
     size_t n = 0;
     uint8_t *file = file_read(f.path, &n);
     CU_ASSERT_EQUAL(memcmp(file + HEADER_APPLICATION_ID, "Taly", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\6", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\7", 4), 0);
     free(file);
     store_fixture_close(&f);
 }
@@ -68,8 +68,8 @@ void test_store_sqlite_file__newer_schema_is_refused(void)
     struct store_fixture f;
     make_database(&f);
     file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\x63", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 6");
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\6", 4);
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 7");
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\7", 4);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
@@ -79,15 +79,15 @@ void test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator(void)
 {
     struct store_fixture f;
     make_database(&f);
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\5", 4);
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\6", 4);
     const struct tally_store_options options = {.read_only = true};
     struct tally_store *store = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_store_open(f.uri, &options, &store, &err), TALLY_FAILED_PRECONDITION,
                         &err);
     CU_ASSERT_PTR_NULL(store);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "has schema version 5, not 6"));
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\6", 4);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "has schema version 6, not 7"));
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\7", 4);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
@@ -97,9 +97,9 @@ void test_store_sqlite_file__impossible_schema_version_is_refused(void)
     struct store_fixture f;
     make_database(&f);
     file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\0", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 6]");
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 7]");
     file_patch(f.path, HEADER_USER_VERSION, "\xff\xff\xff\xff", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 6]");
+    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 7]");
     store_fixture_close(&f);
 }
 

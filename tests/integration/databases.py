@@ -9,7 +9,7 @@ from pathlib import Path
 from common import REPO, wait_until
 
 FIXTURES = REPO / "tests/contract/fixtures"
-NEWEST_VERSION = 6
+NEWEST_VERSION = 7
 # The three jobs of the fixture of version 1; its head describes them.
 COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
 # Two of the four jobs of version 2: RUNNING_2 has unary updates in its open round, QSGD_2 has QSGD updates.

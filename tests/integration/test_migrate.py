@@ -560,7 +560,7 @@ class OtherPrograms(MigrateTestCase):
         self.check(1, "the record of round 3 is missing")
         done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
-        self.assertIn("is sound: schema version 4, 3 jobs", done.stdout)
+        self.assertIn("is sound: schema version 5, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
         self.target.rows("INSERT INTO import_mark VALUES (1)")  # of a program up to 0.11.0
         self.check(1, "only a part of another store", "tally migrate")
@@ -578,7 +578,7 @@ class OtherPrograms(MigrateTestCase):
                 self.check(0, "3 jobs (2 live)", store=url)
                 doctor = subprocess.run([BIN / "tally", "doctor", "--store", url], stdin=subprocess.DEVNULL,
                                         capture_output=True, text=True, timeout=HANG_S, check=False)
-                self.assertIn("is sound: schema version 4, 3 jobs", doctor.stdout)
+                self.assertIn("is sound: schema version 5, 3 jobs", doctor.stdout)
                 self.assertNotIn(password, doctor.stdout + doctor.stderr)
                 for command in (("backup", "copy.db"), ("restore", "copy.db")):
                     done = subprocess.run([BIN / "tally", *command, "--store", url], stdin=subprocess.DEVNULL,

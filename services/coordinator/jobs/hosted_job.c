@@ -50,7 +50,9 @@ struct tally_job_update event_of(const struct tally_update *update)
                                      .payload_bits = update->payload_bits,
                                      .clipped = update->clipped,
                                      .has_loss = update->has_loss,
-                                     .loss = update->loss};
+                                     .loss = update->loss,
+                                     .metrics = update->metrics,
+                                     .n_metrics = update->n_metrics};
 }
 
 /* An update as the store kept it, received again. */

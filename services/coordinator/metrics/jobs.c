@@ -135,6 +135,17 @@ static void write_loss(struct exposition *exposition, const char *name,
     }
 }
 
+static void write_metrics(struct exposition *exposition, const char *name,
+                          const struct tally_store_job *row)
+{
+    const char *at = row->progress.metrics;
+    struct tally_metric_summary summary;
+    while (tally_metrics_next(&at, &summary)) {
+        exposition_real(exposition, name,
+                        EXPOSITION_LABELS({"job", row->id}, {"name", summary.name}), summary.mean);
+    }
+}
+
 static void write_bits(struct exposition *exposition, const char *name,
                        const struct tally_store_job *row)
 {
@@ -184,6 +195,10 @@ static const struct {
     {"tally_job_regret", EXPOSITION_GAUGE, "Cumulative regret so far.", .write = write_regret},
     {"tally_job_loss", EXPOSITION_GAUGE, "Mean loss of the last closed round.",
      .write = write_loss},
+    {"tally_job_metric", EXPOSITION_GAUGE,
+     "What workers report beside their messages: the mean over the clients of the last closed "
+     "round that has any.",
+     .write = write_metrics},
     {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},
     {"tally_job_bits_total", EXPOSITION_COUNTER,
      "Bits. Uplink is summed over clients, downlink counts a broadcast once and delivered_payload "

@@ -15,6 +15,7 @@ enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
 struct rounds {
     struct tally_json *list;
     struct tally_buffer *csv;
+    const char *metrics; /* that have columns in the CSV */
     int64_t n, limit;
     int64_t last_round;
     bool more;
@@ -31,7 +32,7 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
     rounds->n++;
     rounds->last_round = record->round;
     if (rounds->csv != NULL) {
-        enum tally_status status = tally_detail_round_csv(record, rounds->csv);
+        enum tally_status status = tally_detail_round_csv(record, rounds->metrics, rounds->csv);
         return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
     }
     struct tally_json *object = tally_detail_round(record);
@@ -73,14 +74,15 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row;
-    struct rounds rounds = {.csv = &call->body, .limit = INT64_MAX};
+    struct rounds rounds = {
+        .csv = &call->body, .metrics = row.progress.metrics, .limit = INT64_MAX};
     int64_t after;
     enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
     }
     if (status == TALLY_OK) {
-        status = tally_detail_round_csv_header(&call->body);
+        status = tally_detail_round_csv_header(rounds.metrics, &call->body);
     }
     if (status == TALLY_OK) {
         status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);

@@ -25,6 +25,8 @@ struct pending_update {
     size_t at;                /* in the copies, if the body was not taken */
     struct tally_buffer body; /* taken */
     const uint8_t *payload;   /* in the body */
+    size_t n_metrics;
+    size_t metrics_at; /* in the copies */
 };
 
 void pending_fini(struct pending_updates *pending)
@@ -50,6 +52,11 @@ static enum tally_status insert(struct pending_updates *pending, struct tally_st
         .has_loss = item->has_loss,
         .loss = item->loss};
     memcpy(update.job_id, row->id, sizeof row->id);
+    update.n_metrics = item->n_metrics;
+    if (item->n_metrics > 0) {
+        memcpy(update.metrics, pending->copies.data + item->metrics_at,
+               item->n_metrics * sizeof *update.metrics);
+    }
     struct tally_buffer *encoded = &pending->encoded;
     encoded->size = 0;
     enum tally_status status = tally_update_encode(&update, encoded);
@@ -97,11 +104,17 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
                                   .loss = update->loss,
                                   .payload = update->payload.data,
                                   .n_payload = update->payload.size,
-                                  .at = pending->copies.size};
+                                  .n_metrics = update->n_metrics,
+                                  .metrics_at = pending->copies.size};
     const bool fits = pending->n_bytes + item.n_payload <= MAX_BYTES;
     const bool copies = item.n_payload <= MAX_COPY_BYTES &&
                         pending->copies.size + item.n_payload <= MAX_COPIED_BYTES;
     enum tally_status status = fits ? reserve_item(pending) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&pending->copies, update->metrics,
+                                     item.n_metrics * sizeof *update->metrics);
+    }
+    item.at = pending->copies.size;
     if (status == TALLY_OK && copies) {
         status = tally_buffer_append(&pending->copies, update->payload.data, item.n_payload);
     }

@@ -32,6 +32,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/job/engine/broadcasts.h"
 #include "services/job/engine/clients.h"
+#include "services/job/engine/metrics.h"
 #include "services/job/job.h"
 #include "services/job/lifecycle.h"
 #include "services/job/reasons.h"
@@ -53,6 +54,7 @@ struct tally_job {
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
     struct job_clients clients;
+    struct job_metrics metrics;
 
     struct tally_scratch scratch;
     struct tally_decision decision;

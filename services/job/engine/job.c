@@ -48,6 +48,7 @@ static void drop_vectors(struct tally_job *job)
     free(job->sums);
     free(job->memory);
     free(job->clients.all);
+    job_metrics_fini(&job->metrics);
     tally_scratch_fini(&job->scratch);
     job->x = NULL;
     job->sums = NULL;

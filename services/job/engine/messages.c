@@ -8,6 +8,8 @@
 static const uint64_t LOSS_BITS = 64;    /* a float64 */
 static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
 
+/* Not of the metrics: a worker that computes a lost answer again takes another number of seconds.
+ */
 static uint64_t digest_of(const struct tally_job_update *update)
 {
     struct {
@@ -97,7 +99,7 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
                    : fail_closed(job, err);
 }
 
-static enum tally_status check_telemetry(const struct tally_job *job,
+static enum tally_status check_telemetry(struct tally_job *job,
                                          const struct tally_job_update *update,
                                          struct tally_error *err)
 {
@@ -115,7 +117,8 @@ static enum tally_status check_telemetry(const struct tally_job *job,
         return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
                           update->clipped, job->setting.dim);
     }
-    return TALLY_OK;
+    return job_metrics_check(&job->metrics, job->clients.n, update->metrics, update->n_metrics,
+                             err);
 }
 
 /* Decodes the message and adds it to the sums. */
@@ -177,6 +180,8 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
     tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
+    job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
+    job_metrics_take(&job->metrics, update->client, update->metrics, update->n_metrics);
     job->open.received++;
     job_check_invariants(job);
     job_close_if_complete(job, &outcome);

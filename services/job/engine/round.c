@@ -28,6 +28,10 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
     record->time_step = progress->time_step;
     record->loss = progress->loss;
     record->cumulative_regret = progress->cumulative_regret;
+    job_metrics_write(&job->metrics, record->metrics);
+    if (record->metrics[0] != '\0') {
+        memcpy(progress->metrics, record->metrics, sizeof progress->metrics);
+    }
     if (outcome != NULL) {
         outcome->records[outcome->n_records++] = *record;
     }
@@ -83,6 +87,7 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     memset(job->sums, 0, job->setting.dim * sizeof *job->sums);
     job->received_bits = (struct tally_bits){0};
     job->telemetry_bits = 0;
+    job_metrics_clear(&job->metrics);
     job->open = (struct tally_job_round){.round = progress->round + 1,
                                          .iterate = progress->iterate,
                                          .evaluate = !progress->has_loss};

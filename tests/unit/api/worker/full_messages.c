@@ -89,7 +89,9 @@ struct tally_update full_update(void)
                                    .loss = -0.0,
                                    .tried = true,
                                    .mark = (1 << 28) - 1,
-                                   .lacks_plugin = true};
+                                   .lacks_plugin = true,
+                                   .metrics = {{"accuracy", 0.5}, {"s", -0.0}},
+                                   .n_metrics = 2};
     strcpy(message.job_id, FULL_JOB_ID);
     strcpy(message.failure, "data set \"mnist\" is not here");
     strcpy(message.refusal, "plug-in ridge is not loaded here");

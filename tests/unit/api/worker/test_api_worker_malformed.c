@@ -242,10 +242,11 @@ static void test_api_worker_malformed__count_limits(void)
 
 static void test_api_worker_malformed__unknown_fields_are_skipped(void)
 {
-    static const uint8_t unknown[] = {0x78, 0x80, 0x01,                         /* 15: varint */
-                                      0xF9, 0x7F, 1,    2, 3,    4, 5, 6, 7, 8, /* 2047: fixed64 */
-                                      0x7A, 3,    'a',  0, 0xFF,                /* 15: bytes */
-                                      0x7D, 1,    2,    3, 4};                  /* 15: fixed32 */
+    static const uint8_t unknown[] = {0xF0, 0x01, 0x80, 0x01, /* 30: varint */
+                                      0xF9, 0x7F, 1,    2,    3, 4,
+                                      5,    6,    7,    8,             /* 2047: fixed64 */
+                                      0xF2, 0x01, 3,    'a',  0, 0xFF, /* 30: bytes */
+                                      0xF5, 0x01, 1,    2,    3, 4};   /* 30: fixed32 */
     for (size_t i = 0; i < N_MESSAGE_TYPES; i++) {
         struct tally_buffer wire = {.size = 0};
         (void)tally_buffer_append(&wire, unknown, sizeof unknown);
@@ -314,6 +315,31 @@ static void test_api_worker_malformed__poll_within_an_update(void)
     tally_buffer_fini(&wire);
 }
 
+/* Sixteen are taken, the seventeenth is not; a name has 32 bytes at most. */
+static void test_api_worker_malformed__metrics_have_limits(void)
+{
+    struct tally_buffer wire = {.size = 0};
+    struct tally_update update = {.n_metrics = TALLY_METRICS_MOST}, got;
+    struct tally_error err = TALLY_ERROR_INIT;
+    for (int i = 0; i < TALLY_METRICS_MOST; i++) {
+        update.metrics[i].name[0] = (char)('a' + i);
+    }
+    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    TALLY_ASSERT_STATUS(tally_update_decode(wire.data, wire.size, &got, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(got.n_metrics, TALLY_METRICS_MOST);
+    CU_ASSERT_EQUAL(tally_buffer_append(&wire, "\x7a\3\x0a\1z", 5), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, &err), TALLY_MALFORMED);
+    TALLY_ASSERT_TEXT(err.field, "metrics");
+    TALLY_ASSERT_TEXT(err.message, "more than 16 elements");
+    char name[37] = "\x7a\x23\x0a\x21";
+    memset(name + 4, 'a', 33);
+    err = (struct tally_error)TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(tally_update_decode((const uint8_t *)name, sizeof name, &got, &err),
+                    TALLY_MALFORMED);
+    TALLY_ASSERT_TEXT(err.message, "text of 33 bytes, at most 32");
+    tally_buffer_fini(&wire);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_malformed__every_prefix_decodes_or_is_malformed),
     TALLY_TEST(test_api_worker_malformed__flipped_bytes_decode_or_are_malformed),
@@ -325,5 +351,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_malformed__last_value_wins),
     TALLY_TEST(test_api_worker_malformed__failure_leaves_the_result_alone),
     TALLY_TEST(test_api_worker_malformed__poll_within_an_update),
+    TALLY_TEST(test_api_worker_malformed__metrics_have_limits),
 };
 TALLY_SUITE(api_worker_malformed, TESTS);

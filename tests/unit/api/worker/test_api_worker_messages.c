@@ -243,6 +243,12 @@ static void test_api_worker_messages__update_round_trip(void)
     CU_ASSERT_TRUE(got.tried);
     CU_ASSERT_EQUAL(got.mark, sent.mark);
     CU_ASSERT_TRUE(got.lacks_plugin);
+    CU_ASSERT_EQUAL(got.n_metrics, 2);
+    TALLY_ASSERT_TEXT(got.metrics[0].name, "accuracy");
+    CU_ASSERT_EQUAL(got.metrics[0].value, 0.5);
+    TALLY_ASSERT_TEXT(got.metrics[1].name, "s");
+    CU_ASSERT_TRUE(signbit(got.metrics[1].value));
+    sent.n_metrics = 0;
     sent.has_loss = false;
     sent.tried = false;
     sent.lacks_plugin = false;
@@ -252,6 +258,7 @@ static void test_api_worker_messages__update_round_trip(void)
     CU_ASSERT_FALSE(got.has_loss);
     CU_ASSERT_FALSE(got.tried);
     CU_ASSERT_FALSE(got.lacks_plugin);
+    CU_ASSERT_EQUAL(got.n_metrics, 0);
     tally_buffer_fini(&wire);
 }
 

@@ -319,9 +319,9 @@ static void test_document_detail__an_unknown_regret_is_null_and_empty(void)
     struct tally_round_record record = RECORD;
     record.cumulative_regret = NAN;
     struct tally_buffer out = {0};
-    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, &out), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, "", &out), TALLY_OK);
     record.loss = NAN;
-    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, &out), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&record, "", &out), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&out, "", 1), TALLY_OK);
     TALLY_ASSERT_TEXT(
         (const char *)out.data,
@@ -359,8 +359,8 @@ static size_t n_columns(const char *line)
 static void test_document_detail__csv_header_and_row_have_the_same_columns(void)
 {
     struct tally_buffer header = {0}, row = {0};
-    CU_ASSERT_EQUAL(tally_detail_round_csv_header(&header), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_detail_round_csv(&RECORD, &row), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_detail_round_csv_header("", &header), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_detail_round_csv(&RECORD, "", &row), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&header, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&row, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(n_columns((const char *)header.data), n_columns((const char *)row.data));

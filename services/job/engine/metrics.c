@@ -1,0 +1,163 @@
+#include "services/job/engine/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t VALUE_BITS = 64; /* a float64 */
+static const uint64_t NAME_BITS = 8;   /* a byte of a name */
+
+void job_metrics_fini(struct job_metrics *metrics)
+{
+    free(metrics->values);
+    metrics->values = NULL;
+}
+
+void job_metrics_clear(struct job_metrics *metrics)
+{
+    metrics->n_names = 0;
+    for (size_t i = 0; metrics->values != NULL && i < metrics->clients * (size_t)TALLY_METRICS_MOST;
+         i++) {
+        metrics->values[i] = NAN;
+    }
+}
+
+/* The place of a name; n_names if it is not there. */
+static int find(const struct job_metrics *metrics, const char *name)
+{
+    int i = 0;
+    while (i < metrics->n_names && strcmp(metrics->names[i], name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool is_repeated(const struct tally_metric *reported, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(reported[k].name, reported[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum tally_status check_one(const struct tally_metric *reported, size_t i,
+                                   struct tally_error *err)
+{
+    const char *name = reported[i].name;
+    if (!tally_metric_is_name(name)) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics",
+                          "\"%s\" is no name of a metric: [a-z][a-z0-9_]{0,31}", name);
+    }
+    if (!isfinite(reported[i].value)) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s is not finite", name);
+    }
+    return is_repeated(reported, i)
+               ? tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s is there twice", name)
+               : TALLY_OK;
+}
+
+static enum tally_status make_room(struct job_metrics *metrics, uint32_t clients,
+                                   struct tally_error *err)
+{
+    if (metrics->values != NULL) {
+        return TALLY_OK;
+    }
+    metrics->values = malloc(clients * (size_t)TALLY_METRICS_MOST * sizeof *metrics->values);
+    if (metrics->values == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the metrics of %u clients",
+                          clients);
+    }
+    metrics->clients = clients;
+    job_metrics_clear(metrics);
+    return TALLY_OK;
+}
+
+enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t clients,
+                                    const struct tally_metric *reported, size_t n,
+                                    struct tally_error *err)
+{
+    if (n > TALLY_METRICS_MOST) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics", "%zu metrics, at most %d", n,
+                          TALLY_METRICS_MOST);
+    }
+    int n_names = metrics->n_names;
+    for (size_t i = 0; i < n; i++) {
+        enum tally_status status = check_one(reported, i, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        n_names += find(metrics, reported[i].name) == metrics->n_names;
+    }
+    if (n_names > TALLY_METRICS_MOST) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics",
+                          "with these metrics the round has %d different names, at most %d",
+                          n_names, TALLY_METRICS_MOST);
+    }
+    return n > 0 ? make_room(metrics, clients, err) : TALLY_OK;
+}
+
+void job_metrics_take(struct job_metrics *metrics, uint32_t client,
+                      const struct tally_metric *reported, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int place = find(metrics, reported[i].name);
+        if (place == metrics->n_names) {
+            memcpy(metrics->names[place], reported[i].name, sizeof metrics->names[place]);
+            metrics->n_names++;
+        }
+        metrics->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place] = reported[i].value;
+    }
+}
+
+static struct tally_metric_summary summary_of(const struct job_metrics *metrics, int place)
+{
+    struct tally_metric_summary summary = {.min = INFINITY, .max = -INFINITY};
+    double sum = 0;
+    int64_t n = 0;
+    for (uint32_t m = 0; m < metrics->clients; m++) {
+        const double value = metrics->values[m * (size_t)TALLY_METRICS_MOST + (size_t)place];
+        if (!isnan(value)) {
+            sum += value;
+            n++;
+            summary.min = value < summary.min ? value : summary.min;
+            summary.max = value > summary.max ? value : summary.max;
+        }
+    }
+    summary.mean = sum / (double)n;
+    memcpy(summary.name, metrics->names[place], sizeof summary.name);
+    return summary;
+}
+
+/* The least name above `last`; -1 = none. */
+static int next_name(const struct job_metrics *metrics, const char *last)
+{
+    int least = -1;
+    for (int i = 0; i < metrics->n_names; i++) {
+        if (strcmp(metrics->names[i], last) > 0 &&
+            (least < 0 || strcmp(metrics->names[i], metrics->names[least]) < 0)) {
+            least = i;
+        }
+    }
+    return least;
+}
+
+void job_metrics_write(const struct job_metrics *metrics, char ret_text[TALLY_METRICS_CAPACITY])
+{
+    const char *last = "";
+    memset(ret_text, 0, TALLY_METRICS_CAPACITY);
+    for (int place; (place = next_name(metrics, last)) >= 0; last = metrics->names[place]) {
+        const struct tally_metric_summary summary = summary_of(metrics, place);
+        tally_metrics_append(ret_text, &summary);
+    }
+}
+
+uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        bits += VALUE_BITS + NAME_BITS * strlen(reported[i].name);
+    }
+    return bits;
+}

@@ -1,0 +1,107 @@
+"""Metrics: named numbers that workers report beside their messages."""
+
+import csv
+import io
+import unittest
+
+from common import ForeignWorker, TallyTestCase, job_document, sum_of_rounds
+
+
+class Reports(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+        self.worker = ForeignWorker(self.client, slots=10)
+
+    def submit(self, **changes):
+        return self.client.submit(job_document(reference={"type": "none"}, **changes))
+
+    def post(self, task, client, metrics):
+        update = self.worker.update(task, client)
+        for name, value in metrics:
+            update.metrics.add(name=name, value=value)
+        return self.client.call_raw("PostUpdate", update.SerializeToString())
+
+    def metrics_of(self, job_id):
+        """{name: value} of tally_job_metric."""
+        found = {}
+        for line in self.client.get("/metrics").body.decode().splitlines():
+            if line.startswith(f'tally_job_metric{{job="{job_id}",name="'):
+                found[line.split('name="')[1].split('"')[0]] = float(line.split()[-1])
+        return found
+
+    def play_round(self, task, of_client):
+        for client in range(10):
+            self.assertEqual(self.post(task, client, of_client(client)).status, 200)
+
+    def test_means_are_shown_everywhere(self):
+        job_id = self.submit()
+        task = self.worker.poll_task()
+        self.assertNotIn("metrics", self.client.job(job_id))
+        self.assertEqual(self.metrics_of(job_id), {})
+        self.play_round(task, lambda client: [("seconds", client / 8), ("accuracy", -1.0)] if client < 5 else [])
+        record, = self.client.rounds(job_id)
+        expected = {"accuracy": {"mean": -1.0, "min": -1.0, "max": -1.0},
+                    "seconds": {"mean": 0.25, "min": 0.0, "max": 0.5}}
+        self.assertEqual(record["metrics"], expected)
+        self.assertEqual(record["bits"]["telemetry"], 10 * (64 + 32) + 5 * (2 * 64 + 8 * len("secondsaccuracy")))
+        detail = self.client.job(job_id)
+        self.assertEqual(detail["metrics"], expected)
+        self.assertEqual(detail["bits"]["telemetry"], record["bits"]["telemetry"])
+        self.assertEqual(self.metrics_of(job_id), {"accuracy": -1.0, "seconds": 0.25})
+        # A round without metrics has none; the job shows the last ones, and the CSV has their columns.
+        self.worker.cursors = {}
+        self.play_round(self.worker.poll_task(), lambda client: [])
+        self.assertNotIn("metrics", self.client.rounds(job_id)[1])
+        self.assertEqual(self.client.job(job_id)["metrics"], expected)
+        rows = list(csv.DictReader(io.StringIO(self.client.get(f"/v1/jobs/{job_id}/rounds.csv").body.decode())))
+        names = ["accuracy_mean", "accuracy_min", "accuracy_max", "seconds_mean", "seconds_min", "seconds_max"]
+        self.assertEqual([row[name] for row in rows for name in names],
+                         ["-1", "-1", "-1", "0.25", "0", "0.5"] + [""] * 6)
+
+    def test_junk_is_refused_and_named(self):
+        job_id = self.submit()
+        task = self.worker.poll_task()
+        many = [(f"m{i}", 1.0) for i in range(17)]
+        for metrics, message in (
+                ([("accuracy", float("nan"))], "metric accuracy is not finite"),
+                ([("accuracy", float("-inf"))], "metric accuracy is not finite"),
+                ([("Accuracy", 1.0)], "[a-z][a-z0-9_]{0,31}"), ([("", 1.0)], "[a-z][a-z0-9_]{0,31}"),
+                ([("a" * 33, 1.0)], "at most 32"), ([("a", 1.0), ("a", 1.0)], "metric a is there twice"),
+                (many, "more than 16 elements")):
+            with self.subTest(metrics=metrics):
+                answer = self.post(task, 0, metrics)
+                self.assertEqual((answer.status, answer.json()["code"]), (400, "invalid_argument"))
+                self.assertIn(message, answer.json()["message"])
+                self.assertIn("metrics", answer.json()["message"])
+        self.assertEqual(self.post(task, 0, many[:16]).status, 200)
+        answer = self.post(task, 1, [("other", 1.0)])
+        self.assertIn("17 different names, at most 16", answer.json()["message"])
+        self.assertEqual(self.post(task, 1, many[1:5]).status, 200)
+        self.assertEqual(self.client.job(job_id)["round"], 0)
+
+    def test_acknowledged_metrics_survive_a_kill(self):
+        job_id = self.submit()
+        task = self.worker.poll_task()
+        for client in range(9):
+            self.assertEqual(self.post(task, client, [("seconds", 1.0 + client)]).status, 200)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        self.worker = ForeignWorker(self.client, slots=10)
+        task = self.worker.poll_task()
+        self.assertEqual(list(task.clients), [9])
+        self.assertEqual(self.post(task, 9, [("seconds", 5.0)]).status, 200)
+        record, = self.client.rounds(job_id)
+        self.assertEqual(record["metrics"], {"seconds": {"mean": 5.0, "min": 1.0, "max": 9.0}})
+        sums = sum_of_rounds([record])
+        self.assertEqual(sums, {key: self.client.job(job_id)["bits"][key] for key in sums})
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.assertEqual(self.coordinator.client.job(job_id)["metrics"], record["metrics"])
+        self.assertEqual(self.coordinator.client.rounds(job_id), [record])
+
+
+if __name__ == "__main__":
+    unittest.main()
