@@ -10,10 +10,11 @@ struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t cl
     return (struct tally_shard){.first = client * size + extra, .size = size + (client < longer)};
 }
 
-void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order)
+/* Streams differ by their round. */
+static void permute(struct tally_rng_key key, uint32_t round, uint32_t points, uint32_t *order)
 {
     struct tally_rng rng;
-    tally_rng_init(&rng, key, TALLY_RNG_SERVER, 0, TALLY_RNG_SHARDING);
+    tally_rng_init(&rng, key, TALLY_RNG_SERVER, round, TALLY_RNG_SHARDING);
     for (uint32_t i = 0; i < points; i++) {
         order[i] = i;
     }
@@ -23,6 +24,16 @@ void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t
         order[i - 1] = order[j];
         order[j] = point;
     }
+}
+
+void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order)
+{
+    permute(key, 0, points, order);
+}
+
+void tally_shard_permutation_of_chosen(struct tally_rng_key key, uint32_t points, uint32_t *order)
+{
+    permute(key, 1, points, order);
 }
 
 /* Cycle by cycle: the first row of a cycle waits in `spare` for its place to become free. */

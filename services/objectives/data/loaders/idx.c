@@ -103,7 +103,20 @@ static enum tally_status load_labels(const struct tally_idx_data *data,
 
 static const uint32_t NOT_CHOSEN = UINT32_MAX;
 
-/* place[i] <- the rank of image i among the chosen ones, in the order of the permutation. */
+/* Gives the chosen images new places. In the first permutation a class that has more images than
+ * are taken fills up earlier than the others, so that its images are missing among the last ones.
+ * order: room for `points`. */
+static void mix(struct tally_rng_key key, uint32_t n, uint32_t points, uint32_t *order,
+                uint32_t *place)
+{
+    tally_shard_permutation_of_chosen(key, points, order);
+    for (uint32_t i = 0; i < n; i++) {
+        place[i] = place[i] == NOT_CHOSEN ? NOT_CHOSEN : order[place[i]];
+    }
+}
+
+/* place[i] <- the rank of image i among the chosen ones, in the order that the key draws. Images
+ * that are all chosen keep the order of the first permutation. */
 static enum tally_status choose(const struct tally_idx_data *data, const uint8_t *labels,
                                 uint32_t n, struct tally_rng_key key, uint32_t *place,
                                 uint32_t *ret_points, struct tally_error *err)
@@ -122,6 +135,9 @@ static enum tally_status choose(const struct tally_idx_data *data, const uint8_t
         place[order[i]] = wanted ? points : NOT_CHOSEN;
         points += wanted;
         taken[label] += wanted;
+    }
+    if (points < n) {
+        mix(key, n, points, order, place);
     }
     free(order);
     for (int64_t c = 0; c < data->classes; c++) {

@@ -24,7 +24,8 @@ struct tally_idx_set {
 };
 
 /* Reads all images, or points_per_class of every class, which the key's sharding stream chooses.
- * The order is the one that this stream draws (IID), by class (BY_LABEL) or that of the file.
+ * The order is drawn (IID), by class (BY_LABEL) or that of the file. A subset gets an order of its
+ * own, so that each of its shards has about the same classes (sharding.h).
  * Errors: INVALID_ARGUMENT (a name that leaves the folder, a file that has another shape, ends
  * early, or has too few images of a class; the message names the file), CANCELLED, NO_MEMORY. */
 enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_sharding sharding,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "services/objectives/data/sharding.h"
 #include "tests/harness.h"
 #include "tests/unit/services/objectives/idx_files.h"
 
@@ -139,6 +140,47 @@ static void test_objectives_idx__key_decides_choice_and_order(void)
     CU_ASSERT_EQUAL(other_order, 19);
     CU_ASSERT_TRUE(other_choice >= 15);
     tally_idx_fini(&first);
+    idx_files_fini(&FILES);
+}
+
+/* A class that has more images than are taken is as frequent at the end, in the last client's
+ * shard, as anywhere: one of the last three images of nine, on average over 300 keys +- 0.04. */
+static void test_objectives_idx__shards_of_a_subset_are_alike(void)
+{
+    enum { KEYS = 300, PER_CLASS = 3 };
+    init();
+    const struct tally_idx_data data = data_of(PER_CLASS);
+    int counts[3][3] = {{0}}; /* [third][class] */
+    for (uint64_t seed = 1; seed <= KEYS; seed++) {
+        struct tally_idx_set set = load(&data, seed);
+        CU_ASSERT_EQUAL_FATAL(set.points, 3 * PER_CLASS);
+        for (uint32_t at = 0; at < set.points; at++) {
+            counts[at / PER_CLASS][set.labels[at]]++;
+        }
+        tally_idx_fini(&set);
+    }
+    for (int third = 0; third < 3; third++) {
+        for (int c = 0; c < 3; c++) {
+            CU_ASSERT_TRUE(abs(counts[third][c] - KEYS) < KEYS / 6);
+        }
+    }
+    idx_files_fini(&FILES);
+}
+
+/* Without a subset the order is that of one permutation, as in releases before 0.15.0. */
+static void test_objectives_idx__all_images_keep_the_first_permutation(void)
+{
+    init();
+    struct tally_idx_data data = data_of(0);
+    data.classes = 6;
+    struct tally_idx_set set = load(&data, 3);
+    uint32_t order[N];
+    tally_shard_permutation(tally_rng_key(3, 0), N, order);
+    CU_ASSERT_EQUAL_FATAL(set.points, N);
+    for (uint32_t at = 0; at < N; at++) {
+        CU_ASSERT_EQUAL(image_at(&set, at), order[at]);
+    }
+    tally_idx_fini(&set);
     idx_files_fini(&FILES);
 }
 
@@ -383,6 +425,8 @@ static void test_objectives_idx__missing_files_are_named(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_idx__loads_as_many_of_every_class),
     TALLY_TEST(test_objectives_idx__key_decides_choice_and_order),
+    TALLY_TEST(test_objectives_idx__shards_of_a_subset_are_alike),
+    TALLY_TEST(test_objectives_idx__all_images_keep_the_first_permutation),
     TALLY_TEST(test_objectives_idx__gzip_files_give_the_same_set),
     TALLY_TEST(test_objectives_idx__too_few_of_a_class_are_refused),
     TALLY_TEST(test_objectives_idx__truncated_and_longer_files_are_refused),

@@ -59,6 +59,8 @@ static void test_objectives_sharding__permutation_follows_from_the_key(void)
     CU_ASSERT_NOT_EQUAL(memcmp(a, other, sizeof a), 0);
     tally_shard_permutation(tally_rng_key(3, 1), 100, other);
     CU_ASSERT_NOT_EQUAL(memcmp(a, other, sizeof a), 0);
+    tally_shard_permutation_of_chosen(tally_rng_key(3, 0), 100, other);
+    CU_ASSERT_NOT_EQUAL(memcmp(a, other, sizeof a), 0);
 }
 
 /* All 24 orders of 4 points occur about equally often: chi-square with 23 degrees of freedom is
