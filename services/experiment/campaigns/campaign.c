@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/experiment/campaigns/planned.h"
+#include "services/experiment/campaigns/forecast.h"
 
 /* A run on MNIST takes seconds, so its grid is searched on this many seeds alone. */
 enum { MNIST_SEARCH_SEEDS = 2 };
@@ -209,7 +209,7 @@ static void plan_rows(struct tally_campaign *campaign)
         struct tally_campaign_row *row = &campaign->rows[i];
         const struct tally_job_spec spec =
             tally_preset_job(row->preset, &campaign->config.problem, row->step_size, 0);
-        row->planned_regret = tally_planned_regret(&spec);
+        row->planned_regret = tally_forecast_regret(&spec);
     }
 }
 

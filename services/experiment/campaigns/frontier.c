@@ -182,7 +182,7 @@ static enum tally_status add_limits(struct tally_frontier *frontier,
             tally_preset_job(preset, problem, tally_preset_step_size(preset), 0);
         if (preset->budget.uplink_bits > 0) {
             limits[frontier->n_limits++] = (struct tally_frontier_limit){
-                *problem, preset->budget, tally_planned_limits_of(&spec)};
+                *problem, preset->budget, tally_forecast_limits_of(&spec)};
         }
     }
     return TALLY_OK;

@@ -7,7 +7,7 @@
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 
-#include "services/experiment/campaigns/planned.h"
+#include "services/experiment/campaigns/forecast.h"
 #include "services/experiment/runs/runner.h"
 #include "services/experiment/runs/summary.h"
 
@@ -22,11 +22,11 @@ struct tally_frontier_point {
     bool on_front; /* its algorithm has no point on this problem with less of both */
 };
 
-/* What CALM could do with a budget on one problem; planned.h says how that is reckoned. */
+/* What CALM could do with a budget on one problem; forecast.h defines it. */
 struct tally_frontier_limit {
     struct tally_problem problem;
     struct tally_budget budget;
-    struct tally_planned_limits limits;
+    struct tally_forecast_limits limits;
 };
 
 struct tally_frontier {

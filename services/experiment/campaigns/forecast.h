@@ -1,22 +1,22 @@
-/* planned: what the recursion of CALM (calm/calm_model.h) predicts for a job before it runs.
+/* forecast: what the recursion of CALM (calm/calm_model.h) predicts for a job before it runs.
  *
  * The schedule is the one that the job starts with. While the job runs, its grids get coarser or
  * finer so that the budget is used; the prediction leaves that out. */
-#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_PLANNED_H
-#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_PLANNED_H
+#ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FORECAST_H
+#define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FORECAST_H
 
 #include "services/job/spec.h"
 
 /* The cumulative regret R(T) predicted for a valid spec. NaN for other algorithms, and for CALM
  * without a budget or with constants to estimate. */
-double tally_planned_regret(const struct tally_job_spec *spec);
+double tally_forecast_regret(const struct tally_job_spec *spec);
 
 /* The limit lines of a CALM job that has a budget both ways and knows its constants;
  * calm/calm_plan.h has them. */
-struct tally_planned_limits {
+struct tally_forecast_limits {
     double shared_regret; /* if clients shared every query at no cost */
     double ideal_regret;  /* if the budget's bits were coded at the rates of information theory */
 };
-struct tally_planned_limits tally_planned_limits_of(const struct tally_job_spec *spec);
+struct tally_forecast_limits tally_forecast_limits_of(const struct tally_job_spec *spec);
 
 #endif
