@@ -6,11 +6,13 @@
 
 The table has, for each problem, the least regret of every algorithm at any price, and that of CEAL and
 CALM within the paper's bits and within 650 each way. Bits are formula bits, as the paper counts; of
-CALM those really sent, payload and control. The picture has a panel for each problem: CEAL's points,
-the front of every algorithm, a dotted line at the bits of Table I, and CALM's limits, which are
-computed and not measured: a grey line for the regret of the same bits at the rates of information
-theory, and a flat one for the regret if every query were shared at no cost. The script that draws it
-stays in DIR as frontier.gnuplot, with limits.csv; without gnuplot there is no picture.
+CALM those really sent, payload and control; of FedPAQ with a schedule the entropy of what it sends, an
+estimate. A schedule is steps that decay and rounds that grow. The picture has a panel for each problem:
+CEAL's points, the front of every algorithm, a dotted line at the bits of Table I, and CALM's limits,
+which are computed and not measured: a grey line for the regret of the same bits at the rates of
+information theory, and a flat one for the regret if every query were shared at no cost. The script that
+draws it stays in DIR as frontier.gnuplot, with points.csv and limits.csv; without gnuplot there is no
+picture.
 """
 
 import argparse
@@ -26,11 +28,13 @@ PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
 # Colours of Okabe and Ito, which can be told apart without red and green.
 ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
               "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00"),
-              "calm": ("CALM", "#000000")}
+              "calm": ("CALM", "#000000"), "fedavg scheduled": ("FedAvg, scheduled", "#56b4e9"),
+              "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00")}
 ANY = math.inf, math.inf
 ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
              for within, limits in (("263.3 / 288.6", PAPER), ("650 / 650", (650, 650)))),
-           *((name, "any", ANY) for name in ("calm", "ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom"))]
+           *((name, "any", ANY) for name in ("calm", "ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom",
+                                             "fedavg scheduled", "fedpaq scheduled"))]
 HEADS = "reading", "radius", "algorithm", "within bits", "regret", "+- std", "up", "down", "with"
 LEFT = {0, 2, 3, 8}  # columns that are aligned to the left
 
@@ -39,8 +43,13 @@ def read_points(path):
     """The rows of frontier.csv, with numbers where there are numbers."""
     texts = {"reading", "algorithm"}
     with open(path, newline="") as file:
-        return [{key: value if key in texts or value == "" else float(value) for key, value in row.items()}
-                for row in csv.DictReader(file)]
+        points = [{key: value if key in texts or not value else float(value) for key, value in row.items()}
+                  for row in csv.DictReader(file)]
+    for point in points:
+        if point.get("step_decay") or point.get("local_steps_growth"):
+            point["algorithm"] += " scheduled"
+            point["uplink_bits"] = point["uplink_entropy_payload"]
+    return points
 
 
 def best(points, reading, radius, algorithm, limits):
@@ -56,7 +65,9 @@ def parameters(point):
         budget = point["uplink_budget"]
         return f"budget {budget:.0f} / {point['downlink_budget']:.0f}" if budget else "auto"
     if point["algorithm"] != "ceal":
-        return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}"
+        schedule = (f" + {point['local_steps_growth']:.3g} t, decay {point['step_decay']:.3g}"
+                    if "scheduled" in point["algorithm"] else "")
+        return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}{schedule}"
     return (f"eta {point['step_size']:.3g}, c {point['sample_scale']:.3g}, j0 {point['first_stage']:.0f}, "
             f"gamma0 {point['gamma0']:.3g}, phi0 {point['phi0']:.3g}, L {point['gradient_bound']:.3g}")
 
@@ -79,12 +90,24 @@ def table(points):
                                for i, (cell, width) in enumerate(zip(row, widths))).rstrip() for row in rows) + "\n"
 
 
-# Columns of the CSV: 1 reading, 2 radius, 3 algorithm, 12 regret, 18 front, 19 and 20 bits. A line that
-# is filtered out is NaN, which the script declares missing, so that a front is one line.
+def points_csv(points):
+    """What is drawn, by bits: a point is on the front if no cheaper one of its algorithm has less regret."""
+    lines, least = ["reading,radius,algorithm,bits,regret,on_front"], {}
+    for point in sorted(points, key=lambda point: (point["uplink_bits"] + point["downlink_bits"], point["regret_mean"])):
+        family = point["reading"], f"{point['radius']:g}", point["algorithm"]
+        on_front = point["regret_mean"] < least.get(family, math.inf)
+        least[family] = min(point["regret_mean"], least.get(family, math.inf))
+        lines.append(",".join([*family, f"{point['uplink_bits'] + point['downlink_bits']:.9g}",
+                               f"{point['regret_mean']:.9g}", str(int(on_front))]))
+    return "\n".join(lines) + "\n"
+
+
+# A line of points.csv that is filtered out is NaN, which the script declares missing, so that a front is
+# one line.
 def series(reading, radius, algorithm, only_front, style):
-    front = " && $18 == 1" if only_front else ""
-    return (f'"frontier.csv" skip 1 using (strcol(1) eq "{reading}" && $2 == {radius} && '
-            f'strcol(3) eq "{algorithm}"{front} ? $19 + $20 : NaN):12 {style}')
+    front = " && $6 == 1" if only_front else ""
+    return (f'"points.csv" skip 1 using (strcol(1) eq "{reading}" && $2 == {radius} && '
+            f'strcol(3) eq "{algorithm}"{front} ? $4 : NaN):5 {style}')
 
 
 def limit(reading, radius, column, style):
@@ -141,8 +164,9 @@ def main():
     result = json.loads((folder / "frontier.json").read_text())
     seeds, limits = result["seeds"], result.get("limits", [])
     print(f"Frontier of the synthetic experiment, seeds {min(seeds)}-{max(seeds)}, {len(points)} points; formula bits, "
-          "of CALM those sent\n")
+          "of CALM those sent, of FedPAQ with a schedule its entropy\n")
     print(table(points), end="")
+    (folder / "points.csv").write_text(points_csv(points))
     (folder / "limits.csv").write_text(limits_csv(limits))
     (folder / "frontier.gnuplot").write_text(script(bool(limits)))
     try:

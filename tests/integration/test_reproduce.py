@@ -89,13 +89,16 @@ class Json(ReproduceCase):
                 self.assertEqual(set(row[direction]), {"formula", "payload", "control", "entropy_payload"})
             self.assertEqual(set(row["paper"]), {"uplink", "downlink"})
             self.assertIs(row["tuned"], False)
-            if row["algorithm"] in FORMULA:
+            if row["preset"] == "scheduled":  # within the paper's rounds
+                self.assertLessEqual(row["downlink"]["formula"], 19200)
+            elif row["algorithm"] in FORMULA:
                 self.assertEqual((row["uplink"]["formula"], row["downlink"]["formula"]),
                                  FORMULA[row["algorithm"]])
                 self.assertEqual((row["paper"]["uplink"], row["paper"]["downlink"]),
                                  FORMULA[row["algorithm"]])
         names = [(row["algorithm"], row["preset"]) for row in result["rows"]]
-        self.assertEqual(names, [*((name, "paper") for name in FORMULA), ("ceal", "paper"),
+        self.assertEqual(names, [*((name, "paper") for name in FORMULA), ("fedavg", "scheduled"),
+                                 ("fedpaq", "scheduled"), ("ceal", "paper"),
                                  ("ceal", "paper_bits"), ("ceal", "low_regret"), *(("calm", name) for name in CALM)])
         for row in result["rows"]:
             is_planned = row["algorithm"] == "calm" and row["preset"] != "auto"
@@ -274,7 +277,7 @@ class Files(ReproduceCase):
     def test_jobs_are_those_of_deploy(self):
         for reading, experiment in (("loud", "synthetic"), ("quiet", "synthetic-quiet")):
             self.assertEqual(
-                len(self.check_jobs(experiment, "synthetic", "--reading", reading)), 11)
+                len(self.check_jobs(experiment, "synthetic", "--reading", reading)), 13)
 
 
 class Refusals(ReproduceCase):
@@ -291,7 +294,7 @@ class Refusals(ReproduceCase):
                             (("synthetic", "--reading", "silent"), "--reading"),
                             (("synthetic", "--radius", "-1"), "--radius"),
                             (("synthetic", "--threads", "0"), "--threads"),
-                            (("synthetic", "--preset", "best"), "paper, paper_bits, low_regret, half_bits, auto, tuned"),
+                            (("synthetic", "--preset", "best"), "paper, scheduled, paper_bits, low_regret, half_bits, auto, tuned"),
                             (("mnist", "--preset", "half_bits"), "paper, paper_bits, paper_regret, low_regret, auto, tuned"),
                             (("mnist", "--frontier"), "--frontier"),
                             (("synthetic", "--out", "/dev/null"), "/dev/null"),
@@ -312,14 +315,18 @@ class Frontier(unittest.TestCase):
     """tests/bench/frontier.py, on points made up: the command that computes them takes a minute per seed."""
     HEAD = ("reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,phi0,gradient_bound,"
             "sigma,regret_mean,regret_std,uplink_formula,downlink_formula,uplink_entropy_payload,"
-            "downlink_entropy_payload,on_front,uplink_bits,downlink_bits,uplink_budget,downlink_budget\n")
+            "downlink_entropy_payload,on_front,uplink_bits,downlink_bits,uplink_budget,downlink_budget,step_decay,"
+            "local_steps_growth\n")
     POINTS = ("loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,50,5,260,280,260,280,1,260,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,40,4,264,280,260,280,1,264,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,30,3,640,651,260,280,1,640,651,,\n"
               # CALM is judged by the bits that it sends, not by the formula's.
               "loud,1,calm,3,,,,,,,,20,2,100,100,270,280,1,270,288,300,310\n"
               "loud,1,calm,3,,,,,,,,25,2,900,900,260,260,1,260,280,,\n"
-              "quiet,3,fedavg,0.1,100,,,,,,,237.94,31.7,19200,19200,19200,19200,1,19200,19200,,\n" +
+              "quiet,3,fedavg,0.1,100,,,,,,,237.94,31.7,19200,19200,19200,19200,1,19200,19200,,\n"
+              # Schedules are a family of their own, in which FedPAQ is judged by its entropy.
+              "quiet,3,fedavg,0.1,4,,,,,,,90,9,9600,9600,9600,9600,1,9600,9600,,,0.01,0.3\n"
+              "quiet,3,fedpaq,0.1,4,,,,,,,99,9,1220,9600,800,9600,1,1220,9600,,,0,0.3\n" +
               "".join(f"{reading},{radius},fedpaq,0.1,100,,,,,,,500,1,2440,19200,2440,19200,1,2440,19200,,\n"
                       for reading in ("loud", "quiet") for radius in (1, 2, 3)))
     LIMIT = {"reading": "loud", "radius": 1, "uplink_bits": 100, "downlink_bits": 150, "ideal_regret": 40,
@@ -332,8 +339,8 @@ class Frontier(unittest.TestCase):
             (folder / "frontier.json").write_text(json.dumps({"seeds": [3, 4], "limits": [self.LIMIT]}))
             done = subprocess.run([FRONTIER, folder], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
             title, blank, heads, *rows = done.stdout.splitlines()
-            self.assertIn("seeds 3-4, 12 points", title)
-            self.assertEqual(len(rows), 6 * 10)
+            self.assertIn("seeds 3-4, 14 points", title)
+            self.assertEqual(len(rows), 6 * 12)
             cells = {tuple(row[:4]): row[4:] for row in (re.split("  +", line.strip()) for line in rows)}
             # The bits of Table I, up and down, are limits of their own.
             self.assertEqual(cells["loud", "1", "CEAL", "263.3 / 288.6"][:4], ["50.0", "5.0", "260.0", "280.0"])
@@ -343,6 +350,12 @@ class Frontier(unittest.TestCase):
             self.assertEqual(cells["quiet", "3", "FedAvg", "any"],
                              ["237.9", "31.7", "19200.0", "19200.0", "eta 0.1, K 100"])
             self.assertEqual(cells["quiet", "1", "FedAvg", "any"], ["none"])
+            self.assertEqual(cells["quiet", "3", "FedAvg, scheduled", "any"],
+                             ["90.0", "9.0", "9600.0", "9600.0", "eta 0.1, K 4 + 0.3 t, decay 0.01"])
+            self.assertEqual(cells["quiet", "3", "FedPAQ, scheduled, entropy-coded", "any"][2:4], ["800.0", "9600.0"])
+            fronts = [line for line in (folder / "points.csv").read_text().splitlines() if line.startswith("loud,1,c")]
+            self.assertEqual(fronts, ["loud,1,calm,540,25,1", "loud,1,ceal,540,50,1", "loud,1,ceal,544,40,1",
+                                      "loud,1,calm,558,20,1", "loud,1,ceal,1291,30,1"])
             self.assertEqual(cells["loud", "1", "CALM", "263.3 / 288.6"], ["25.0", "2.0", "260.0", "280.0", "auto"])
             self.assertEqual(cells["loud", "1", "CALM", "650 / 650"],
                              ["20.0", "2.0", "270.0", "288.0", "budget 300 / 310"])

@@ -22,8 +22,8 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"seeds", "A-B", NULL, "seeds of the runs; 1 to R unless given", NULL},
     {"no-grid", NULL, NULL, "only the presets' own step sizes, no search for the best ones", NULL},
     {"preset", "NAME,...", NULL,
-     "only these rows: paper, paper_bits, low_regret, auto, tuned, half_bits (synthetic alone), "
-     "paper_regret (mnist alone)",
+     "only these rows: paper, paper_bits, low_regret, auto, tuned, half_bits and scheduled "
+     "(synthetic alone), paper_regret (mnist alone)",
      NULL},
     {"reading", "loud|quiet", "loud", "how the synthetic data are scaled", NULL},
     {"radius", "R", NULL, "norm of the synthetic start; 2 for loud and 1 for quiet unless given",
@@ -33,8 +33,8 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"json", NULL, NULL, "print JSON alone on standard output", NULL},
     {"frontier", NULL, NULL,
      "map regret against bits instead, as CSV: both readings, radius 1 to 3, CALM over its "
-     "budgets, CEAL over its constants, baselines over local steps; tests/bench/frontier.py draws "
-     "it",
+     "budgets, CEAL over its constants, baselines over local steps and schedules; "
+     "tests/bench/frontier.py draws it",
      NULL},
     {"out", "DIR", NULL, "folder for CSV, job documents, and pictures by gnuplot", NULL},
     {0},

@@ -60,6 +60,17 @@ enum { N_QUIET_FOUND = sizeof QUIET_FOUND / sizeof QUIET_FOUND[0] };
 /* A baseline's step sizes; wider than TALLY_PRESETS' because K changes the best one. */
 static const struct tally_step_range SEARCH_RANGE = {1.5, -6, 3};
 
+/* Schedules: rounds with messages from 68 (2 + 0.1 t) down to 4 (15 + 3 t). What steps decay by is
+ * relative to the preset `scheduled`. */
+static const int64_t FIRST_ROUNDS[] = {2, 5, 15};
+static const double GROWTHS[] = {0.1, 0.3, 1, 3}, DECAYS[] = {0.4, 1, 2.5};
+enum {
+    N_FIRST_ROUNDS = sizeof FIRST_ROUNDS / sizeof FIRST_ROUNDS[0],
+    N_GROWTHS = sizeof GROWTHS / sizeof GROWTHS[0],
+    N_DECAYS = sizeof DECAYS / sizeof DECAYS[0]
+};
+static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
+
 /* Presets that are made on the spot, for one problem. */
 struct maker {
     struct tally_preset *presets; /* heap */
@@ -98,6 +109,23 @@ static void make_baselines(enum tally_problem_kind kind, struct maker *maker)
         preset.grid = SEARCH_RANGE;
         for (size_t k = 0; k < N_LOCAL_STEPS; k++) {
             preset.params.baseline.local_steps = LOCAL_STEPS[k];
+            add_preset(maker, &preset);
+        }
+    }
+}
+
+static void make_scheduled(enum tally_problem_kind kind, struct maker *maker)
+{
+    static const struct tally_algorithm *const scheduled[] = {&TALLY_FEDAVG, &TALLY_FEDPAQ};
+    for (size_t a = 0; a < sizeof scheduled / sizeof scheduled[0]; a++) {
+        struct tally_preset preset = *tally_preset_get(kind, scheduled[a], "scheduled");
+        struct tally_baseline_params *params = &preset.params.baseline;
+        const double decay = params->step_decay;
+        preset.grid = SCHEDULED_RANGE;
+        for (size_t i = 0; i < N_FIRST_ROUNDS * N_GROWTHS * N_DECAYS; i++) {
+            params->local_steps = FIRST_ROUNDS[i / N_GROWTHS / N_DECAYS];
+            params->local_steps_growth = GROWTHS[i / N_DECAYS % N_GROWTHS];
+            params->step_decay = decay * DECAYS[i % N_DECAYS];
             add_preset(maker, &preset);
         }
     }
@@ -335,6 +363,7 @@ static enum tally_status run_reading(struct tally_frontier *frontier,
     struct maker baselines = {0}, ceal = {0}, calm = {0};
     const struct tally_problem first = {config->kind, RADII[0]};
     make_baselines(config->kind, &baselines);
+    make_scheduled(config->kind, &baselines);
     make_ceal(&first, &ceal);
     make_calm(config->kind, &calm);
     const double cost = cost_of(&first, &baselines, true, frontier->n_seeds) +
@@ -401,7 +430,13 @@ static int order(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* Problem, algorithm, bits, regret. */
+bool tally_frontier_is_scheduled(const struct tally_frontier_point *point)
+{
+    return (point->algorithm == &TALLY_FEDAVG || point->algorithm == &TALLY_FEDPAQ) &&
+           (point->params.baseline.step_decay > 0 || point->params.baseline.local_steps_growth > 0);
+}
+
+/* Problem, algorithm, schedule, bits, regret. */
 static int compare_points(const void *left, const void *right)
 {
     const struct tally_frontier_point *a = left, *b = right;
@@ -413,6 +448,9 @@ static int compare_points(const void *left, const void *right)
         result = strcmp(a->algorithm->name, b->algorithm->name);
     }
     if (result == 0) {
+        result = tally_frontier_is_scheduled(a) - tally_frontier_is_scheduled(b);
+    }
+    if (result == 0) {
         result = order(tally_frontier_bits(a), tally_frontier_bits(b));
     }
     return result != 0 ? result : order(a->regret.mean, b->regret.mean);
@@ -422,7 +460,8 @@ static bool is_same_family(const struct tally_frontier_point *a,
                            const struct tally_frontier_point *b)
 {
     return a->problem.kind == b->problem.kind && order(a->problem.radius, b->problem.radius) == 0 &&
-           a->algorithm == b->algorithm;
+           a->algorithm == b->algorithm &&
+           tally_frontier_is_scheduled(a) == tally_frontier_is_scheduled(b);
 }
 
 void tally_frontier_sort(struct tally_frontier *frontier)

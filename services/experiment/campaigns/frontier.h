@@ -2,8 +2,9 @@
  *
  * [1] states neither CEAL's constants nor the start point, so this maps them: both readings of the
  * data, starts at |x^(1)| = 1, 2 and 3; CEAL over a table of constants, every baseline over its
- * number of local steps K, each at the best step size of a grid; and CALM over its budgets, with
- * the constants of the problem and without. */
+ * number of local steps K, each at the best step size of a grid; FedAvg and FedPAQ with steps that
+ * decay and rounds that grow, the same way; and CALM over its budgets, with the constants of the
+ * problem and without. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 
@@ -19,7 +20,9 @@ struct tally_frontier_point {
     struct tally_budget budget;          /* of CALM; 0: none */
     struct tally_summary regret;
     struct tally_mean_bits bits;
-    bool on_front; /* its algorithm has no point on this problem with less of both */
+    bool
+        on_front; /* its algorithm, scheduled or not, has no point on this problem with less of both
+                   */
 };
 
 /* What CALM could do with a budget on one problem; forecast.h defines it. */
@@ -37,6 +40,9 @@ struct tally_frontier {
     struct tally_frontier_limit *limits; /* problem by problem, by budget */
     size_t n_limits;
 };
+
+/* Whether its steps decay or its rounds grow. */
+bool tally_frontier_is_scheduled(const struct tally_frontier_point *point);
 
 /* The bits that count (runs/summary.h), per client up plus down. */
 double tally_frontier_bits(const struct tally_frontier_point *point);

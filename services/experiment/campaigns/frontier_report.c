@@ -25,8 +25,18 @@ static void put_counted(const struct tally_frontier_point *point, struct tally_t
     const struct tally_bit_pair bits = tally_summary_counted_bits(point->algorithm, &point->bits);
     tally_text_printf(text, ",%.9g,%.9g", bits.uplink, bits.downlink);
     if (point->budget.uplink_bits > 0) {
-        tally_text_printf(text, ",%lld,%lld\n", (long long)point->budget.uplink_bits,
+        tally_text_printf(text, ",%lld,%lld", (long long)point->budget.uplink_bits,
                           (long long)point->budget.downlink_bits);
+    } else {
+        tally_text_put(text, ",,");
+    }
+}
+
+static void put_schedule(const struct tally_frontier_point *point, struct tally_text *text)
+{
+    const struct tally_baseline_params *baseline = &point->params.baseline;
+    if (tally_frontier_is_scheduled(point)) {
+        tally_text_printf(text, ",%.9g,%.9g\n", baseline->step_decay, baseline->local_steps_growth);
     } else {
         tally_text_put(text, ",,\n");
     }
@@ -40,7 +50,8 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                    "reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,"
                    "phi0,gradient_bound,sigma,regret_mean,regret_std,uplink_formula,"
                    "downlink_formula,uplink_entropy_payload,downlink_entropy_payload,on_front,"
-                   "uplink_bits,downlink_bits,uplink_budget,downlink_budget\n");
+                   "uplink_bits,downlink_bits,uplink_budget,downlink_budget,step_decay,"
+                   "local_steps_growth\n");
     for (size_t i = 0; i < frontier->n_points; i++) {
         const struct tally_frontier_point *point = &frontier->points[i];
         tally_text_printf(&text, "%s,%g,%s", tally_problem_reading(&point->problem),
@@ -51,6 +62,7 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                           point->bits.downlink.formula, point->bits.uplink.entropy_payload,
                           point->bits.downlink.entropy_payload, point->on_front);
         put_counted(point, &text);
+        put_schedule(point, &text);
     }
     return text.status;
 }

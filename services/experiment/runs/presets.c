@@ -51,6 +51,23 @@ enum {
         }                                                                                          \
     }
 
+/* eta, K, s, what steps decay by, what rounds grow by; the bits of Table I are those of the same
+ * algorithm as [1] runs it. */
+#define SCHEDULED(problem, kind, step, steps, s, decay, growth, up, down)                          \
+    {                                                                                              \
+        .name = "scheduled", .problems = problem, .algorithm = &(kind),                            \
+        .params.baseline = {.step_size = step,                                                     \
+                            .local_steps = steps,                                                  \
+                            .levels = s,                                                           \
+                            .server_step_size = 1,                                                 \
+                            .step_decay = decay,                                                   \
+                            .local_steps_growth = growth},                                         \
+        .paper = {                                                                                 \
+            up,                                                                                    \
+            down                                                                                   \
+        }                                                                                          \
+    }
+
 /* sigma, delta, c (without the logarithm), j0, gamma0, phi0, L, eta. */
 #define CEAL(preset, problem, noise, failure, c, j0, up, down, bound, step, range, paper_up,       \
              paper_down)                                                                           \
@@ -145,6 +162,12 @@ const struct tally_preset TALLY_PRESETS[] = {
     BASELINE(SYNTHETIC, TALLY_FEDAVG,        0.1,   100, 0,  1,  FINE(-14, 3),     SYNTHETIC_BEST(0.0134, 0.1),     19200,   19200),
     BASELINE(SYNTHETIC, TALLY_FEDPAQ,        0.1,   100, 3,  1,  FINE(-16, 3),     SYNTHETIC_BEST(0.0134, 0.1),     2440,    19200),
     BASELINE(SYNTHETIC, TALLY_FEDCOM,        0.002, 100, 3,  10, FINE(-8, 5),      SYNTHETIC_BEST(0.0016, 0.00313), 2440,    19200),
+    /* Tuned by tests/bench/tune_schedule.py on seeds 1-60, within 20 rounds. */
+    /*        problem algorithm     eta    K  s  decay   growth Table I */
+    SCHEDULED(LOUD,  TALLY_FEDAVG,  0.291, 2, 0, 0.13,   0.35,  19200, 19200),
+    SCHEDULED(LOUD,  TALLY_FEDPAQ,  0.291, 2, 3, 0.13,   0.35,  2440,  19200),
+    SCHEDULED(QUIET, TALLY_FEDAVG,  0.711, 1, 0, 0.13,   0.4,   19200, 19200),
+    SCHEDULED(QUIET, TALLY_FEDPAQ,  0.568, 1, 3, 0.13,   0.4,   2440,  19200),
     BASELINE(MNIST,     TALLY_MINIBATCH_SGD, 0.2,   50,  0,  1,  COARSE(-1, 3),    MNIST_BEST(0.3),                 5.02e6,  5.02e6),
     BASELINE(MNIST,     TALLY_FEDAVG,        0.01,  50,  0,  1,  COARSE(-1, 3),    MNIST_BEST(0.015),               5.02e6,  5.02e6),
     BASELINE(MNIST,     TALLY_FEDPAQ,        0.01,  50,  5,  1,  COARSE(-2, 2),    MNIST_BEST(0.01),                0.63e6,  5.02e6),

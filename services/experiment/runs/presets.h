@@ -3,8 +3,10 @@
  *
  * Baselines have one preset, `paper`, at [1]'s step size, and know the step size of least regret
  * besides: a baseline at a step size that is too large for the problem makes CEAL and CALM look
- * better than they are. CEAL has more presets, because [1] states none of its constants but
- * the step size:
+ * better than they are. On the synthetic problem FedAvg and FedPAQ also have `scheduled`: steps
+ * that decay and rounds that grow, tuned within Table I's rounds, which is what the structure of
+ * CALM's epochs gives without CALM's coding. CEAL has more presets, because [1] states none of its
+ * constants but the step size:
  *   paper        at [1]'s step size;
  *   paper_bits   within the bits of Table I, both ways;
  *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).

@@ -30,8 +30,9 @@ static void test_experiment_campaign__does_not_depend_on_threads(void)
 {
     struct tally_campaign one = campaign_of(1, true, NULL), two = campaign_of(2, true, NULL);
     CU_ASSERT_EQUAL_FATAL(one.n_rows, two.n_rows);
-    CU_ASSERT_EQUAL(one.n_rows,
-                    16); /* 4 baselines and CEAL twice, two more presets of CEAL, 4 of CALM */
+    CU_ASSERT_EQUAL(
+        one.n_rows,
+        18); /* 4 baselines and CEAL twice, 2 schedules, 2 more presets of CEAL, 4 of CALM */
     for (size_t i = 0; i < one.n_rows; i++) {
         CU_ASSERT_PTR_EQUAL(one.rows[i].preset, two.rows[i].preset);
         CU_ASSERT_DOUBLE_EQUAL(one.rows[i].step_size, two.rows[i].step_size, 0);

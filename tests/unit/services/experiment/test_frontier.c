@@ -8,11 +8,12 @@
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
                                             double up, double down, double regret)
 {
-    return (struct tally_frontier_point){.problem = {TALLY_PROBLEM_LOUD, radius},
-                                         .algorithm = algorithm,
-                                         .params.baseline = {0.5, 100, 3, 1},
-                                         .regret = {regret, 1},
-                                         .bits = {{up, up, up, 7}, {down, down, down, 9}}};
+    return (struct tally_frontier_point){
+        .problem = {TALLY_PROBLEM_LOUD, radius},
+        .algorithm = algorithm,
+        .params.baseline = {.step_size = 0.5, .local_steps = 100, .levels = 3},
+        .regret = {regret, 1},
+        .bits = {{up, up, up, 7}, {down, down, down, 9}}};
 }
 
 static struct tally_frontier_point points[6];
@@ -41,6 +42,28 @@ static void test_experiment_frontier__front_has_what_nothing_beats(void)
     }
 }
 
+/* Schedules are a family of their own: what they beat stays on the front of the others. */
+static void test_experiment_frontier__schedules_have_a_front_of_their_own(void)
+{
+    struct tally_frontier frontier = make_frontier();
+    frontier.points[1].params.baseline.step_decay = 0.25;
+    frontier.points[2].params.baseline.local_steps_growth = 0.5;
+    tally_frontier_sort(&frontier);
+    static const double regrets[] = {9, 4, 10, 3, 8, 5};
+    static const bool is_scheduled[] = {false, false, true, true, false, false};
+    struct tally_buffer text = {0};
+    for (size_t i = 0; i < 6; i++) {
+        const struct tally_frontier_point *point = &frontier.points[i];
+        CU_ASSERT_DOUBLE_EQUAL(point->regret.mean, regrets[i], 0);
+        CU_ASSERT_EQUAL(tally_frontier_is_scheduled(point), is_scheduled[i]);
+        CU_ASSERT_TRUE(point->on_front);
+    }
+    TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, ",200,200,,,0.25,0\n"));
+    tally_buffer_fini(&text);
+}
+
 static void test_experiment_frontier__csv_and_json_tell_the_points(void)
 {
     struct tally_frontier frontier = make_frontier();
@@ -50,7 +73,7 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     CU_ASSERT_PTR_NOT_NULL(
         strstr((const char *)text.data,
-               "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1,200,100,,\n"));
+               "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1,200,100,,,,\n"));
     text.size = 0;
     struct tally_json *json = tally_frontier_json(&frontier);
     TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);
@@ -71,6 +94,7 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_frontier__front_has_what_nothing_beats),
+    TALLY_TEST(test_experiment_frontier__schedules_have_a_front_of_their_own),
     TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
 };
 TALLY_SUITE(experiment_frontier, TESTS);

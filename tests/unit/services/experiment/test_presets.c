@@ -100,7 +100,10 @@ static void test_experiment_presets__names_tell_what_they_are(void)
     expect_name(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "paper_bits", "mnist-ceal-paper-bits");
     expect_name(TALLY_PROBLEM_QUIET, &TALLY_CALM, "half_bits", "synthetic-quiet-calm-half-bits");
     expect_name(TALLY_PROBLEM_MNIST, &TALLY_CALM, "auto", "mnist-calm-auto");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDPAQ, "scheduled",
+                "synthetic-quiet-fedpaq-scheduled");
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "low_regret"));
+    CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_FEDAVG, "scheduled"));
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_LOUD, &TALLY_FEDAVG, "paper_bits"));
 }
 
@@ -184,7 +187,7 @@ static size_t count_presets(const char *name)
 
 static void test_experiment_presets__each_is_a_job_file(void)
 {
-    CU_ASSERT_EQUAL(count_presets(NULL), 43); /* 15 + 15 + 13 */
+    CU_ASSERT_EQUAL(count_presets(NULL), 47); /* 17 + 17 + 13 */
 }
 
 static bool is_other_job(const char *name)
@@ -218,7 +221,7 @@ static void test_experiment_presets__each_job_file_is_one(void)
         }
     }
     closedir(folder);
-    CU_ASSERT_EQUAL(n_presets, 43);
+    CU_ASSERT_EQUAL(n_presets, 47);
     CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
