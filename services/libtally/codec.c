@@ -48,6 +48,18 @@ static enum tally_status check_qsgd(uint32_t s, size_t dim, struct tally_error *
                             (int)TALLY_QSGD_MAX_LEVELS);
 }
 
+/* A job document can name `dithered` too, so that deserves a reason. */
+static enum tally_status refuse_encoding(const char *encoding, struct tally_error *err)
+{
+    const char *name = encoding != NULL ? encoding : "";
+    return strcmp(name, "dithered") == 0
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding",
+                            "\"dithered\" cannot be coded by itself: its levels mean nothing "
+                            "without the job's seed, client and round")
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding", "\"%.40s\" is no encoding",
+                            name);
+}
+
 /* Reads what the functions for levels have in common. */
 static enum tally_status begin(struct draft *draft, const char *encoding, uint32_t intervals,
                                double step, size_t dim, struct tally_error *err)
@@ -59,8 +71,7 @@ static enum tally_status begin(struct draft *draft, const char *encoding, uint32
         }
     }
     if (draft->encoding == NULL) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding", "\"%.40s\" is no encoding",
-                          encoding != NULL ? encoding : "");
+        return refuse_encoding(encoding, err);
     }
     if (!tally_grid_is_valid(&draft->grid)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "intervals",

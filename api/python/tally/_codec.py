@@ -20,7 +20,8 @@ def _encodings() -> tuple[str, ...]:
 
 
 ENCODINGS: tuple[str, ...] = _encodings()
-"""The encodings of levels on a grid. "float32" and "qsgd" exist as well."""
+"""The encodings of levels on a grid. "float32" and "qsgd" exist as well; "dithered", that of jobs of calm, cannot be
+coded by itself, because its messages mean nothing without the job's seed, client and round."""
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,9 @@ static void test_libtally_codec__what_is_wrong_is_named(void)
            TALLY_CODE_INVALID_ARGUMENT, &failure, "encoding");
     expect(tally_encode_levels(NULL, P, 1, levels, 3, &payload, &failure),
            TALLY_CODE_INVALID_ARGUMENT, &failure, "encoding");
+    expect(tally_encode_levels("dithered", P, 1, levels, 3, &payload, &failure),
+           TALLY_CODE_INVALID_ARGUMENT, &failure, "encoding");
+    CU_ASSERT_PTR_NOT_NULL(strstr(failure.message, "seed, client and round"));
     expect(tally_encode_levels("unary", 7, 1, levels, 3, &payload, &failure),
            TALLY_CODE_OUT_OF_RANGE, &failure, "intervals");
     expect(tally_encode_levels("unary", P, 0, levels, 3, &payload, &failure),
