@@ -131,12 +131,15 @@ def panel(reading, radius, has_limits):
     if has_limits:
         lines.append(limit(reading, radius, 4, 'dt 1 lc rgb "#888888" title "CALM, ideal rates (computed)"'))
         lines.append(limit(reading, radius, 5, 'dt 4 lc rgb "#888888" title "every query shared (computed)"'))
-    return f'set title "{reading}, start radius {radius}"\nplot ' + ", \\\n     ".join(lines) + "\n"
+    label = "cumulative regret" if radius == RADII[0] else ""
+    return f'set title "{reading}, start radius {radius}"\nset ylabel "{label}"\nplot ' + ", \\\n     ".join(lines) + "\n"
 
 
 def script(has_limits):
     panels = [panel(reading, radius, has_limits) for reading in READINGS for radius in RADII]
-    plot = ("set key right top samplen 2\nset multiplot layout 2,3\n" + panels[0] +
+    # One key for all panels, to their right.
+    plot = ("set key at screen 0.75, screen 0.94 left top vertical Left reverse samplen 2\n"
+            "set multiplot layout 2,3 margins screen 0.068, 0.73, 0.11, 0.94 spacing screen 0.045, 0.16\n" + panels[0] +
             "unset key\n" + "".join(panels[1:]) + "unset multiplot\n")
     terminals = (("svg", "svg", "sans-serif"), ("pngcairo", "png", "sans"))
     return f"""set encoding utf8
@@ -149,10 +152,9 @@ set logscale xy
 set xtics format "%.0s%c"
 set ytics format "%.0s%c"
 set xlabel "bits up per client + down"
-set ylabel "cumulative regret"
 # what Table I reports for CEAL: 263.3 up, 288.6 down
 set arrow from {sum(PAPER):.1f}, graph 0 to {sum(PAPER):.1f}, graph 1 nohead dt 3 lc rgb "#888888"
-""" + "".join(f'set terminal {terminal} size 1500,900 font "{font},15" background "white" noenhanced\n'
+""" + "".join(f'set terminal {terminal} size 1700,850 font "{font},15" background "white" noenhanced\n'
               f'set output "frontier.{ending}"\n{plot}' for terminal, ending, font in terminals) + "unset output\n"
 
 
