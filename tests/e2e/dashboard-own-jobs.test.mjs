@@ -121,3 +121,54 @@ test("help tells what the member under the cursor means, for the types that the 
   await page.fill("#editor", "");
   await until("the whole", async () => (await cells("#member-help h3")).join() === "The document");
 });
+
+test("a document is checked without being submitted, and all of its errors are listed with their lines", async () => {
+  const before = (await stage.get("/v1/jobs?limit=1000")).jobs.length;
+  await window.go("#/");
+  await window.go("#/submit");
+  await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await page.fill("#editor", JSON.stringify(FEDAVG, null, 2));
+  await page.click("button:text-is('Check')");
+  await until("the answer", async () => (await window.text("#problem")).includes("The document is valid"));
+  const preview = await (await fetch(`${stage.url}/v1/jobs?dry_run=1`, {method: "POST", headers: {"Content-Type": "application/json"},
+    body: JSON.stringify(FEDAVG)})).json();
+  assert.equal((await cells("#problem dd"))[0], preview.expected_bits.uplink_per_client.toLocaleString("en-US"));
+  await window.picture("submit-checked");
+
+  window.expected.push("400 (Bad Request)");
+  const wrong = {...FEDAVG, clients: 0, algorithm: {...FEDAVG.algorithm, step_sise: 1}};
+  await page.fill("#editor", JSON.stringify(wrong, null, 2));
+  await page.click("button:text-is('Check')");
+  await until("the errors", async () => (await page.locator("#problem .errors li").count()) === 2);
+  const line = (text) => JSON.stringify(wrong, null, 2).split("\n").findIndex((each) => each.includes(text)) + 1;
+  assert.deepEqual((await cells("#problem .errors button")).sort(), [`Line ${line('"clients"')}`, `Line ${line("step_sise")}`].sort());
+  await page.click(`#problem .errors button:text-is('Line ${line('"clients"')}')`);
+  assert.equal(await page.evaluate(() => {
+    const editor = document.getElementById("editor");
+    return editor.value.slice(editor.selectionStart, editor.selectionEnd).trim();
+  }), '"clients": 0,');
+  await until("its help", async () => (await cells("#member-help h3")).join() === "clients");
+  await window.picture("submit-errors");
+  assert.equal((await stage.get("/v1/jobs?limit=1000")).jobs.length, before);
+});
+
+test("stages, iterates and epochs are shown for the algorithms that have them", async () => {
+  const hidden = async () => ({
+    tiles: await page.evaluate(() => [...document.querySelectorAll(".tiles div")].filter((tile) => tile.hidden).map((tile) => tile.firstChild.textContent)),
+    epochs: await page.locator(".chart:has-text('Epoch length')").isHidden(),
+    columns: await page.evaluate(() => [...document.querySelectorAll(".rounds th[scope=col]")].filter((head) => getComputedStyle(head).display === "none")
+      .map((head) => head.textContent)),
+  });
+  const ceal = {...FEDAVG, name: "ceal", algorithm: {type: "ceal", step_size: 0.05, sigma: "auto"}};
+  for (const [document, expected] of [
+    [FEDAVG, {tiles: ["Iterate", "Stage"], epochs: true, columns: ["Iterate", "Stage", "Passed"]}],
+    [ceal, {tiles: [], epochs: false, columns: []}],
+    [{...FEDAVG, name: "calm", algorithm: {type: "calm", step_size: 0.05}}, {tiles: ["Stage"], epochs: false, columns: ["Stage", "Passed"]}],
+  ]) {
+    const id = await stage.submit(document);
+    await stage.ended(id);
+    await window.go(`#/job/${id}`);
+    await until("the rounds", async () => (await page.locator(".rounds tbody tr").count()) > 0 && (await window.text("h1")) === document.name);
+    assert.deepEqual(await hidden(), expected, document.name);
+  }
+});

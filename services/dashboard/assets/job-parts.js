@@ -206,13 +206,16 @@ export function clientsTable() {
 
 const flag = (value) => (value ? "yes" : "no");
 
-// The last rounds, newest first.
+// The last rounds, newest first. `has` tells whether iterates ("epochs") and the norm test ("stages") mean anything to the job.
 export function roundsTable() {
   const view = table("Latest rounds", [{text: "Round", num: true}, {text: "t", num: true}, {text: "Iterate", num: true}, {text: "Stage", num: true},
     {text: "Samples", num: true}, {text: "Regret", num: true}, {text: "Norm", num: true}, {text: "Loss", num: true}, {text: "Passed"}],
     {class: "scroll rounds"});
   const exact = (value) => ({text: short(value), title: value ?? ""});
-  const update = (points) => view.set([...points].reverse().map((p) => ({key: p.round, cells: [integer(p.round), integer(p.timeStep),
+  const update = (points, has) => {
+    setAttribute(view.element, "data-has", Object.keys(has).filter((key) => has[key]).join(" "));
+    view.set([...points].reverse().map((p) => ({key: p.round, cells: [integer(p.round), integer(p.timeStep),
     integer(p.iterate), integer(p.stage), integer(p.samples), {text: regret(p.regret), title: p.regret ?? ""}, exact(p.norm), exact(p.loss), flag(p.passed)]})));
+  };
   return {element: view.element, update};
 }

@@ -52,6 +52,10 @@ const lossText = (value) => (value === null ? "unknown" : real(value));
 // A job without f(x*) has no regret. Its first two charts of quality show the loss instead.
 const hasRegret = (job) => job.reference.type !== "none";
 
+// Only CEAL has stages. With the methods of constant step size each round is an iterate of its own, and all are equally long.
+const hasStages = (job) => job.algorithm.type === "ceal";
+const hasEpochs = (job) => ["ceal", "calm"].includes(job.algorithm.type);
+
 // What the charts of quality show: the member of a point, its names, and where the line begins.
 const REGRET = {key: "regret", label: "Regret", title: "Cumulative regret", against: "Regret against bits", text: regretText, start: [{x: 0, y: 0}]};
 const LOSS = {key: "loss", label: "Loss", title: "Loss", against: "Loss against bits", text: lossText, start: []};
@@ -86,6 +90,7 @@ function drawCharts(cards, feed, count) {
     {title: `${shown.against} (${count})`, yTitle: shown.title, file: `tally-${feed.id}-${shown.key}-bits`});
   const lengths = epochs(points);
   const longest = lengths.reduce((most, each) => (each.y > most.y ? each : most), {x: 0, y: 0});
+  setHidden(cards.epochs.element, !hasEpochs(job));
   cards.epochs.set(
     [line("epochs", "Time steps at this iterate", 3, lengths)],
     lengths.length === 0 ? NO_ROUND
@@ -176,7 +181,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
     drawNumbers(numbers, job, feed.points.at(-1));
     bits.update(job);
     known.update(job);
-    rounds.update(feed.tail);
+    rounds.update(feed.tail, {epochs: hasEpochs(job), stages: hasStages(job)});
     setText(documentText, documentOf(job));
     drawCharts(cards, feed, count);
   }
@@ -207,8 +212,9 @@ function drawNumbers(numbers, job, last) {
   const downlink = isNewer ? last.downlink : job.bits.downlink;
   const each = {payload: up.payload / job.clients, formula: up.formula / job.clients};
   const loss = isNewer ? last.loss : job.loss;
-  setHidden(numbers.element.children[0], !hasRegret(job));
-  setAttribute(numbers.element, "data-tiles", hasRegret(job) ? 9 : 8);
+  const isShown = [hasRegret(job), true, true, true, hasEpochs(job), hasStages(job), true, true, true];
+  isShown.forEach((shown, i) => setHidden(numbers.element.children[i], !shown));
+  setAttribute(numbers.element, "data-tiles", isShown.filter(Boolean).length);
   numbers.set(0, regretText(regret), regret ?? "");
   numbers.set(1, lossText(loss), loss ?? "");
   numbers.setLabel(2, `Time step of ${compact(job.horizon)}`, `of ${integer(job.horizon)}`);

@@ -3,6 +3,7 @@
 import {ApiError, ConnectionError, getJson, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setHidden, setText} from "./dom.js";
+import {integer} from "./format.js";
 import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
 import {documentOf} from "./page-job.js";
@@ -32,12 +33,12 @@ export function mount(main, {signal, from, onError, setTitle}) {
     "aria-describedby": "problem", rows: "30"});
   const problemBox = h("div", {id: "problem", class: "problem", role: "alert"});
   const help = h("div", {id: "member-help", class: "member-help"});
-  const button = h("button", {type: "submit", class: "primary"}, "Submit job");
+  const buttons = [h("button", {type: "button", onclick: () => check()}, "Check"), h("button", {type: "submit", class: "primary"}, "Submit job")];
   const form = h("form", {class: "submit", novalidate: true},
     h("div", {class: "strip"},
       h("div", {class: "page-tools"}, h("label", {for: "document-choice"}, "Start from "), choice,
         h("button", {type: "button", class: "quiet", onclick: () => load(choice.value)}, "Reload")),
-      h("div", {class: "page-tools"}, h("span", {class: "hint"}, "Ctrl + Enter"), button)),
+      h("div", {class: "page-tools"}, h("span", {class: "hint"}, "Ctrl + Enter"), buttons)),
     h("div", {class: "submit-columns"},
       h("div", {class: "card editor-card"}, h("label", {for: "editor"}, "Job document (JSON)"),
         h("div", {class: "editor"}, gutter, h("div", {class: "editor-text"}, mark, editor))),
@@ -62,7 +63,9 @@ export function mount(main, {signal, from, onError, setTitle}) {
 
   function showHelp() {
     if (reference !== null) {
-      help.replaceChildren(...helpElements(helpAt(reference, editor.value, editor.selectionStart)));
+      const chosen = editor.value.slice(editor.selectionStart, editor.selectionEnd);
+      const inside = chosen === "" ? 0 : chosen.length - chosen.trimStart().length + 1; // the first member of what is selected
+      help.replaceChildren(...helpElements(helpAt(reference, editor.value, editor.selectionStart + inside)));
     }
   }
 
@@ -72,19 +75,46 @@ export function mount(main, {signal, from, onError, setTitle}) {
     placeMark();
   }
 
+  // All errors of a document with their lines; a click goes there.
+  function errorList(errors) {
+    return h("ul", {class: "errors"}, errors.map((each) => {
+      const line = lineOfProblem(editor.value, each);
+      return h("li", {}, line === 0 ? null : h("button", {type: "button", class: "quiet", onclick: () => goTo(line)}, `Line ${line}`),
+        h("span", {}, ` ${each.detail}`));
+    }));
+  }
+
+  function goTo(line) {
+    editor.focus();
+    editor.setSelectionRange(...lineRange(editor.value, line));
+    const height = parseFloat(getComputedStyle(editor).lineHeight);
+    editor.scrollTop = Math.max(0, (line - 5) * height);
+    showHelp();
+  }
+
+  function showPreview({warnings, expected_bits: expected, memory_bytes: memory, not_checked: open}) {
+    const bits = (value) => (value === null ? "no limit" : `${expected.is_exact ? "" : "at most "}${integer(value)}`);
+    problemBox.replaceChildren(
+      h("p", {}, h("strong", {}, "The document is valid"), ". Nothing was submitted."),
+      h("dl", {class: "facts"},
+        h("dt", {}, "Bits up per client"), h("dd", {}, expected === null ? "depend on the run" : bits(expected.uplink_per_client)),
+        h("dt", {}, "Bits down"), h("dd", {}, expected === null ? "depend on the run" : bits(expected.downlink)),
+        h("dt", {}, "Memory"), h("dd", {}, `${integer(Math.ceil(memory / 1024))} KiB`),
+        h("dt", {}, "Warnings"), h("dd", {class: warnings.length > 0 ? "warning" : null}, warnings.join("; ") || "none"),
+        h("dt", {}, "Not checked"), h("dd", {}, open.join("; ") || "nothing is left")));
+  }
+
   function showProblem(error) {
     const problem = error instanceof ApiError ? error.problem : {};
     markedLine = lineOfProblem(editor.value, problem);
     problemBox.replaceChildren(
       h("p", {class: "error"}, h("strong", {}, problem.title ?? "Not sent"), error instanceof ApiError ? ` (${error.status})` : ""),
       problem.field ? h("p", {}, "Field ", h("code", {class: "field"}, String(problem.field)), markedLine > 0 ? `, line ${markedLine}` : "") : "",
-      h("p", {class: "detail"}, error.message));
+      h("p", {class: "detail"}, error.message),
+      (problem.errors ?? []).length > 1 ? errorList(problem.errors) : "");
     if (markedLine > 0) {
       editor.setAttribute("aria-invalid", "true");
-      editor.focus();
-      editor.setSelectionRange(...lineRange(editor.value, markedLine));
-      const height = parseFloat(getComputedStyle(editor).lineHeight);
-      editor.scrollTop = Math.max(0, (markedLine - 5) * height);
+      goTo(markedLine);
     }
     placeMark();
   }
@@ -111,29 +141,44 @@ export function mount(main, {signal, from, onError, setTitle}) {
     }
   }
 
-  async function submit() {
-    const text = editor.value;
-    if (key.text !== text) {
-      key = {text, value: drawKey()};
-    }
-    button.disabled = true;
+  // Sends the text, shows what is wrong with it, and returns the answer; undefined = there is none.
+  async function send(path, headers, text) {
+    buttons.forEach((button) => { button.disabled = true; });
     clearProblem();
     setText(problemBox, "Sending\u2026");
     try {
-      const job = await post("/v1/jobs", text, {"Content-Type": "application/json", "Idempotency-Key": key.value}, signal);
-      key = {text: null, value: null};
-      announce(`Job ${job.id} was submitted`);
-      location.hash = `#/job/${job.id}`;
+      return await post(path, text, {"Content-Type": "application/json", ...headers}, signal);
     } catch (error) {
       if (signal.aborted) {
-        return;
+        return undefined;
       }
       if (!(error instanceof ApiError || error instanceof ConnectionError)) {
         throw error;
       }
       showProblem(error);
+      return undefined;
     } finally {
-      button.disabled = false;
+      buttons.forEach((button) => { button.disabled = false; });
+    }
+  }
+
+  async function check() {
+    const preview = await send("/v1/jobs?dry_run=1", {}, editor.value);
+    if (preview !== undefined) {
+      showPreview(preview);
+    }
+  }
+
+  async function submit() {
+    const text = editor.value;
+    if (key.text !== text) {
+      key = {text, value: drawKey()};
+    }
+    const job = await send("/v1/jobs", {"Idempotency-Key": key.value}, text);
+    if (job !== undefined) {
+      key = {text: null, value: null};
+      announce(`Job ${job.id} was submitted`);
+      location.hash = `#/job/${job.id}`;
     }
   }
 
