@@ -17,7 +17,9 @@ WORKDIR /src
 RUN cmake --preset release -DBUILD_TESTING=ON && cmake --build --preset release
 RUN ctest --test-dir build/release --output-on-failure --no-tests=error --timeout 900 -j "$(nproc)" \
         -E '^tally-(test-(contract|statistical)|simulation)'
-RUN DESTDIR=/install cmake --install build/release --component programs --strip
+RUN for component in coordinator worker tools; do \
+        DESTDIR=/install cmake --install build/release --component "$component" --strip || exit; \
+    done
 
 # The system below the programs: Debian with their libraries, without what a finished image does not
 # use: package managers, their perl and C++, LAPACK (only OpenBLAS is called). The list of installed
