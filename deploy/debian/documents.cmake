@@ -1,4 +1,5 @@
 # Runs in cpack between installation into the stage and packing: what every Debian package has beside its files.
+set(ENV{DEB_HOST_ARCH} ${CPACK_DEBIAN_PACKAGE_ARCHITECTURE}) # for dpkg-shlibdeps
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)
   set(name ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
