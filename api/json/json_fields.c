@@ -266,7 +266,10 @@ bool tally_json_write_fields(struct tally_json *object, const struct tally_field
 {
     bool ok = true;
     for (size_t i = 0; i < n_fields; i++) {
-        ok = write_field(object, &fields[i], (const char *)from_struct + fields[i].offset) && ok;
+        const char *member = (const char *)from_struct + fields[i].offset;
+        if (!fields[i].quiet || *(const bool *)member) {
+            ok = write_field(object, &fields[i], member) && ok;
+        }
     }
     return ok;
 }

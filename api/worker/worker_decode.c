@@ -383,6 +383,21 @@ static enum tally_status take_clients(struct tally_task *task, const struct valu
     return status;
 }
 
+DEFINE_SCHEMA(ClientShift, struct tally_client_shift)
+
+static enum tally_status take_shifts(struct tally_task *task, const struct value *value,
+                                     struct tally_error *err)
+{
+    void *array = task->shifts;
+    enum tally_status status = grow(&array, task->n_shifts, sizeof *task->shifts, err);
+    task->shifts = array;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    task->shifts[task->n_shifts] = (struct tally_client_shift){.client = 0};
+    return take_message(value, &ClientShift_SCHEMA, &task->shifts[task->n_shifts++], err);
+}
+
 DEFINE_SCHEMA(Task, struct tally_task)
 
 /* PollTaskResponse is decoded into the message and the number of kinds that it contains. */
@@ -438,6 +453,8 @@ void tally_poll_response_fini(struct tally_poll_response *message)
     if (message != NULL) {
         free(message->task.clients);
         message->task.clients = NULL;
+        free(message->task.shifts);
+        message->task.shifts = NULL;
         message->task.n_clients = 0;
     }
 }

@@ -177,11 +177,20 @@ static bool put_broadcasts(pb_ostream_t *stream, uint32_t tag, const struct tall
                      sizeof task->broadcasts[0]);
 }
 
+DEFINE_PUT(ClientShift, struct tally_client_shift)
+
+static bool put_shifts(pb_ostream_t *stream, uint32_t tag, const struct tally_task *task)
+{
+    return put_array(stream, tag, put_ClientShift_fields, task->shifts, task->n_shifts,
+                     sizeof task->shifts[0]);
+}
+
 DEFINE_PUT(Task, struct tally_task)
 
 static bool is_own(uint32_t tag)
 {
-    return tag == tally_v1_Task_clients_tag || tag == tally_v1_Task_deadline_ms_tag;
+    return tag == tally_v1_Task_clients_tag || tag == tally_v1_Task_shifts_tag ||
+           tag == tally_v1_Task_deadline_ms_tag;
 }
 
 #define PUT_SHARED(a, allocation, rule, type, name, tag)                                           \
@@ -200,6 +209,7 @@ static bool put_own_and_shared(pb_ostream_t *stream, const void *of)
     const bool is_sizing = stream->callback == NULL;
     return put_varint(stream, tally_v1_Task_deadline_ms_tag, task->deadline_ms) &&
            put_clients(stream, tally_v1_Task_clients_tag, task) &&
+           put_shifts(stream, tally_v1_Task_shifts_tag, task) &&
            ((task->shared_is_apart && !is_sizing) ||
             pb_write(stream, task->shared.data, task->shared.size));
 }
@@ -291,6 +301,7 @@ static void check_task(const struct tally_poll_response *message)
 {
     assert(message->kind != TALLY_POLL_TASK ||
            (message->task.n_clients <= TALLY_MAX_SLOTS &&
+            message->task.n_shifts <= TALLY_MAX_SLOTS &&
             message->task.n_broadcasts <= TALLY_MAX_BROADCASTS));
     (void)message;
 }

@@ -80,6 +80,12 @@ struct tally_broadcast {
     uint32_t quantizer_scale;
 };
 
+struct tally_client_shift {
+    uint32_t client;
+    uint32_t round;            /* 0 = none */
+    struct tally_bytes vector; /* dim little-endian float32; empty = the worker has it */
+};
+
 struct tally_task {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     struct tally_bytes job_document; /* empty = the worker has it */
@@ -90,7 +96,7 @@ struct tally_task {
     double quantizer_step;
     uint32_t quantizer_intervals;
     uint32_t quantizer_scale;
-    double distance, client_spread, noise, noise_growth, travel_step;
+    double distance, client_spread, noise, noise_growth, travel_step, shift_gain;
     uint64_t max_bits;
     char encoding[TALLY_ENCODING_NAME_CAPACITY];
     bool evaluate;
@@ -100,11 +106,13 @@ struct tally_task {
     uint32_t mark;     /* tally_job_round.mark; 0 = none */
     uint32_t *clients; /* heap when decoded */
     size_t n_clients;
+    struct tally_client_shift *shifts; /* heap when decoded */
+    size_t n_shifts;                   /* at most TALLY_MAX_SLOTS */
     struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
-    /* To encode: what tally_task_encode_shared() made of a task that differs in `clients` and
-     * `deadline_ms` alone; the other members are not looked at then. Empty = none. */
+    /* To encode: what tally_task_encode_shared() made of a task that differs in `clients`, `shifts`
+     * and `deadline_ms` alone; the other members are not looked at then. Empty = none. */
     struct tally_bytes shared;
     bool
         shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
@@ -118,7 +126,7 @@ struct tally_poll_response {
     struct tally_task task;                              /* TASK */
     char released_job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* RELEASED */
 };
-/* Frees task.clients of a decoded response. */
+/* Frees the arrays of a decoded response's task. */
 void tally_poll_response_fini(struct tally_poll_response *message);
 
 struct tally_update {

@@ -18,6 +18,7 @@
 #include "codec/encoding.h"
 #include "codec/numeric/rng.h"
 #include "codec/quantize/quantizer.h"
+#include "services/algorithms/calm/calm_shift.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
 
@@ -53,6 +54,7 @@ struct tally_calm_params {
     double curvature_spread; /* hs: relative variance of the curvature around h */
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* of a client's own steps; NaN: step_size */
+    bool shifts;             /* both sides remember each client (calm/calm_shift.h) */
 };
 
 /* `own`: of an algorithm that none of these structs suits; its file names the places. */
@@ -94,6 +96,8 @@ struct tally_walk_facts {
     double noise;         /* s0 */
     double noise_growth;  /* m */
     double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
+    double shift_gain;    /* what a client's shift takes of its message; 0: there are no shifts */
+    double shift_error;   /* W: mean square of what the shifts lack; the server's own matter */
 };
 
 /* What every client does in a round. */
@@ -119,8 +123,9 @@ struct tally_client_task {
     const struct tally_round_plan *plan;
     const struct tally_objective *objective;
     uint32_t client, round;
-    const double *x; /* double[dim]: the common point */
-    bool evaluate;   /* it reports a loss */
+    const double *x;                /* double[dim]: the common point */
+    bool evaluate;                  /* it reports a loss */
+    struct tally_calm_shift *shift; /* of the client; NULL: the job keeps none */
 };
 
 /* What the server knows when a round ends. Borrowed. */
@@ -149,6 +154,7 @@ struct tally_message_view {
     struct tally_grid grid;
     uint32_t client; /* of an update */
     uint32_t number; /* the round of an update; the iterate that a broadcast leads to */
+    struct tally_calm_shift *shift; /* of an update: of its client; NULL: the job keeps none */
 };
 
 /* Scratch vectors, made once and used in every round. */
@@ -251,7 +257,13 @@ struct tally_algorithm {
                       uint64_t bits);
         /* Whether stored bytes can be of this job. */
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
+        /* Optional: what both sides remember of a client, as part of the server's memory. NULL for
+         * a job that keeps no shifts. */
+        struct tally_calm_shift *(*shift)(const struct tally_setting *setting, void *memory,
+                                          uint32_t client);
     } memory;
+    /* Optional, with memory.shift: whether a job keeps shifts. */
+    bool (*keeps_shifts)(const struct tally_setting *setting);
 
     /* Optional: plans a job before it starts, which may take seconds: a host calls it outside of
      * any loop, once, and stores the text. "" where there is nothing to plan. */

@@ -38,8 +38,10 @@
  * epochs grow slowly.
  *
  * A budget is never exceeded: a client whose message would be too long sends an empty one; the
- * server coarsens a broadcast until it fits, and if no grid fits, communication ends. Left out:
- * shifts for clients with unlike data. */
+ * server coarsens a broadcast until it fits, and if no grid fits, communication ends.
+ *
+ * Where clients have unlike data, they may keep shifts (calm/calm_shift.h): a client sends what the
+ * sum of its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>
@@ -72,6 +74,11 @@ static const struct tally_field CALM_FIELDS[] = {
     TALLY_REAL("local_step_limit", PARAM(local_step_limit), 0, 1e9, .auto_allowed = true,
                .unit = "x per gradient",
                .doc = "longest own step of a client between two rounds; `auto`: `step_size`"),
+    TALLY_BOOL("shifts", PARAM(shifts), .quiet = true,
+               .doc =
+                   "whether a client sends only what its earlier messages lack, which saves bits "
+                   "where clients have unlike data (large `client_spread`); needs `noise`, "
+                   "`client_spread` and `initial_variance`"),
 };
 
 static union tally_algorithm_params calm_defaults(void)
@@ -178,7 +185,12 @@ static enum tally_status plan_epoch(const struct tally_setting *setting, const v
         return TALLY_OK; /* no message */
     }
     double noise;
-    return grid_of(setting, uplink_grid(setting, memory, plan, &noise), &plan->grid, err);
+    const struct tally_calm_grid grid = uplink_grid(setting, memory, plan, &noise);
+    if (plan->facts.shift_error > 0) {
+        plan->facts.shift_gain = plan->facts.shift_error /
+                                 (plan->facts.shift_error + noise + grid.step * grid.step / 12);
+    }
+    return grid_of(setting, grid, &plan->grid, err);
 }
 
 static enum tally_status calm_plan(const struct tally_setting *setting, int64_t stage,
@@ -255,6 +267,10 @@ static enum tally_status calm_receive(const struct tally_setting *setting,
         square += value * value;
     }
     scratch->square = plan->grid.step * plan->grid.step * square;
+    if (message->shift != NULL) {
+        calm_take_shift(plan, message->number, scratch->wide.integers, setting->dim,
+                        message->shift);
+    }
     *ret_bits = (struct tally_bits){
         .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
     return TALLY_OK;
@@ -268,7 +284,7 @@ static double take_mean(const struct tally_server_task *task, double gain,
     const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
     double square = 0;
     for (size_t i = 0; i < task->setting->dim; i++) {
-        const double mean = scale * (double)task->sums[i];
+        const double mean = scale * (double)task->sums[i] + calm_mean_shift(task, i);
         square += mean * mean;
         z[i] += gain * (task->x[i] + mean - z[i]);
         scratch->vector[i] = (float)(z[i] - task->x[i]);
@@ -492,6 +508,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     double noise;
     uplink_grid(setting, memory, task->plan, &noise);
     noise = measure_noise(task, noise, decision);
+    decision->control_bits += calm_keeps_shifts(setting); /* whether a client's message counted */
     const struct tally_calm_merge merge = merge_of(task, noise);
     decision->norm = take_mean(task, merge.gain, scratch);
     struct tally_calm_grid grid = downlink_grid(task, merge.variance, epoch);
@@ -509,8 +526,12 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         return TALLY_OK;
     }
     memory->epoch++;
+    const double before = memory->state.variance;
     memory->state.variance =
         tally_calm_broadcast_variance(merge.variance, decision->broadcast.grid.step);
+    if (calm_keeps_shifts(setting)) {
+        calm_follow_shifts(task, tally_calm_moved(before, merge.variance, memory->state.variance));
+    }
     memory->downlink_bits += (int64_t)decision->broadcast.bits.payload_bits;
     decision->control_bits += calm_fit_grids(setting, memory);
     memory->downlink_bits += (int64_t)decision->control_bits;
@@ -556,7 +577,9 @@ const struct tally_algorithm TALLY_CALM = {
     .defaults = calm_defaults,
     .opening = &CALM_OPENING,
     .first_stage = first_stage,
-    .memory = {calm_memory_bytes, calm_memory_begin, calm_memory_spend, calm_memory_is_valid},
+    .memory = {calm_memory_bytes, calm_memory_begin, calm_memory_spend, calm_memory_is_valid,
+               calm_shift},
+    .keeps_shifts = calm_keeps_shifts,
     .schedule = calm_schedule,
     .plan = calm_plan,
     .step_limit = calm_step_limit,

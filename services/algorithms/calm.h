@@ -8,7 +8,8 @@
 
 /* What the server remembers from round to round: plain data, stored as it is. In the same bytes
  * follow z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may
- * travel, a struct tally_calm_travel and the clients' last mean, double[dim], follow as well. */
+ * travel, a struct tally_calm_travel and the clients' last mean, double[dim], follow as well; if it
+ * keeps shifts, W and the shift of each client. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
@@ -35,6 +36,9 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
 void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32_t client,
                        uint64_t bits);
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes);
+bool calm_keeps_shifts(const struct tally_setting *setting);
+struct tally_calm_shift *calm_shift(const struct tally_setting *setting, void *memory,
+                                    uint32_t client);
 
 /* Whether a job's schedule is planned before it starts: its constants are known, and it has a
  * budget. */
@@ -63,6 +67,8 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
  * or gives constants of the problem. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
+/* Only of a job that keeps shifts: W of calm/calm_model.h. */
+double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
 
 /* The constants of the job for the recursion; noise and spread are those of `facts`. */
@@ -119,6 +125,16 @@ enum tally_status calm_client_step(const struct tally_client_task *task,
 enum tally_status calm_encode(const struct tally_setting *setting, const struct tally_grid *grid,
                               const struct tally_rng *rng, struct tally_scratch *scratch,
                               struct tally_message *message, struct tally_error *err);
+
+/* Server: what coordinate i of the clients' mean has beside the mean of their messages; 0 without
+ * shifts. */
+double calm_mean_shift(const struct tally_server_task *task, size_t i);
+/* Server: W after a round whose broadcast has the mean square `moved`. */
+void calm_follow_shifts(const struct tally_server_task *task, double moved);
+
+/* Both sides: a client's decoded message of a round goes into its shift. */
+void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
+                     size_t dim, struct tally_calm_shift *shift);
 
 /* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,

@@ -126,9 +126,13 @@ static void begin_course(const struct tally_client_task *task, struct course *co
 static void conclude(const struct tally_client_task *task, int64_t samples,
                      struct tally_scratch *scratch)
 {
-    for (size_t i = 0; i < task->setting->dim; i++) {
-        scratch->vector[i] = (float)(travels(task) ? scratch->local[i] - task->x[i]
-                                                   : scratch->wide.reals[i] / (double)samples);
+    const size_t dim = task->setting->dim;
+    const float *known =
+        task->shift != NULL ? tally_calm_shift_in(task->shift, task->round, dim, NULL) : NULL;
+    for (size_t i = 0; i < dim; i++) {
+        const double mean = travels(task) ? scratch->local[i] - task->x[i]
+                                          : scratch->wide.reals[i] / (double)samples;
+        scratch->vector[i] = (float)(known != NULL ? mean - ((double)known[i] - task->x[i]) : mean);
     }
 }
 
@@ -200,6 +204,31 @@ enum tally_status calm_encode(const struct tally_setting *setting, const struct 
     return status;
 }
 
+void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
+                     size_t dim, struct tally_calm_shift *shift)
+{
+    const double scale = plan->facts.shift_gain * plan->grid.step * 0x1p-32;
+    tally_calm_shift_add(shift, round, integers, scale, dim);
+}
+
+/* The client reads its own message, as the server will. */
+static enum tally_status keep_shift(const struct tally_client_task *task,
+                                    const struct tally_grid *grid, struct tally_scratch *scratch,
+                                    const struct tally_message *message, struct tally_error *err)
+{
+    struct tally_rng rng;
+    struct tally_level_stats stats;
+    tally_rng_init(&rng, task->setting->key, task->client, task->round, TALLY_RNG_UPLINK);
+    enum tally_status status = tally_dithered_decode(
+        message->payload.data, message->payload.size, message->bits.payload_bits,
+        task->setting->dim, grid, &rng, scratch->wide.integers, &stats, err);
+    if (status == TALLY_OK) {
+        calm_take_shift(task->plan, task->round, scratch->wide.integers, task->setting->dim,
+                        task->shift);
+    }
+    return status;
+}
+
 static enum tally_status send(const struct tally_client_task *task, struct tally_scratch *scratch,
                               struct tally_message *message, struct tally_error *err)
 {
@@ -222,6 +251,8 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
     if (status == TALLY_OK && plan->max_bits > 0 && message->bits.payload_bits > plan->max_bits) {
         message->payload.size = 0;
         message->bits = (struct tally_bits){0};
+    } else if (status == TALLY_OK && task->shift != NULL) {
+        status = keep_shift(task, &grid, scratch, message, err);
     }
     return status;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_leg.h"
 #include "services/algorithms/calm/calm_plan.h"
 
 double *calm_estimate(struct calm_memory *memory)
@@ -25,10 +26,31 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
     return (uint64_t *)(calm_estimate(memory) + setting->dim);
 }
 
+/* What a job with shifts remembers of its clients, behind all else: W, and M shifts. */
+bool calm_keeps_shifts(const struct tally_setting *setting)
+{
+    return setting->params->calm.shifts;
+}
+
+double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    return (double *)(calm_spent(setting, memory) + setting->clients);
+}
+
+struct tally_calm_shift *calm_shift(const struct tally_setting *setting, void *memory,
+                                    uint32_t client)
+{
+    if (!calm_keeps_shifts(setting)) {
+        return NULL;
+    }
+    char *first = (char *)(calm_shift_error(setting, memory) + 1);
+    return (struct tally_calm_shift *)(first + client * tally_calm_shift_bytes(setting->dim));
+}
+
 static bool may_travel(const struct tally_setting *setting)
 {
     const struct tally_calm_params *params = &setting->params->calm;
-    return isnan(params->client_spread) && isnan(params->local_step_limit) &&
+    return isnan(params->client_spread) && isnan(params->local_step_limit) && !params->shifts &&
            setting->budget.uplink_bits == 0 && setting->budget.downlink_bits == 0;
 }
 
@@ -49,7 +71,10 @@ size_t calm_memory_bytes(const struct tally_setting *setting)
 {
     const size_t vector = setting->dim * sizeof(double);
     return sizeof(struct calm_memory) + vector + setting->clients * sizeof(uint64_t) +
-           (may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0);
+           (may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0) +
+           (calm_keeps_shifts(setting)
+                ? sizeof(double) + setting->clients * tally_calm_shift_bytes(setting->dim)
+                : 0);
 }
 
 const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory)
@@ -68,6 +93,7 @@ struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                          .client_spread = facts->client_spread,
                                          .curvature_spread = params->curvature_spread,
                                          .initial_variance = facts->distance,
+                                         .shift_error = facts->shift_error,
                                          .local_step_limit = isnan(params->local_step_limit)
                                                                  ? params->step_size
                                                                  : params->local_step_limit,
@@ -90,12 +116,15 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory)
 {
     const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
-    return (struct tally_walk_facts){.distance = memory->state.variance,
-                                     .client_spread = memory->client_spread,
-                                     .noise = memory->noise,
-                                     .noise_growth = setting->params->calm.noise_growth,
-                                     .travel_step =
-                                         travel != NULL && travel->is_on ? travel->step : 0};
+    return (struct tally_walk_facts){
+        .distance = memory->state.variance,
+        .client_spread = memory->client_spread,
+        .noise = memory->noise,
+        .noise_growth = setting->params->calm.noise_growth,
+        .travel_step = travel != NULL && travel->is_on ? travel->step : 0,
+        .shift_error = calm_keeps_shifts(setting)
+                           ? *calm_shift_error(setting, (struct calm_memory *)memory)
+                           : 0};
 }
 
 /* Epochs that grow by three; coarser grids where more coordinates average out their errors. */
@@ -165,13 +194,20 @@ static double given_spread(const struct tally_calm_params *params)
     return isnan(params->client_spread) ? 0 : params->client_spread;
 }
 
+/* W at the start, where c is the initial point: the distance of a client's own optimum. */
+static double first_shift_error(const struct tally_calm_params *params)
+{
+    return params->shifts ? given_spread(params) + params->initial_variance : 0;
+}
+
 struct tally_calm_constants calm_known_constants(const struct tally_setting *setting)
 {
     const struct tally_calm_params *params = &setting->params->calm;
     const struct tally_walk_facts facts = {.distance = params->initial_variance,
                                            .client_spread = given_spread(params),
                                            .noise = params->noise,
-                                           .noise_growth = params->noise_growth};
+                                           .noise_growth = params->noise_growth,
+                                           .shift_error = first_shift_error(params)};
     return calm_constants(setting, &facts);
 }
 
@@ -243,6 +279,29 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
     }
     *ret_schedule = schedule;
     return true;
+}
+
+double calm_mean_shift(const struct tally_server_task *task, size_t i)
+{
+    const struct tally_setting *setting = task->setting;
+    double sum = 0;
+    if (!calm_keeps_shifts(setting)) {
+        return 0;
+    }
+    for (uint32_t m = 0; m < setting->clients; m++) {
+        sum += (double)tally_calm_shift_in(calm_shift(setting, task->memory, m), task->round,
+                                           setting->dim, NULL)[i];
+    }
+    return sum / setting->clients - task->x[i];
+}
+
+void calm_follow_shifts(const struct tally_server_task *task, double moved)
+{
+    const struct tally_calm_constants constants = calm_walk_constants(task->setting, task->plan);
+    struct tally_calm_walk walk;
+    tally_calm_walk_ahead(&walk, &constants, task->plan->facts.distance, task->plan->samples);
+    *calm_shift_error(task->setting, task->memory) = tally_calm_shift_error(
+        &constants, &walk, task->plan->grid.step, (uint32_t)task->received, moved);
 }
 
 /* By which power of 2^(1/4) n grids of dim coordinates each get coarser to save `excess` bits. */
@@ -331,6 +390,12 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     if (calm_travel(setting, memory) != NULL) {
         tally_calm_travel_begin(calm_travel(setting, memory), opening_samples);
     }
+    if (calm_keeps_shifts(setting)) {
+        *calm_shift_error(setting, memory) = first_shift_error(params);
+        for (uint32_t m = 0; m < setting->clients; m++) {
+            tally_calm_shift_begin(calm_shift(setting, memory, m), x, setting->dim);
+        }
+    }
     if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
         default_schedule(setting, &memory->schedule);
     }
@@ -348,6 +413,8 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
     return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 && is_in_place &&
            memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
            memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
+           (!calm_keeps_shifts(setting) ||
+            *calm_shift_error(setting, (struct calm_memory *)memory) > 0) &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
                            memory->noise > 0 && memory->client_spread >= 0));
 }

@@ -135,6 +135,11 @@ struct tally_receipt {
 
 /* Precondition: client < M. */
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client);
+
+/* The shift of a client in the open round, float[dim] (algorithms/calm/calm_shift.h), and the round
+ * of the last message in it, 0 = none. NULL if the job keeps none. Borrowed, until the job changes.
+ */
+const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);
 /* OK if the update is the same message again; the outcome is then that of tally_job_receive().
  * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (another
  * message). */

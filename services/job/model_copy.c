@@ -16,6 +16,7 @@ struct tally_model_copy {
         *next; /* double[dim]: a broadcast is applied here, so that a failure leaves x as it was */
     struct tally_scratch scratch;
     struct tally_client_answer answer;
+    struct tally_calm_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
 };
 
 void tally_model_copy_free(struct tally_model_copy *copy)
@@ -23,6 +24,10 @@ void tally_model_copy_free(struct tally_model_copy *copy)
     if (copy != NULL) {
         free(copy->x);
         free(copy->next);
+        for (uint32_t m = 0; copy->shifts != NULL && m < copy->setting.clients; m++) {
+            free(copy->shifts[m]);
+        }
+        free(copy->shifts);
         tally_scratch_fini(&copy->scratch);
         tally_message_fini(&copy->answer.message);
         free(copy);
@@ -46,7 +51,11 @@ enum tally_status tally_model_copy_new(const struct tally_job_spec *spec,
     copy->x = calloc(dim, sizeof *copy->x);
     copy->next = calloc(dim, sizeof *copy->next);
     enum tally_status status = tally_scratch_init(&copy->scratch, dim, TALLY_SCRATCH_CLIENT, err);
-    if (status != TALLY_OK || copy->x == NULL || copy->next == NULL) {
+    const bool keeps_shifts =
+        copy->algorithm->keeps_shifts != NULL && copy->algorithm->keeps_shifts(&copy->setting);
+    copy->shifts = keeps_shifts ? calloc(copy->setting.clients, sizeof(void *)) : NULL;
+    if (status != TALLY_OK || copy->x == NULL || copy->next == NULL ||
+        (keeps_shifts && copy->shifts == NULL)) {
         tally_model_copy_free(copy);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for vectors of dim %zu", dim);
     }
@@ -101,6 +110,55 @@ enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t i
     return TALLY_OK;
 }
 
+/* The client's shift; a new one has no messages. */
+static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client,
+                                  struct tally_calm_shift **ret_shift, struct tally_error *err)
+{
+    *ret_shift = NULL;
+    if (copy->shifts == NULL) {
+        return TALLY_OK;
+    }
+    const size_t dim = copy->setting.dim;
+    if (copy->shifts[client] == NULL) {
+        double *x = malloc(dim * sizeof *x);
+        copy->shifts[client] = x != NULL ? malloc(tally_calm_shift_bytes(dim)) : NULL;
+        if (copy->shifts[client] == NULL) {
+            free(x);
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the shift of client %u",
+                              client);
+        }
+        tally_job_spec_initial_point(&copy->spec, x);
+        tally_calm_shift_begin(copy->shifts[client], x, dim);
+        free(x);
+    }
+    *ret_shift = copy->shifts[client];
+    return TALLY_OK;
+}
+
+enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint32_t client,
+                                             int64_t round, const uint8_t *vector, size_t n,
+                                             struct tally_error *err)
+{
+    const size_t dim = copy->setting.dim;
+    struct tally_calm_shift *shift;
+    if (copy->shifts == NULL || client >= copy->setting.clients || round < 0 ||
+        (n != 0 && n != dim * sizeof(float))) {
+        return tally_fail(err, TALLY_MALFORMED, "shifts", "client %u has no shift of %zu bytes",
+                          client, n);
+    }
+    if (shift_of(copy, client, &shift, err) != TALLY_OK) {
+        return TALLY_NO_MEMORY;
+    }
+    if (n > 0) {
+        tally_calm_shift_load(shift, (uint64_t)round, vector, dim);
+    } else if (!tally_calm_shift_return(shift, (uint64_t)round, dim)) {
+        return tally_fail(err, TALLY_DATA_LOSS, "shifts",
+                          "the shift of client %u after round %lld is not here", client,
+                          (long long)round);
+    }
+    return TALLY_OK;
+}
+
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                                            const struct tally_job_round *round, uint32_t client,
                                            struct tally_job_update *ret_update,
@@ -117,11 +175,15 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                           (long long)copy->spec.horizon);
     }
     const bool evaluate = round->evaluate && tally_objective_has_loss(copy->objective);
-    const struct tally_client_task task = {&copy->setting, &round->plan,           copy->objective,
-                                           client,         (uint32_t)round->round, copy->x,
-                                           evaluate};
-    enum tally_status status =
-        copy->algorithm->client_step(&task, &copy->scratch, &copy->answer, err);
+    struct tally_calm_shift *shift;
+    enum tally_status status = shift_of(copy, client, &shift, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_client_task task = {
+        &copy->setting,         &round->plan, copy->objective, client,
+        (uint32_t)round->round, copy->x,      evaluate,        shift};
+    status = copy->algorithm->client_step(&task, &copy->scratch, &copy->answer, err);
     if (status != TALLY_OK) {
         return status;
     }

@@ -1,5 +1,6 @@
 #include "services/job/spec.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "services/algorithms/calm.h"
@@ -251,6 +252,18 @@ static enum tally_status check_budget(const struct tally_job_spec *spec, struct 
                       "estimating what is `auto` takes %d bits of a budget", CALM_REPORT_BITS);
 }
 
+/* Shifts need the recursion's constants from the start. */
+static enum tally_status check_shifts(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_calm_params *params = &spec->params.calm;
+    if (params->shifts && (calm_opens(&spec->params) || isnan(params->client_spread))) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.shifts",
+                          "shifts need noise, client_spread and initial_variance; auto is not "
+                          "enough");
+    }
+    return TALLY_OK;
+}
+
 /* Messages of `calm` are dithered, those of `ceal` are not; the other algorithms do not ask. Only
  * `calm` can keep to a budget. */
 static enum tally_status check_calm(const struct tally_job_spec *spec, struct tally_error *err)
@@ -267,7 +280,8 @@ static enum tally_status check_calm(const struct tally_job_spec *spec, struct ta
                           "algorithm %s cannot keep to a budget; calm can",
                           tally_job_spec_algorithm(spec)->name);
     }
-    return is_calm ? check_budget(spec, err) : TALLY_OK;
+    enum tally_status status = is_calm ? check_shifts(spec, err) : TALLY_OK;
+    return is_calm && status == TALLY_OK ? check_budget(spec, err) : status;
 }
 
 /* Whether every stage that the horizon allows has a quantizer grid. Stages grow one by one, so 64

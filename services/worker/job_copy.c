@@ -86,6 +86,23 @@ static enum tally_status apply_broadcasts(struct job_copy *copy, const struct ta
     return status;
 }
 
+/* Brings the shifts of the task's clients to where the task wants them. */
+static enum tally_status follow_shifts(struct job_copy *copy, const struct tally_task *task,
+                                       struct tally_error *err)
+{
+    if (task->n_shifts != (task->shift_gain > 0 ? task->n_clients : 0)) {
+        return tally_fail(err, TALLY_MALFORMED, "shifts", "%zu shifts came for %zu clients",
+                          task->n_shifts, task->n_clients);
+    }
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < task->n_shifts; i++) {
+        const struct tally_client_shift *shift = &task->shifts[i];
+        status = tally_model_copy_set_shift(copy->model, shift->client, shift->round,
+                                            shift->vector.data, shift->vector.size, err);
+    }
+    return status;
+}
+
 enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task *task,
                                   struct tally_error *err)
 {
@@ -98,6 +115,9 @@ enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task
                                        task->snapshot.size, err);
     } else if (status == TALLY_OK) {
         status = apply_broadcasts(copy, task, err);
+    }
+    if (status == TALLY_OK) {
+        status = follow_shifts(copy, task, err);
     }
     if (status != TALLY_OK) {
         return status;

@@ -88,7 +88,7 @@ static void vary(struct tally_job_spec *spec)
 }
 
 /* A fifth of the jobs of ceal become jobs of calm: with everything estimated, with what is known,
- * and with budgets that are soon used up. */
+ * half of those with shifts, and with budgets that are soon used up. */
 static void turn_into_calm(struct tally_job_spec *spec)
 {
     while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_CALM) {
@@ -102,6 +102,7 @@ static void turn_into_calm(struct tally_job_spec *spec)
         spec->params.calm.noise = 1;
         spec->params.calm.client_spread = 0.1;
         spec->params.calm.initial_variance = 0.5;
+        spec->params.calm.shifts = digits / 2048 % 2 == 0;
     }
     if (digits / 16 % 2 == 0) {
         spec->budget = (struct tally_budget){.uplink_bits = 20 + digits / 32 % 64 * 4,

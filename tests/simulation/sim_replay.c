@@ -44,6 +44,11 @@ static void compute(struct sim_replay *replay, uint32_t client)
 {
     struct answer *answer = &replay->answers[client];
     struct tally_bits bits;
+    int64_t counted; /* the last round whose message did: others are not in the client's shift */
+    SIM_REQUIRE(tally_job_shift(replay->engine, client, &counted) == NULL ||
+                    tally_model_copy_set_shift(replay->model, client, counted, NULL, 0, NULL) ==
+                        TALLY_OK,
+                "shift of a replay");
     const enum tally_status status = tally_model_copy_compute(
         replay->model, tally_job_open_round(replay->engine), client, &answer->update, &bits, NULL);
     answer->diverges = status == TALLY_NOT_FINITE;

@@ -22,6 +22,7 @@ struct layout {
 
 struct at {
     double variance, estimate; /* V, Vz */
+    double shift;              /* W; 0: no shifts */
 };
 
 static double spare_samples(const struct tally_calm_course *course)
@@ -181,25 +182,33 @@ static double step_of(const struct tally_calm_course *course, double bits, doubl
     return fmax(step, finest);
 }
 
-/* V and Vz after message and broadcast. The ideal rate up is that of the message's own noise: what
- * all messages have in common, a decoder of all of them need not be told twice. */
+/* V, Vz and W after message and broadcast. The ideal rate up is that of the message's own noise:
+ * what all messages have in common, a decoder of all of them need not be told twice. */
 static struct at exchange(const struct tally_calm_course *course, struct at at,
                           const struct tally_calm_leg *leg, double bits_up, double bits_down)
 {
     const double spread = course->constants->client_spread;
-    const double up = step_of(course, bits_up, sqrt(leg->noise + spread + at.variance), leg->noise);
-    const double vnew = (leg->noise + up * up / 12) / course->constants->clients + leg->bias;
+    const double scale =
+        sqrt(at.shift > 0 ? leg->noise + at.shift : leg->noise + spread + at.variance);
+    const double up = step_of(course, bits_up, scale, leg->noise);
+    const double noise = leg->noise + up * up / 12;
+    const double vnew = noise / course->constants->clients + leg->bias;
     const double estimate = at.estimate * vnew / (at.estimate + vnew);
     const struct tally_calm_grid grid =
         tally_calm_downlink_grid(at.variance, estimate, TALLY_CALM_FINEST);
     const double down = step_of(course, bits_down, grid.scale,
                                 course->is_ideal ? grid.scale * grid.scale : estimate);
-    return (struct at){tally_calm_broadcast_variance(estimate, fmax(down, grid.step)), estimate};
+    const double after = tally_calm_broadcast_variance(estimate, fmax(down, grid.step));
+    const double moved = tally_calm_moved(at.variance, estimate, after);
+    const double shift = at.shift > 0 ? at.shift * noise / (at.shift + noise) +
+                                            course->constants->curvature_spread * moved
+                                      : 0;
+    return (struct at){after, estimate, shift};
 }
 
 /* How much regret the end of an epoch costs per unit of what it is given. */
 struct price {
-    double variance, estimate;
+    double variance, estimate, shift;
 };
 
 /* Adds an epoch in front of those that `price` is of: the price of its start, and the gradient by
@@ -207,24 +216,31 @@ struct price {
 static struct price precede(const struct tally_calm_course *course, struct at at,
                             const double *values, struct price after, double *ret_gradient)
 {
-    double *const inputs[] = {&at.variance, &at.estimate, NULL, NULL, NULL};
-    double own[3] = {values[0], values[1], values[2]}, slopes[5];
+    enum { INPUTS = 6, OWN = 3 };
+    double own[OWN] = {values[0], values[1], values[2]}, slopes[INPUTS] = {0};
+    double *const inputs[INPUTS] = {&at.variance, &at.estimate, &at.shift,
+                                    &own[0],      &own[1],      &own[2]};
     const struct tally_calm_leg leg = tally_calm_leg(course->constants, at.variance, own[0]);
     const struct at base = exchange(course, at, &leg, own[1], own[2]);
-    for (int i = 0; i < 5; i++) {
-        double *const input = inputs[i] != NULL ? inputs[i] : &own[i - 2];
-        const double kept = *input, nudge = kept * NUDGE;
-        *input = kept + nudge;
+    for (int i = 0; i < INPUTS; i++) {
+        const double kept = *inputs[i], nudge = kept * NUDGE;
+        if (nudge == 0) { /* no shifts */
+            continue;
+        }
+        *inputs[i] = kept + nudge;
         const struct tally_calm_leg moved =
-            i == 0 || i == 2 ? tally_calm_leg(course->constants, at.variance, own[0]) : leg;
+            inputs[i] == &at.variance || inputs[i] == &own[0]
+                ? tally_calm_leg(course->constants, at.variance, own[0])
+                : leg;
         const struct at end = exchange(course, at, &moved, own[1], own[2]);
-        *input = kept;
+        *inputs[i] = kept;
         slopes[i] = (moved.regret - leg.regret + after.variance * (end.variance - base.variance) +
-                     after.estimate * (end.estimate - base.estimate)) /
+                     after.estimate * (end.estimate - base.estimate) +
+                     after.shift * (end.shift - base.shift)) /
                     nudge;
     }
-    memcpy(ret_gradient, slopes + 2, 3 * sizeof *slopes);
-    return (struct price){slopes[0], slopes[1]};
+    memcpy(ret_gradient, slopes + INPUTS - OWN, sizeof own);
+    return (struct price){slopes[0], slopes[1], slopes[2]};
 }
 
 static void gradient_of(const struct tally_calm_course *course, const struct layout *layout,
@@ -239,7 +255,7 @@ static void gradient_of(const struct tally_calm_course *course, const struct lay
     struct price price = {
         (tally_calm_leg(constants, at[n].variance * (1 + NUDGE), left).regret - tail) /
             (at[n].variance * NUDGE),
-        0};
+        0, 0};
     for (int k = n - 1; k >= 0; k--) {
         double slopes[3];
         const double values[3] = {layout->samples[k], layout->bits[UP][k], layout->bits[DOWN][k]};
@@ -254,7 +270,8 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
 {
     const struct tally_calm_course *course = context;
     const struct layout layout = layout_of(course, x);
-    struct at at[MAX + 1] = {{course->state.variance, course->state.estimate_variance}};
+    struct at at[MAX + 1] = {
+        {course->state.variance, course->state.estimate_variance, course->constants->shift_error}};
     double left = (double)course->state.samples_left, regret = 0;
     for (int k = 0; k < course->n; k++) {
         const struct tally_calm_leg leg =
@@ -278,9 +295,11 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
 static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *course,
                                             const struct layout *layout, int k, struct at *at)
 {
-    const struct tally_calm_constants *constants = course->constants;
+    struct tally_calm_constants own = *course->constants;
+    const struct tally_calm_constants *constants = &own;
     struct tally_calm_epoch epoch = {.samples = course->samples[k]};
     struct tally_calm_walk walk;
+    own.shift_error = at->shift;
     tally_calm_walk_ahead(&walk, constants, at->variance, epoch.samples);
     const double noise = tally_calm_walk_message_noise(&walk);
     struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, TALLY_CALM_FINEST);
@@ -288,10 +307,13 @@ static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *cour
     epoch.uplink_resolution = grid.step / sqrt(noise);
     at->estimate =
         tally_calm_merge(constants, &walk, grid.step, constants->clients, at->estimate).variance;
+    const double before = at->variance, step = grid.step;
     grid = tally_calm_downlink_grid(at->variance, at->estimate, TALLY_CALM_FINEST);
     grid.step = fmax(grid.step, step_of(course, layout->bits[DOWN][k], grid.scale, at->estimate));
     epoch.downlink_resolution = grid.step / sqrt(at->estimate);
     at->variance = tally_calm_broadcast_variance(at->estimate, grid.step);
+    at->shift = tally_calm_shift_error(constants, &walk, step, constants->clients,
+                                       tally_calm_moved(before, at->estimate, at->variance));
     return epoch;
 }
 
@@ -300,7 +322,8 @@ void tally_calm_course_schedule(const struct tally_calm_course *course, const do
 {
     assert(course->is_settled && !course->is_ideal);
     const struct layout layout = layout_of(course, x);
-    struct at at = {course->state.variance, course->state.estimate_variance};
+    struct at at = {course->state.variance, course->state.estimate_variance,
+                    course->constants->shift_error};
     *ret_schedule = (struct tally_calm_schedule){.n = course->n};
     for (int k = 0; k < course->n; k++) {
         ret_schedule->epochs[k] = settle_epoch(course, &layout, k, &at);

@@ -22,6 +22,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
         .noise_growth = constants->noise_growth,
         .client_spread = constants->client_spread,
         .local_step_limit = constants->local_step_limit,
+        .shift_error = constants->shift_error,
         .start_variance = variance,
         .pull = variance > 0 ? constants->curvature * constants->client_spread / variance : 0,
         .variance = variance,
@@ -85,8 +86,25 @@ struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk
     const double noise = tally_calm_walk_message_noise(walk);
     return (struct tally_calm_grid){
         .step = resolution * sqrt(noise),
-        .scale = sqrt(noise + walk->client_spread + walk->start_variance),
+        .scale = sqrt(walk->shift_error > 0 ? noise + walk->shift_error
+                                            : noise + walk->client_spread + walk->start_variance),
     };
+}
+
+double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step)
+{
+    const double error = walk->shift_error;
+    return error > 0 ? error / (error + tally_calm_walk_message_noise(walk) + step * step / 12) : 0;
+}
+
+double tally_calm_shift_error(const struct tally_calm_constants *constants,
+                              const struct tally_calm_walk *walk, double step, uint32_t answers,
+                              double moved)
+{
+    const double share = (double)answers / constants->clients;
+    const double left = 1 - share * tally_calm_shift_gain(walk, step);
+    return walk->shift_error > 0 ? walk->shift_error * left + constants->curvature_spread * moved
+                                 : 0;
 }
 
 static double larger(double a, double b)
@@ -109,12 +127,20 @@ double tally_calm_broadcast_variance(double estimate_variance, double step)
     return estimate_variance + step * step / 12;
 }
 
-/* What the mean of R of the M clients' optima has around x*, the mean of all M. */
+double tally_calm_moved(double variance, double estimate_variance, double variance_after)
+{
+    return larger(variance - estimate_variance, 0) + (variance_after - estimate_variance);
+}
+
+/* What the mean of R of the M clients' optima has around x*, the mean of all M; of what their
+ * shifts lack, if they have some. */
 static double absence_variance(const struct tally_calm_constants *constants, uint32_t answers)
 {
     const double n = answers, all = constants->clients;
     assert(answers >= 1 && answers <= constants->clients);
-    return n < all ? constants->client_spread * (1 / n - 1 / all) * all / (all - 1) : 0;
+    const double spread =
+        constants->shift_error > 0 ? constants->shift_error : constants->client_spread;
+    return n < all ? spread * (1 / n - 1 / all) * all / (all - 1) : 0;
 }
 
 struct tally_calm_merge tally_calm_merge(const struct tally_calm_constants *constants,
@@ -148,10 +174,11 @@ static double message_bits(const struct tally_calm_constants *constants,
 }
 
 /* Message and broadcast after the epoch's walk. */
-static void exchange(const struct tally_calm_constants *constants,
-                     const struct tally_calm_walk *walk, const struct tally_calm_epoch *epoch,
-                     struct tally_calm_state *state, struct tally_calm_epoch_forecast *ret)
+static void exchange(struct tally_calm_constants *constants, const struct tally_calm_walk *walk,
+                     const struct tally_calm_epoch *epoch, struct tally_calm_state *state,
+                     struct tally_calm_epoch_forecast *ret)
 {
+    const double before = state->variance;
     ret->uplink = tally_calm_uplink_grid(walk, epoch->uplink_resolution);
     ret->uplink_bits = message_bits(constants, ret->uplink);
     state->estimate_variance = tally_calm_merge(constants, walk, ret->uplink.step,
@@ -161,10 +188,13 @@ static void exchange(const struct tally_calm_constants *constants,
                                              epoch->downlink_resolution);
     ret->downlink_bits = message_bits(constants, ret->downlink);
     state->variance = tally_calm_broadcast_variance(state->estimate_variance, ret->downlink.step);
+    constants->shift_error =
+        tally_calm_shift_error(constants, walk, ret->uplink.step, constants->clients,
+                               tally_calm_moved(before, state->estimate_variance, state->variance));
 }
 
 /* One epoch; epoch == NULL or one that reaches the horizon sends nothing. */
-static struct tally_calm_epoch_forecast forecast_epoch(const struct tally_calm_constants *constants,
+static struct tally_calm_epoch_forecast forecast_epoch(struct tally_calm_constants *constants,
                                                        const struct tally_calm_epoch *epoch,
                                                        struct tally_calm_state *state)
 {
@@ -191,11 +221,12 @@ void tally_calm_forecast(const struct tally_calm_constants *constants,
                          struct tally_calm_forecast *ret_forecast)
 {
     struct tally_calm_state at = *state;
+    struct tally_calm_constants constants_then = *constants; /* W changes from epoch to epoch */
     *ret_forecast = (struct tally_calm_forecast){0};
     while (at.samples_left > 0) {
         const int k = ret_forecast->n++;
         const struct tally_calm_epoch_forecast made =
-            forecast_epoch(constants, k < schedule->n ? &schedule->epochs[k] : NULL, &at);
+            forecast_epoch(&constants_then, k < schedule->n ? &schedule->epochs[k] : NULL, &at);
         ret_forecast->regret += made.regret;
         ret_forecast->uplink_bits += made.uplink_bits;
         ret_forecast->downlink_bits += made.downlink_bits;

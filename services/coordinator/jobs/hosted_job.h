@@ -49,7 +49,8 @@ struct client_slot {
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
     struct token_identity previous_identity;   /* of its token */
     int64_t delivered_iterate;                 /* newest point that its workers were sent */
-    bool absent; /* not to be waited for, if the policy allows (rounds.h) */
+    bool has_shift; /* its session has its shift (algorithms/calm/calm_shift.h) */
+    bool absent;    /* not to be waited for, if the policy allows (rounds.h) */
 };
 
 /* What the tasks of one round have in common, for the clients that hold one point: most of them do.

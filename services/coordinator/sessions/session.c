@@ -399,6 +399,7 @@ void session_assign(struct session_table *table, struct session *session, struct
         (struct assignment){.job = job, .client = client};
     struct client_slot *slot = &job->slots[client];
     slot->session = session;
+    slot->has_shift = false;
     if (slot->absent) {
         slot->absent = false;
         mark_absence(job);

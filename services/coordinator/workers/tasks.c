@@ -9,6 +9,9 @@
  * the pages of a connection cost more. */
 enum { MIN_TAIL_BYTES = 8 * 1024 };
 
+/* Shifts that go with one task, if there is more than one client. */
+enum { MAX_SHIFT_BYTES = 4 << 20 };
+
 /* Clients of the session that the job's open round still waits for. */
 static size_t pending_clients(const struct session *session, const struct hosted_job *job,
                               uint32_t *clients)
@@ -160,6 +163,7 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->noise = round->plan.facts.noise;
     task->noise_growth = round->plan.facts.noise_growth;
     task->travel_step = round->plan.facts.travel_step;
+    task->shift_gain = round->plan.facts.shift_gain;
     task->max_bits = round->plan.max_bits;
     snprintf(task->encoding, sizeof task->encoding, "%s",
              TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);
@@ -196,6 +200,35 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
     task->shared_is_apart = shared->tail != NULL;
 }
 
+/* Adds the shifts of the task's clients, and drops the last clients if they would make it too long:
+ * the worker gets them once it has answered for the others. `has_none`: the worker has no shift of
+ * the job, whatever it had before. */
+static void add_shifts(struct hosted_job *job, bool has_none, struct tally_task *task)
+{
+    const struct tally_job_round *open = tally_job_open_round(job->engine);
+    static struct tally_client_shift shifts[TALLY_MAX_SLOTS]; /* of one thread, like the response */
+    const size_t bytes = (size_t)job->row.dim * sizeof(float);
+    size_t total = 0;
+    task->shifts = shifts;
+    task->n_shifts = 0;
+    for (size_t i = 0; open->plan.facts.shift_gain > 0 && i < task->n_clients; i++) {
+        const uint32_t client = task->clients[i];
+        int64_t round;
+        const float *vector = tally_job_shift(job->engine, client, &round);
+        const bool lacks = round > 0 && (has_none || !job->slots[client].has_shift);
+        total += lacks ? bytes : 0;
+        if (lacks && i > 0 && total > MAX_SHIFT_BYTES) {
+            task->n_clients = i;
+            return;
+        }
+        shifts[task->n_shifts++] =
+            (struct tally_client_shift){.client = client,
+                                        .round = (uint32_t)round,
+                                        .vector = {(const uint8_t *)vector, lacks ? bytes : 0}};
+        job->recovery_bits += lacks ? 8 * (uint64_t)bytes : 0;
+    }
+}
+
 void make_task(const struct session *session, struct hosted_job *job, uint32_t *clients,
                size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response)
 {
@@ -212,10 +245,11 @@ void make_task(const struct session *session, struct hosted_job *job, uint32_t *
     if (have == 0) {
         task->job_document = (struct tally_bytes){job->document.data, job->document.size};
     }
+    add_shifts(job, have == 0, task);
     /* Every worker can make the initial point from the document. */
     add_catch_up(job, have > 0 ? have : 1, task);
     share_task(job, round, have, task);
-    for (size_t i = 0; i < n_clients; i++) {
+    for (size_t i = 0; i < task->n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;
     }
 }

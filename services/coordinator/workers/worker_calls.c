@@ -314,6 +314,16 @@ static enum tally_status receive(struct tally_coordinator *coordinator, struct c
     return transaction_check(coordinator->transaction, status, err);
 }
 
+/* A worker whose message counted has added it to its own copy of the client's shift. */
+static void note_shift(const struct hosted_job *job, const struct session *session, uint32_t client)
+{
+    struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    if (slot != NULL && slot->session == session) {
+        slot->has_shift = true;
+    }
+}
+
 /* An update for a job that has ended. One that is live at another replica does not belong to this
  * session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
@@ -467,6 +477,9 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         status = take_failure(coordinator, job, &update, err);
     } else {
         status = receive(coordinator, call, job, &update, &outcome, err);
+        if (status == TALLY_OK) {
+            note_shift(job, session, update.client);
+        }
     }
     if (status != TALLY_OK) {
         return status;

@@ -121,6 +121,25 @@ static enum tally_status check_telemetry(struct tally_job *job,
                              err);
 }
 
+/* What the algorithm keeps of the client; NULL: nothing. */
+static struct tally_calm_shift *shift_of(const struct tally_job *job, uint32_t client)
+{
+    return job->memory != NULL && job->algorithm->memory.shift != NULL
+               ? job->algorithm->memory.shift(&job->setting, job->memory, client)
+               : NULL;
+}
+
+const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round)
+{
+    uint64_t round = 0;
+    const struct tally_calm_shift *shift = shift_of(job, client);
+    const float *vector = shift == NULL ? NULL
+                                        : tally_calm_shift_in(shift, (uint64_t)job->open.round,
+                                                              job->setting.dim, &round);
+    *ret_round = (int64_t)round;
+    return vector;
+}
+
 /* Decodes the message and adds it to the sums. */
 static enum tally_status add_message(struct tally_job *job, const struct tally_job_update *update,
                                      struct tally_report *ret_report, struct tally_bits *ret_bits,
@@ -139,7 +158,8 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_j
                                       .payload_bits = update->payload_bits,
                                       .grid = job->open.plan.grid,
                                       .client = update->client,
-                                      .number = (uint32_t)job->open.round};
+                                      .number = (uint32_t)job->open.round,
+                                      .shift = shift_of(job, update->client)};
     enum tally_status status =
         job_is_opening(job)
             ? job->algorithm->opening->receive(&job->setting, &view, ret_report, ret_bits, err)

@@ -75,8 +75,9 @@ static uint32_t mark_of(const struct tally_job *job)
                                  plan->max_bits,
                                  plan->cut,
                                  open->evaluate};
-    const double reals[] = {plan->grid.step, facts->distance,     facts->client_spread,
-                            facts->noise,    facts->noise_growth, facts->travel_step};
+    const double reals[] = {plan->grid.step,  facts->distance,     facts->client_spread,
+                            facts->noise,     facts->noise_growth, facts->travel_step,
+                            facts->shift_gain};
     const uint64_t sum = tally_checksum64(integers, sizeof integers);
     return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
 }

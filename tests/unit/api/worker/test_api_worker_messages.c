@@ -189,6 +189,38 @@ static void test_api_worker_messages__shared_task_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
+/* Shifts are a task's own, like its clients: they are not in what tasks share. */
+static void test_api_worker_messages__shifts_round_trip(void)
+{
+    static const uint8_t VECTOR[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    uint32_t clients[] = {7, 0};
+    struct tally_client_shift shifts[] = {
+        {.client = 7, .round = 3, .vector = bytes_of(VECTOR, sizeof VECTOR)}, {.client = 0}};
+    struct tally_poll_response sent = full_task_response(clients, 2, 1), got = {.jobs_pending = 0};
+    sent.task.shift_gain = 0.75;
+    struct tally_buffer shared = {.size = 0};
+    CU_ASSERT_EQUAL(tally_task_encode_shared(&sent.task, &shared), TALLY_OK);
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        struct tally_buffer wire = {.size = 0};
+        sent.task.shifts = shifts;
+        sent.task.n_shifts = 2;
+        sent.task.shared = is_shared ? bytes_of(shared.data, shared.size) : bytes_of(NULL, 0);
+        CU_ASSERT_EQUAL(tally_poll_response_encode(&sent, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(tally_poll_response_decode(wire.data, wire.size, &got, NULL),
+                              TALLY_OK);
+        CU_ASSERT_EQUAL(got.task.shift_gain, 0.75);
+        CU_ASSERT_EQUAL_FATAL(got.task.n_shifts, 2);
+        CU_ASSERT_TRUE(got.task.shifts[0].client == 7 && got.task.shifts[0].round == 3);
+        CU_ASSERT_EQUAL_FATAL(got.task.shifts[0].vector.size, sizeof VECTOR);
+        CU_ASSERT_EQUAL(memcmp(got.task.shifts[0].vector.data, VECTOR, sizeof VECTOR), 0);
+        CU_ASSERT_TRUE(got.task.shifts[1].client == 0 && got.task.shifts[1].round == 0 &&
+                       got.task.shifts[1].vector.size == 0);
+        tally_poll_response_fini(&got);
+        tally_buffer_fini(&wire);
+    }
+    tally_buffer_fini(&shared);
+}
+
 static void test_api_worker_messages__empty_task_stays_a_task(void)
 {
     struct tally_poll_response sent = {.kind = TALLY_POLL_TASK};
@@ -425,6 +457,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__shared_part_of_a_task_may_be_apart),
     TALLY_TEST(test_api_worker_messages__largest_task_round_trip_borrows_bytes),
     TALLY_TEST(test_api_worker_messages__shared_task_round_trip),
+    TALLY_TEST(test_api_worker_messages__shifts_round_trip),
     TALLY_TEST(test_api_worker_messages__empty_task_stays_a_task),
     TALLY_TEST(test_api_worker_messages__idle_and_released_round_trip),
     TALLY_TEST(test_api_worker_messages__update_round_trip),

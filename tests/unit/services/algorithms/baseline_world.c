@@ -57,7 +57,7 @@ enum tally_status baseline_step(struct baseline_world *world,
                                 uint32_t round, bool evaluate, struct tally_error *err)
 {
     const struct tally_client_task task = {&world->setting, &world->plan, world->objective, client,
-                                           round,           world->x,     evaluate};
+                                           round,           world->x,     evaluate,         NULL};
     return algorithm->client_step(&task, &world->scratch, &world->answer, err);
 }
 

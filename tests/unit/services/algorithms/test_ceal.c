@@ -229,7 +229,7 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
         for (uint32_t client = 0; client < 4; client++) {
             const double *x = points[p];
             const struct tally_client_task task = {
-                &world.setting, &world.plan, objective, client, 11, x, p == 1};
+                &world.setting, &world.plan, objective, client, 11, x, p == 1, NULL};
             CU_ASSERT_EQUAL(TALLY_CEAL.client_step(&task, &world.scratch, &answer, NULL), TALLY_OK);
             struct tally_rng rng;
             double gradient[3];

@@ -62,7 +62,7 @@ static void step(struct world *world, uint32_t client)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     const struct tally_client_task task = {
-        &world->setting, &world->plan, world->objective, client, 1, world->x, true};
+        &world->setting, &world->plan, world->objective, client, 1, world->x, true, NULL};
     TALLY_ASSERT_STATUS(TALLY_CEAL.client_step(&task, &world->scratch, &world->answer, &err),
                         TALLY_OK, &err);
 }

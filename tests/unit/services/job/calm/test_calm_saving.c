@@ -10,17 +10,19 @@
 
 static struct job_host HOST, EXPECTED; /* large: not on the stack */
 
-enum { KINDS = 5, TRAVELLING = 4 };
+enum { KINDS = 7, TRAVELLING = 4, SHIFTS = 5 };
 
-/* Known or not, with or without a budget; or travelling. */
+/* Known or not, with or without a budget; or travelling; or with shifts, without and with a budget.
+ */
 static struct tally_job_spec job_of_kind(int kind, uint32_t dim, int64_t clients)
 {
     if (kind == TRAVELLING) {
         return calm_job_travelling(dim, clients);
     }
-    struct tally_job_spec spec =
-        kind % 2 == 0 ? calm_job_known(dim, clients) : calm_job_auto(dim, clients);
-    if (kind / 2 == 1) {
+    struct tally_job_spec spec = kind % 2 == 0 || kind >= SHIFTS ? calm_job_known(dim, clients)
+                                                                 : calm_job_auto(dim, clients);
+    spec.params.calm.shifts = kind >= SHIFTS;
+    if (kind / 2 == 1 || kind == SHIFTS + 1) {
         spec.budget =
             (struct tally_budget){.uplink_bits = 40 + 6 * dim, .downlink_bits = 80 + 6 * dim};
     }
@@ -33,7 +35,7 @@ static void for_each_job(void (*run)(const struct tally_job_spec *spec))
     static const int64_t CLIENTS[] = {1, 3, 10};
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 9; i++) {
-            if (kind % 2 == 0 && kind != TRAVELLING && (i / 3 + i % 3) % 3 != kind / 2) {
+            if (kind % 2 == 0 && kind != TRAVELLING && (i / 3 + i % 3) % 3 != kind / 2 % 3) {
                 continue; /* to plan a schedule takes long: a third of them */
             }
             const struct tally_job_spec spec = job_of_kind(kind, DIMS[i / 3], CLIENTS[i % 3]);
