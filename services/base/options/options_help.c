@@ -77,24 +77,21 @@ static int label_columns(const struct tally_options_spec *spec)
     return columns;
 }
 
-/* " (default 8080; environment TALLY_PORT)". */
-static void describe_sources(const struct tally_option *option, char *ret_text, size_t capacity)
+/* " (default 8080)". */
+static void describe_default(const struct tally_option *option, char *ret_text, size_t capacity)
 {
-    char environment_name[TALLY_OPTION_ENVIRONMENT_CAPACITY];
-    tally_option_environment_name(option->name, environment_name);
-    bool has_default = option->fallback != NULL && option->fallback[0] != '\0';
-    bool has_environment = tally_option_has_environment(option);
+    const bool has_default = option->fallback != NULL && option->fallback[0] != '\0';
     ret_text[0] = '\0';
-    if (has_default || has_environment) {
-        snprintf(ret_text, capacity, " (%s%s%s%s%s)", has_default ? "default " : "",
-                 has_default ? option->fallback : "", has_default && has_environment ? "; " : "",
-                 has_environment ? "environment " : "", has_environment ? environment_name : "");
+    if (has_default) {
+        snprintf(ret_text, capacity, " (default %s)", option->fallback);
+    } else if (tally_option_is_json(option)) {
+        snprintf(ret_text, capacity, " (or -o json)");
     }
 }
 
 static void put_option(struct tally_text *writer, const struct tally_option *option, int columns)
 {
-    char label[LABEL_CAPACITY], sources[256], help[768];
+    char label[LABEL_CAPACITY], fallback[256], help[768];
     int n = label_of(option, label);
     int help_column = LABEL_INDENT + columns + 2;
     put_spaces(writer, LABEL_INDENT);
@@ -105,14 +102,33 @@ static void put_option(struct tally_text *writer, const struct tally_option *opt
     } else {
         put_spaces(writer, columns + 2 - n);
     }
-    describe_sources(option, sources, sizeof sources);
-    snprintf(help, sizeof help, "%s%s", option->help, sources);
+    describe_default(option, fallback, sizeof fallback);
+    snprintf(help, sizeof help, "%s%s", option->help, fallback);
     put_wrapped(writer, help, strlen(help), help_column, help_column);
 }
 
 static const char *group_of(const struct tally_option *option)
 {
     return option->group != NULL ? option->group : "Options";
+}
+
+/* One sentence for all options, with one of them as the example. */
+static void put_environment(struct tally_text *writer, const struct tally_options_spec *spec)
+{
+    int table = 0, row = 0;
+    const struct tally_option *option = tally_options_find(spec, "coordinator", 11);
+    while (option == NULL || !tally_option_has_environment(option)) {
+        option = tally_options_next(spec, &table, &row);
+    }
+    char name[TALLY_OPTION_ENVIRONMENT_CAPACITY], text[512];
+    tally_option_environment_name(option->name, name);
+    snprintf(
+        text, sizeof text,
+        "Options are also read from the environment, --%s from %s and so on, and from the file "
+        "of --config. The command line overrides the environment, which overrides the file.",
+        option->name, name);
+    tally_text_put(writer, "\n");
+    put_wrapped(writer, text, strlen(text), 0, 0);
 }
 
 enum tally_status tally_options_help(const struct tally_options_spec *spec,
@@ -131,6 +147,7 @@ enum tally_status tally_options_help(const struct tally_options_spec *spec,
         }
         put_option(&writer, option, columns);
     }
+    put_environment(&writer, spec);
     if (spec->epilogue != NULL) {
         tally_text_printf(&writer, "\n%s", spec->epilogue);
     }

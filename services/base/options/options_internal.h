@@ -45,6 +45,8 @@ enum { TALLY_OPTION_ENVIRONMENT_CAPACITY = 96 };
 void tally_option_environment_name(const char *name,
                                    char ret_text[TALLY_OPTION_ENVIRONMENT_CAPACITY]);
 /* False for --help, --version and, in a config file, --config. */
+/* Whether it is the switch --json, which -o json names as well. */
+bool tally_option_is_json(const struct tally_option *option);
 bool tally_option_has_environment(const struct tally_option *option);
 bool tally_option_has_config_key(const struct tally_option *option);
 

@@ -34,11 +34,32 @@ static enum tally_status fail_unknown(const struct tally_options_spec *spec, con
                       nearest.name);
 }
 
+/* -o json is --json, as other programs have it; -o table takes it back. */
+static enum tally_status read_output(struct tally_options *options, const char *format,
+                                     struct tally_error *err)
+{
+    const struct tally_option *option = tally_options_find(options->spec, "json", 4);
+    const bool is_json = format != NULL && strcmp(format, "json") == 0;
+    if (option == NULL || !tally_option_is_json(option)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "unknown option -o");
+    }
+    if (!is_json && (format == NULL || strcmp(format, "table") != 0)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "json",
+                          "-o: \"%.60s\" is none of json, table", format != NULL ? format : "");
+    }
+    const struct tally_option_value value = {
+        .option = option, .source = TALLY_OPTION_COMMAND_LINE, .text = is_json ? "true" : "false"};
+    return tally_options_set(options, &value, err);
+}
+
 /* Reads the option argv[*index], and the word after it if that is its value. */
 static enum tally_status read_flag(struct tally_options *options, int argc, char *const *argv,
                                    int *index, struct tally_error *err)
 {
     const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : argv[*index];
+    if (strcmp(word, "-o") == 0) {
+        return read_output(options, *index + 1 < argc ? argv[++*index] : NULL, err);
+    }
     if (word[1] != '-') {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "unknown option %s", word);
     }

@@ -60,7 +60,9 @@ int tally_options_first_positional(const struct tally_options_spec *spec, int ar
         }
         size_t n = strcspn(name, "=");
         const struct tally_option *option = tally_options_find(spec, name, n);
-        i += option != NULL && option->value != NULL && name[n] != '=' ? 2 : 1;
+        i += strcmp(argv[i], "-o") == 0                                  ? 2
+             : option != NULL && option->value != NULL && name[n] != '=' ? 2
+                                                                         : 1;
     }
     return i < argc ? i : argc;
 }

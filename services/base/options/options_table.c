@@ -24,14 +24,23 @@ void tally_option_environment_name(const char *name,
     }
 }
 
+bool tally_option_is_json(const struct tally_option *option)
+{
+    return option->value == NULL && strcmp(option->name, "json") == 0;
+}
+
+/* A variable TALLY_JSON that was set for one script would break another: what a command prints is
+ * said on its command line. */
 bool tally_option_has_environment(const struct tally_option *option)
 {
-    return option != &TALLY_BUILTIN_OPTIONS[1] && option != &TALLY_BUILTIN_OPTIONS[2];
+    return option != &TALLY_BUILTIN_OPTIONS[1] && option != &TALLY_BUILTIN_OPTIONS[2] &&
+           !tally_option_is_json(option);
 }
 
 bool tally_option_has_config_key(const struct tally_option *option)
 {
-    return tally_option_has_environment(option) && option != &TALLY_BUILTIN_OPTIONS[0];
+    return (tally_option_has_environment(option) || tally_option_is_json(option)) &&
+           option != &TALLY_BUILTIN_OPTIONS[0];
 }
 
 const struct tally_option *tally_options_next(const struct tally_options_spec *spec, int *table,
