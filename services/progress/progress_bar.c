@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "codec/base/utf8.h"
+#include "services/base/text/columns.h"
 #include "services/base/time.h"
 
 /* Below this the text is worth more than the bar. */
@@ -24,15 +24,16 @@ struct line {
     int columns_left;
 };
 
-/* Appends one column of n bytes. */
+/* Appends one code point of n bytes. */
 static bool put(struct line *line, const char *bytes, size_t n)
 {
-    if (line->columns_left <= 0 || line->size + n >= TALLY_PROGRESS_LINE_CAPACITY) {
+    if (line->columns_left < (int)tally_text_columns(bytes, n) || line->columns_left <= 0 ||
+        line->size + n >= TALLY_PROGRESS_LINE_CAPACITY) {
         return false;
     }
     memcpy(line->bytes + line->size, bytes, n);
     line->size += n;
-    line->columns_left--;
+    line->columns_left -= (int)tally_text_columns(bytes, n);
     return true;
 }
 
@@ -44,6 +45,24 @@ static void put_text(struct line *line, const char *text)
         if (!put(line, plain ? text : "?", plain ? n : 1)) {
             return;
         }
+    }
+}
+
+/* Appends the fields of a text that fit, whole, with two blanks between them. The first is cut if
+ * it does not fit. */
+static void put_fields(struct line *line, const char *text)
+{
+    bool is_first = true;
+    while (*text != '\0') {
+        const char *end = strstr(text, "  ");
+        const size_t n = end != NULL ? (size_t)(end - text) : strlen(text);
+        char field[TALLY_PROGRESS_LINE_CAPACITY];
+        snprintf(field, sizeof field, "  %.*s", (int)n, text);
+        if (is_first || (int)tally_text_columns(field, strlen(field)) <= line->columns_left) {
+            put_text(line, field);
+        }
+        is_first = false;
+        text += n + strspn(text + n, " ");
     }
 }
 
@@ -118,8 +137,7 @@ void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns
              left_ms >= 0 ? " left" : "");
     put_text(&line, words);
     if (bar->text != NULL && bar->text[0] != '\0') {
-        put_text(&line, "  ");
-        put_text(&line, bar->text);
+        put_fields(&line, bar->text);
     }
     line.bytes[line.size] = '\0';
 }
@@ -146,9 +164,8 @@ void tally_progress_painter_init(struct tally_progress_painter *painter, int fd)
 /* One column stays free: writing the last one wraps on some terminals. */
 static int columns_of(int fd)
 {
-    struct winsize size = {0};
-    bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-    return (known ? size.ws_col : DEFAULT_COLUMNS) - 1;
+    const int columns = tally_terminal_columns(fd);
+    return (columns > 0 ? columns : DEFAULT_COLUMNS) - 1;
 }
 
 /* A terminal that is gone is noticed by whoever writes results, not here. */

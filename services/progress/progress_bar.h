@@ -13,12 +13,13 @@ struct tally_progress_bar {
     double fraction;    /* taken into [0, 1]; NaN is 0 */
     int64_t elapsed_ms; /* since fraction was `start` */
     double start;       /* fraction when the clock started: the ETA is about what came after */
-    const char *text;   /* trailing; control characters become '?', cut at the line's end */
+    const char *text;   /* trailing; control characters become '?'. Of its fields, which two blanks
+                         * part, those that do not fit are left out; only the first is cut */
 };
 
 enum { TALLY_PROGRESS_LINE_CAPACITY = 1024 };
 
-/* Writes at most `columns` columns (a code point counts as one), NUL-terminated and without
+/* Writes at most `columns` columns (services/base/text/columns.h), NUL-terminated and without
  * newline. Below 40 columns there is no bar. The time left stands there once some progress and one
  * second have passed, the time elapsed before that and when all is done. */
 void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns, bool utf8,

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
+#include "services/base/text/columns.h"
 
 enum { GAP = 2 };
+
+static const size_t LEFT_OUT = SIZE_MAX; /* width of a column that is not shown */
 
 static void make_printable(char *text)
 {
@@ -81,14 +84,15 @@ void tally_text_table_end_row(struct tally_text_table *table)
     }
 }
 
+void tally_text_table_fit(struct tally_text_table *table, int columns, const char *leaves)
+{
+    table->columns = columns;
+    table->leaves = leaves;
+}
+
 static size_t width_of(const char *text)
 {
-    size_t width = 0;
-    uint32_t point;
-    for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
-        width++;
-    }
-    return width;
+    return tally_text_columns(text, strlen(text));
 }
 
 static size_t column_width(const struct tally_text_table *table, size_t column)
@@ -128,14 +132,60 @@ static enum tally_status put_cell(struct tally_buffer *out, const char *cell, si
     return TALLY_OK;
 }
 
+/* The words of a cell, over as many lines as it takes; it begins at column `begin`. */
+static enum tally_status put_wrapped(struct tally_buffer *out, const char *cell, size_t begin,
+                                     int columns, size_t owed)
+{
+    enum tally_status status = put_spaces(out, owed);
+    size_t at = begin;
+    while (*cell != '\0' && status == TALLY_OK) {
+        const size_t n_gap = strspn(cell, " "), n_word = strcspn(cell + n_gap, " ");
+        const size_t width = n_gap + tally_text_columns(cell + n_gap, n_word);
+        if (at > begin && at + width > (size_t)columns) {
+            status = tally_buffer_append_text(out, "\n");
+            status = status == TALLY_OK ? put_spaces(out, begin) : status;
+            at = begin + width - n_gap;
+        } else {
+            status = put_spaces(out, n_gap);
+            at += width;
+        }
+        status = status == TALLY_OK ? tally_buffer_append(out, cell + n_gap, n_word) : status;
+        cell += n_gap + n_word;
+    }
+    return status;
+}
+
+/* Width of the columns before `end`, with the gaps behind them. */
+static size_t width_before(const size_t *widths, size_t end)
+{
+    size_t width = 0;
+    for (size_t c = 0; c < end; c++) {
+        width += widths[c] != LEFT_OUT ? widths[c] + GAP : 0;
+    }
+    return width;
+}
+
+static void leave_out(const struct tally_text_table *table, size_t *widths, size_t n_columns)
+{
+    const char *next = table->leaves != NULL ? table->leaves : "";
+    while (*next != '\0' && width_before(widths, n_columns) > (size_t)table->columns + GAP) {
+        widths[*next++ - 'a'] = LEFT_OUT;
+    }
+}
+
 static enum tally_status render(const struct tally_text_table *table, const size_t *widths,
                                 size_t n_columns, struct tally_buffer *out)
 {
     enum tally_status status = TALLY_OK;
     size_t owed = 0;
     for (size_t i = 0; i < table->n_cells && status == TALLY_OK; i++) {
-        size_t c = i % n_columns;
-        status = put_cell(out, table->cells[i], widths[c], table->alignment[c] == 'r', &owed);
+        const size_t c = i % n_columns;
+        const char *cell = table->cells[i];
+        if (table->alignment[c] == 'w' && table->columns > 0 && cell[0] != '\0') {
+            status = put_wrapped(out, cell, width_before(widths, c), table->columns, owed);
+        } else if (widths[c] != LEFT_OUT) {
+            status = put_cell(out, cell, widths[c], table->alignment[c] == 'r', &owed);
+        }
         if (c + 1 == n_columns && status == TALLY_OK) {
             status = tally_buffer_append_text(out, "\n");
             owed = 0;
@@ -153,6 +203,9 @@ enum tally_status tally_text_table_end(struct tally_text_table *table, struct ta
         widths[c] = column_width(table, c);
     }
     if (status == TALLY_OK) {
+        if (table->columns > 0) {
+            leave_out(table, widths, n_columns);
+        }
         status = render(table, widths, n_columns, out);
     }
     free(widths);
