@@ -119,15 +119,27 @@ static bool is_loopback_host(const char *host)
            (n > n_suffix && strcasecmp(host + n - n_suffix, suffix) == 0);
 }
 
-/* The message never shows the URL: it may hold a password. */
-static enum tally_status read_base_url(struct tally_http_client *client, const char *base_url,
+/* "localhost:8080" stands for http://localhost:8080. NULL: no memory. */
+static char *complete_url(const char *base_url)
+{
+    char *url;
+    const bool has_scheme = base_url == NULL || strstr(base_url, "://") != NULL;
+    return asprintf(&url, "%s%s", has_scheme ? "" : "http://", base_url != NULL ? base_url : "") < 0
+               ? NULL
+               : url;
+}
+
+/* Takes a complete URL. The message never shows it: it may hold a password. */
+static enum tally_status read_base_url(struct tally_http_client *client, char *base_url,
                                        struct tally_error *err)
 {
+    client->base_url = base_url;
     CURLU *url = curl_url();
-    if (url == NULL) {
+    if (url == NULL || base_url == NULL) {
+        curl_url_cleanup(url);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
     }
-    bool ok = base_url != NULL && curl_url_set(url, CURLUPART_URL, base_url, 0) == CURLUE_OK;
+    bool ok = curl_url_set(url, CURLUPART_URL, base_url, 0) == CURLUE_OK;
     char *scheme = url_part(url, CURLUPART_SCHEME);
     char *host = url_part(url, CURLUPART_HOST);
     char *user = url_part(url, CURLUPART_USER);
@@ -147,10 +159,6 @@ static enum tally_status read_base_url(struct tally_http_client *client, const c
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "coordinator",
                           "coordinator is not http://HOST:PORT or https://HOST:PORT, without user, "
                           "query and fragment");
-    }
-    client->base_url = strdup(base_url);
-    if (client->base_url == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
     }
     for (size_t n = strlen(base_url); n > 0 && client->base_url[n - 1] == '/'; n--) {
         client->base_url[n - 1] = '\0';
@@ -225,7 +233,7 @@ enum tally_status tally_http_client_new(const struct tally_http_client_config *c
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
     }
     client->cancel = config->cancel;
-    enum tally_status status = read_base_url(client, config->base_url, err);
+    enum tally_status status = read_base_url(client, complete_url(config->base_url), err);
     if (status == TALLY_OK) {
         status = read_token(client, config->bearer_token, err);
     }
@@ -471,8 +479,10 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
     enum tally_status status = status_of(client->easy, code, transfer);
     const char *reason =
         client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
-    return tally_fail(err, status, NULL, "%s %s%s: %s", exchange->method, client->base_url,
-                      exchange->path, status == TALLY_TOO_LARGE ? "response is too large" : reason);
+    const bool is_away = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
+    return tally_fail(err, status, is_away ? "coordinator" : NULL, "%s %s%s: %s", exchange->method,
+                      client->base_url, exchange->path,
+                      status == TALLY_TOO_LARGE ? "response is too large" : reason);
 }
 
 static enum tally_status exchange_with(struct tally_http_client *client,

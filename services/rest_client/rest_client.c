@@ -1,5 +1,7 @@
 #include "services/rest_client/rest_client.h"
 
+#include <string.h>
+
 #include "api/json/problem.h"
 
 /* A model, or all rounds of a long job, fit; a faulty server cannot exhaust the memory. */
@@ -9,7 +11,9 @@ enum tally_status tally_rest_client_init(struct tally_rest_client *client,
                                          const struct tally_http_client_config *config,
                                          struct tally_error *err)
 {
-    *client = (struct tally_rest_client){.body = {.limit = MAX_BODY_BYTES}};
+    *client = (struct tally_rest_client){.body = {.limit = MAX_BODY_BYTES},
+                                         .url = config->base_url,
+                                         .has_token = config->bearer_token != NULL};
     return tally_http_client_new(config, &client->http, err);
 }
 
@@ -19,18 +23,43 @@ void tally_rest_client_fini(struct tally_rest_client *client)
     tally_buffer_fini(&client->body);
 }
 
+/* Errors end with the step that leads on. */
+static enum tally_status fail_unreached(const struct tally_rest_client *client,
+                                        const struct tally_error *why, struct tally_error *err)
+{
+    if (strcmp(why->field, "coordinator") != 0) {
+        return tally_fail(err, why->status, why->field, "%s", why->message);
+    }
+    const char *reason = strstr(why->message, ": "); /* behind the request */
+    return tally_fail(err, why->status, NULL,
+                      "no coordinator at %s (%s): start one with tally-coordinator, or set "
+                      "TALLY_COORDINATOR or --coordinator",
+                      client->url, reason != NULL ? reason + 2 : why->message);
+}
+
+static enum tally_status fail_refused(const struct tally_rest_client *client,
+                                      const struct tally_error *problem, struct tally_error *err)
+{
+    const bool lacks_token = problem->status == TALLY_UNAUTHENTICATED && !client->has_token;
+    return tally_fail(err, problem->status, problem->field, "%s%s", problem->message,
+                      lacks_token ? "; a token is needed: --token-file FILE, or TALLY_TOKEN" : "");
+}
+
 enum tally_status tally_rest_call(struct tally_rest_client *client,
                                   struct tally_http_exchange *exchange, struct tally_error *err)
 {
     client->body.size = 0;
-    enum tally_status status = tally_http_perform(client->http, exchange, &client->body, err);
-    if (status == TALLY_OK && (exchange->status < 200 || exchange->status > 299)) {
-        struct tally_error problem = TALLY_ERROR_INIT;
+    struct tally_error problem = TALLY_ERROR_INIT;
+    enum tally_status status = tally_http_perform(client->http, exchange, &client->body, &problem);
+    if (status != TALLY_OK) {
+        return fail_unreached(client, &problem, err);
+    }
+    if (exchange->status < 200 || exchange->status > 299) {
         tally_problem_decode(exchange->status, (const char *)client->body.data, client->body.size,
                              &problem);
-        return tally_fail(err, problem.status, problem.field, "%s", problem.message);
+        return fail_refused(client, &problem, err);
     }
-    return status;
+    return TALLY_OK;
 }
 
 enum tally_status tally_rest_call_json(struct tally_rest_client *client,

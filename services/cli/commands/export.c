@@ -9,7 +9,6 @@
 
 #include "services/base/text/whole_file.h"
 #include "services/cli/commands/commands.h"
-#include "services/rest_client/job_path.h"
 
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
     {"format", "FORMAT", "csv",
@@ -27,18 +26,14 @@ enum { PAGE_ROUNDS = 1000 };
 static enum tally_status get_bytes(struct tally_cli *cli, const char *rest, const char *accept,
                                    struct tally_error *err)
 {
-    char path[TALLY_JOB_PATH_CAPACITY];
-    tally_job_path(tally_options_positional(cli->options, 0), rest, path);
-    struct tally_http_exchange exchange = {.method = "GET", .path = path, .accept = accept};
-    return tally_rest_call(&cli->rest, &exchange, err);
+    struct tally_http_exchange exchange = {.method = "GET", .accept = accept};
+    return tally_job_call(&cli->rest, cli->job, rest, &exchange, err);
 }
 
 static enum tally_status get_json(struct tally_cli *cli, const char *rest,
                                   struct tally_json **ret_value, struct tally_error *err)
 {
-    char path[TALLY_JOB_PATH_CAPACITY];
-    tally_job_path(tally_options_positional(cli->options, 0), rest, path);
-    return tally_rest_get_json(&cli->rest, path, ret_value, err);
+    return tally_job_get_json(&cli->rest, cli->job, rest, ret_value, err);
 }
 
 /* Appends one page of round records; *after advances, or becomes -1 at the end. */
@@ -124,7 +119,7 @@ static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *
 /* "ID.csv" in the present directory, whatever characters the id has. */
 static void default_path(const char *id, const char *format, char *ret_path, size_t capacity)
 {
-    char name[65];
+    char name[TALLY_JOB_WORD_CAPACITY];
     snprintf(name, sizeof name, "%s", id);
     for (char *c = name; *c != '\0'; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
@@ -160,8 +155,7 @@ int tally_cli_export(struct tally_cli *cli)
     char own_path[128];
     const char *path = tally_options_text(cli->options, "out");
     if (path == NULL) {
-        default_path(tally_options_positional(cli->options, 0), FORMAT_NAMES[format], own_path,
-                     sizeof own_path);
+        default_path(cli->job, FORMAT_NAMES[format], own_path, sizeof own_path);
         path = own_path;
     }
     if (tally_whole_file_write(path, cli->rest.body.data, cli->rest.body.size, &err) != TALLY_OK) {

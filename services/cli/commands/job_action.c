@@ -19,18 +19,14 @@ static int print_status(const char *id, const struct tally_json *detail)
 /* POST /v1/jobs/{id}/ACTION; prints "ID STATUS", or the detail with --json. */
 static int run(struct tally_cli *cli, const char *action)
 {
-    const char *id = tally_options_positional(cli->options, 0);
-    char path[TALLY_JOB_PATH_CAPACITY];
-    tally_job_path(id, action, path);
-    struct tally_http_exchange exchange = {
-        .method = "POST", .path = path, .accept = "application/json"};
+    struct tally_http_exchange exchange = {.method = "POST", .accept = "application/json"};
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_rest_call_json(&cli->rest, &exchange, &detail, &err) != TALLY_OK) {
+    if (tally_job_call_json(&cli->rest, cli->job, action, &exchange, &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     int exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(detail, 2)
-                                                             : print_status(id, detail);
+                                                             : print_status(cli->job, detail);
     tally_json_free(detail);
     return exit_code;
 }

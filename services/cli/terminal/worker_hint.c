@@ -38,7 +38,7 @@ static void print_command(const struct tally_cli *cli, const struct tally_json *
     fprintf(stderr, " --clients %" PRId64,
             n_clients < TALLY_MAX_SLOTS ? n_clients : (int64_t)TALLY_MAX_SLOTS);
     fprintf(stderr, "%s%s\n", needs_plugin(detail) ? " --plugin FILE" : "",
-            cli->has_token ? " --token-file FILE" : "");
+            cli->rest.has_token ? " --token-file FILE" : "");
 }
 
 void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail)

@@ -30,6 +30,8 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
     if (!needs_coordinator) {
         return TALLY_OK;
     }
+    const char *job = tally_options_positional(options, 0);
+    snprintf(cli->job, sizeof cli->job, "%s", job != NULL ? job : "");
     struct tally_client_token token;
     enum tally_status status = tally_client_token_read(options, &token, err);
     if (status != TALLY_OK) {
@@ -42,7 +44,6 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
         .tls_ca = tally_options_text(options, "tls-ca"),
         .cancel = tally_signals_stop(),
     };
-    cli->has_token = token.text[0] != '\0';
     struct tally_error problem = TALLY_ERROR_INIT;
     status = tally_rest_client_init(&cli->rest, &config, &problem);
     explicit_bzero(&token, sizeof token);

@@ -5,7 +5,7 @@
 #define TALLY_SERVICES_CLI_VIEW_CLI_H
 
 #include "services/base/options/options.h"
-#include "services/rest_client/rest_client.h"
+#include "services/rest_client/job_name.h"
 
 struct tally_job_spec;
 
@@ -20,8 +20,8 @@ enum {
 
 struct tally_cli {
     const struct tally_options *options;
-    struct tally_rest_client rest; /* zeroed for sub-commands that need no coordinator */
-    bool has_token;
+    struct tally_rest_client rest;     /* zeroed for sub-commands that need no coordinator */
+    char job[TALLY_JOB_WORD_CAPACITY]; /* the first argument, where it is a job's name */
 };
 
 /* --coordinator, --token-file, --tls-ca. */

@@ -462,10 +462,21 @@ static void test_api_http_client__loopback_needs_no_proxy(void)
     client_host_stop(&host);
 }
 
+static void test_api_http_client__http_may_be_left_out(void)
+{
+    static const char *const urls[] = {"127.0.0.1:8080", "localhost:8080/", "[::1]:8080"};
+    for (size_t i = 0; i < sizeof urls / sizeof urls[0]; i++) {
+        struct tally_http_client_config config = {.base_url = urls[i]};
+        struct tally_http_client *client = NULL;
+        TALLY_ASSERT_STATUS(tally_http_client_new(&config, &client, NULL), TALLY_OK, NULL);
+        tally_http_client_free(client);
+    }
+}
+
 static void test_api_http_client__bad_configurations_are_refused(void)
 {
     static const char *const urls[] = {"",
-                                       "127.0.0.1:8080",
+                                       "user:s3cret@127.0.0.1:8080",
                                        "ftp://127.0.0.1",
                                        "file:///etc/passwd",
                                        "http://",
@@ -557,6 +568,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_client__cancel_by_another_thread),
     TALLY_TEST(test_api_http_client__sigpipe_state_is_restored),
     TALLY_TEST(test_api_http_client__loopback_needs_no_proxy),
+    TALLY_TEST(test_api_http_client__http_may_be_left_out),
     TALLY_TEST(test_api_http_client__bad_configurations_are_refused),
     TALLY_TEST(test_api_http_client__connect_call),
     TALLY_TEST(test_api_http_client__connect_errors),
