@@ -21,8 +21,10 @@ static const struct tally_command COMMANDS[] = {
      TALLY_CLI_SHOW_OPTIONS, 1, 1, true, tally_cli_show},
     {"watch", "ID [OPTION]...", "follow a job until it ends",
      "Follows a job until it ends, then prints its result table. On a terminal there is one "
-     "progress line; otherwise standard output gets the job's detail as one line of JSON whenever "
-     "the job has moved, and the table goes to standard error. While the coordinator is away the "
+     "progress line; otherwise standard output gets one line whenever the job has moved. With "
+     "--json "
+     "each line is the job's detail, and the table goes to standard error. While the coordinator "
+     "is away the "
      "watch waits for it.\n\n"
      "Exit codes: 0 the job completed, 1 it failed or was cancelled, 2 usage, 3 timeout.",
      TALLY_CLI_WATCH_OPTIONS, 1, 1, true, tally_cli_watch},
@@ -37,6 +39,10 @@ static const struct tally_command COMMANDS[] = {
     {"export", "ID [OPTION]...", "save round records or the model to a file",
      "Saves the results of a job to a file, which appears whole or not at all.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
+    {"workers", "[OPTION]...", "list the connected workers",
+     "Lists the connected workers, newest first: how many clients each serves at once, how many of "
+     "these slots are free, and how many jobs it has refused.",
+     TALLY_CLI_WORKERS_OPTIONS, 0, 0, true, tally_cli_workers},
     {"health", "[OPTION]...", "ask whether the coordinator is ready",
      "Asks the coordinator whether it is ready: its store works and it is not shutting down. Needs "
      "no token.\n\n"
@@ -109,6 +115,8 @@ static const struct tally_command COMMANDS[] = {
      "client. Between the runs, the same updates go to libmicrohttpd alone. With two processors, "
      "one runs the servers and the other the clients.",
      TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
+    {"version", "[OPTION]...", "print the version", "Prints the version.",
+     TALLY_CLI_VERSION_OPTIONS, 0, 0, false, tally_cli_version},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
@@ -211,7 +219,8 @@ static int run_without_command(int argc, char *const *argv)
         .program = "tally",
         .synopsis = "COMMAND [ARGUMENT]... [OPTION]...",
         .description = "Submits and follows jobs of a Tally coordinator. Options may stand before "
-                       "or after the command.",
+                       "or after the command. ID is a job's id, the beginning of one that no "
+                       "other job's has, or latest: the newest job.",
         .tables = {TALLY_CLI_COORDINATOR_OPTIONS},
         .other_tables = all_tables,
         .epilogue = (const char *)epilogue.data,

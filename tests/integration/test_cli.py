@@ -5,6 +5,7 @@ that outages, refusals and slow jobs happen when the test wants them and not by 
 """
 
 import contextlib
+import fcntl
 import http.server
 import json
 import os
@@ -14,10 +15,13 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
 import threading
 import time
+import unicodedata
 import unittest
 
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
@@ -235,7 +239,8 @@ class Usage(CliCase):
         self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{free_port()}"
         for words in (["list"], ["show", "a"], ["cancel", "a"], ["export", "a"]):
             _, err = self.expect(1, *words)
-            self.assertTrue(err.startswith("tally: "), err)
+            self.assertRegex(err, rf"^tally: no coordinator at {self.environment['TALLY_COORDINATOR']} \([^()]+\): start "
+                                  "one with tally-coordinator, or set TALLY_COORDINATOR or --coordinator\n$")
 
     def test_a_closed_stdout_is_an_error(self):
         self.serve(lambda *_: Answer(200, detail()))
@@ -305,7 +310,11 @@ class Submit(CliCase):
 
     def test_a_refusal_without_field(self):
         self.serve(lambda *_: problem(401, "unauthenticated", "token needed"))
-        self.assertEqual(self.expect(1, "submit", "-", stdin=b"{}")[1], "tally: token needed\n")
+        self.assertEqual(self.expect(1, "submit", "-", stdin=b"{}")[1],
+                         "tally: token needed; a token is needed: --token-file FILE, or TALLY_TOKEN\n")
+        (self.cwd / "token").write_text("s3cret\n")
+        self.assertEqual(self.expect(1, "submit", "-", "--token-file", "token", stdin=b"{}")[1],
+                         "tally: token needed\n")
 
     def test_an_answer_that_is_no_json(self):
         self.serve(lambda *_: Answer(200, b"<html>", "text/html"))
@@ -326,9 +335,9 @@ class Submit(CliCase):
                 200, detail(status="completed", time_step=2000))
         self.serve(answer)
         out, _ = self.expect(0, "submit", "-", "--watch", stdin=b"{}")
-        first, second = out.splitlines()
+        first, second, *_ = out.splitlines()
         self.assertEqual(first, 'submitted ab12 "synthetic"')
-        self.assertEqual(json.loads(second)["status"], "completed")
+        self.assertRegex(second, "^completed  time step 2000/2000 ")
         out, _ = self.expect(0, "submit", "-", "--watch", "--json", stdin=b"{}")
         self.assertEqual([json.loads(line)["time_step"] for line in out.splitlines()], [0, 2000])
 
@@ -369,6 +378,188 @@ class Submit(CliCase):
         _, err = self.expect(2, "submit", "-", stdin=b" " * ((16 << 20) + 1))
         self.assertIn("too large", err)
         self.assertEqual(coordinator.requests, [])
+
+
+class JobNames(CliCase):
+    """What a person calls a job: an id, its beginning, latest."""
+    IDS = ["ab12cd34ef56", "ab9900000000", "c0ffee000000"]  # newest first
+
+    def answer(self, method, path, *_):
+        match = re.match(r"/v1/jobs/(\w+)(/cancel|/rounds.csv|$)", path)
+        if match:
+            return Answer(200, detail(match[1])) if match[1] in self.IDS else problem(404, "not_found", "no such job")
+        limit, start = int(re.search(r"limit=(\d+)", path)[1]), int((re.search(r"cursor=(\d+)", path) or [0, 0])[1])
+        end = start + min(limit, 2)
+        return Answer(200, {"jobs": [detail(i) for i in self.IDS[start:end]],
+                            "next_cursor": str(end) if end < len(self.IDS) else None})
+
+    def test_a_beginning_that_is_unique(self):
+        coordinator = self.serve(self.answer)
+        for name in ("c", "c0ff", "c0ffee000000"):  # the last is on the second page
+            self.assertEqual(json.loads(self.expect(0, "show", name, "--json")[0])["id"], self.IDS[2])
+        self.assertEqual(self.expect(0, "cancel", "ab1")[0], "ab12cd34ef56 running\n")
+        self.assertEqual(coordinator.requests[-1][:2], ("POST", "/v1/jobs/ab12cd34ef56/cancel"))
+        self.assertIn("wrote c0ffee000000.csv", self.expect(0, "export", "c0")[1])
+        self.assertEqual(json.loads(self.expect(3, "watch", "c", "--json", "--timeout", "1")[0].splitlines()[0])["id"],
+                         self.IDS[2])
+
+    def test_a_whole_id_costs_one_request(self):
+        coordinator = self.serve(self.answer)
+        self.expect(0, "show", self.IDS[1])
+        self.assertEqual(len(coordinator.requests), 1)
+
+    def test_a_beginning_of_several_changes_nothing(self):
+        coordinator = self.serve(self.answer)
+        self.assertEqual(self.expect(1, "cancel", "ab")[1],
+                         "tally: several jobs begin with ab, ab12cd34ef56 and ab9900000000 for example: type more of "
+                         "the id\n")
+        self.assertEqual([r[1] for r in coordinator.requests if r[0] == "POST"], ["/v1/jobs/ab/cancel"])
+
+    def test_no_job_of_that_name(self):
+        self.serve(self.answer)
+        for name in ("dd", "zz", "0123456789ab"):
+            self.assertEqual(self.expect(1, "show", name)[1], "tally: no such job\n")
+
+    def test_latest(self):
+        coordinator = self.serve(self.answer)
+        self.assertEqual(self.expect(0, "cancel", "latest")[0], "ab12cd34ef56 running\n")
+        self.assertEqual([r[1] for r in coordinator.requests], ["/v1/jobs?limit=1", "/v1/jobs/ab12cd34ef56/cancel"])
+        self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        self.assertEqual(self.expect(1, "show", "latest")[1],
+                         "tally: there is no job yet: submit one with tally submit FILE\n")
+
+
+class Output(CliCase):
+    def test_o_json_is_json(self):
+        self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        for words in (("list", "-o", "json"), ("-o", "json", "list"), ("list", "--json")):
+            self.assertEqual(json.loads(self.expect(0, *words)[0]), {"jobs": []})
+        self.assertIn("STATUS", self.expect(0, "list", "--json", "-o", "table")[0])
+        self.assertIn('-o: "xml" is none of json, table', self.expect(2, "list", "-o", "xml")[1])
+        self.assertIn("unknown option -o", self.expect(2, "health", "-o", "json")[1])
+
+    def test_a_variable_does_not_make_it_json(self):
+        self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        self.environment["TALLY_JSON"] = "1"
+        self.assertIn("STATUS", self.expect(0, "list")[0])
+
+    def test_the_environment_is_explained_once(self):
+        out, _ = self.expect(0, "list", "--help")
+        self.assertEqual(out.count("environment"), 2, out)
+        self.assertEqual(out.count("TALLY_COORDINATOR"), 1)
+
+    def test_version(self):
+        out, _ = self.expect(0, "version")
+        self.assertEqual(out, self.expect(0, "--version")[0])
+        self.assertEqual(f"tally {json.loads(self.expect(0, 'version', '-o', 'json')[0])['version']}\n", out)
+
+    def test_a_coordinator_without_a_scheme(self):
+        coordinator = self.serve(lambda *_: Answer(200, {"jobs": [], "next_cursor": None}))
+        self.expect(0, "list", "--coordinator", f"localhost:{coordinator.port}")
+        self.expect(0, "list", "--coordinator", f"127.0.0.1:{coordinator.port}/")
+        self.assertEqual(len(coordinator.requests), 2)
+
+
+class Width(CliCase):
+    """Tables and the progress line on terminals of 80 and 110 columns."""
+    NUMBERS = {"cumulative_regret": 12345.678, "loss": 0.123456789, "time_step": 1234567, "horizon": 2000000, "round": 87654}
+    WIDE = "中文名字" * 8  # two columns each
+
+    def on_terminal(self, columns, *words):
+        """What the command shows on such a terminal, line by line."""
+        main_end, other_end = pty.openpty()
+        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with self.running(*words, stdout=other_end, stderr=other_end) as child:
+            os.close(other_end)
+            text = Watch.read_terminal(self, main_end, lambda _: False)
+            self.assertEqual(child.wait(PATIENCE_S), 0, text)
+        os.close(main_end)
+        return [line.split("\r")[-1].removeprefix("\x1b[K") for line in text.replace("\r\n", "\n").split("\n")]
+
+    def width(self, line):
+        return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+    def test_list_leaves_out_whole_columns(self):
+        jobs = [detail("0123456789ab", name=name, **self.NUMBERS) for name in ("synthetic-ceal-long", "e\u0301" * 20, "日本語の")]
+        self.serve(lambda *_: Answer(200, {"jobs": jobs, "next_cursor": None}))
+        heads = {}
+        for columns in (80, 110):
+            lines = self.on_terminal(columns, "list")[:-1]
+            heads[columns] = lines[0].split()
+            for line in lines:
+                self.assertLessEqual(self.width(line), columns, line)
+            for line in lines[1:]:
+                self.assertTrue(line.startswith("0123456789ab  "))
+                for number in ("12345.7", "0.123457", "running"):
+                    self.assertIn(number, line)
+            # Columns line up: what stands under REGRET ends where REGRET ends.
+            ends = {self.width(line[:line.index("12345.7") + 7]) for line in lines[1:]}
+            self.assertEqual(ends, {lines[0].index("REGRET") + 6 if "NAME" in lines[0] else ends.pop()})
+        self.assertLess(len(heads[80]), len(heads[110]))
+        self.assertIn("REGRET", heads[80])
+        self.assertIn("LOSS", heads[80])
+        self.assertNotIn("CREATED", heads[80])
+        full = self.expect(0, "list")[0].splitlines()  # a pipe gets all
+        self.assertTrue(full[0].endswith("CREATED"))
+
+    def test_a_name_that_is_too_wide_goes_and_the_numbers_stay(self):
+        job = detail("0123456789ab", name=self.WIDE, **self.NUMBERS)
+        self.serve(lambda *_: Answer(200, {"jobs": [job], "next_cursor": None}))
+        head, line = self.on_terminal(80, "list")[:2]
+        self.assertNotIn("NAME", head)
+        self.assertEqual(line.split(), ["0123456789ab", "running", "12345.7", "0.123457"])
+
+    def test_show_wraps_words(self):
+        text = "worker w cannot serve it: " + "long reason " * 20 + "end"
+        job = detail(name=self.WIDE, waiting={"for": "clients", "since_ms": 0, "text": text}, **self.NUMBERS)
+        self.serve(lambda *_: Answer(200, job))
+        for columns in (80, 110):
+            lines = self.on_terminal(columns, "show", "ab12")
+            self.assertLessEqual(max(map(self.width, lines)), columns)
+            shown = "\n".join(lines)
+            self.assertIn("12345.678", shown)
+            self.assertIn(" ".join(text.split()), " ".join(shown.split()))
+
+    def test_watch_leaves_out_whole_fields(self):
+        running, finished = detail(**self.NUMBERS), detail(status="completed", **self.NUMBERS)
+        for columns in (80, 110):
+            rest = [running] * 3
+            self.serve(lambda *_, rest=rest: Answer(200, rest.pop() if rest else finished))
+            main_end, other_end = pty.openpty()
+            fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            with self.running("watch", "ab12", "--interval-ms", "150", stdout=other_end) as child:
+                os.close(other_end)
+                text = Watch.read_terminal(self, main_end, lambda _: False)
+                self.assertEqual(child.wait(PATIENCE_S), 0)
+            os.close(main_end)
+            painted = [line for line in re.findall(r"\x1b\[K([^\r\n\x1b]+)", text) if "%" in line]
+            self.assertTrue(painted)
+            for line in painted:
+                self.assertLess(self.width(line), columns, line)
+                self.assertIn("  regret 12345.7  loss 0.123457", line)
+                fields = re.sub(r"^\[.*\] +\d+%  ", "", line).split("  ")
+                for field in fields:
+                    self.assertRegex(field, r"^(\S+ left|regret 12345.7|loss 0.123457|time step 1234567/2000000|"
+                                            r"round 87654|up 598 bit|down 628 bit|completed|\d+:\d+)$")
+
+    def test_workers(self):
+        def worker(name):
+            return {"name": name, "state": "waiting", "slots": 4, "free_slots": 3, "pinned_job": None, "refuses": [],
+                    "last_contact_age_ms": 1500}
+        def answer(_method, path, *_):
+            last = "cursor" in path
+            return Answer(200, {"workers_total": 2, "slots_total": 8, "slots_free": 6,
+                                "next_cursor": None if last else "0-1", "workers": [worker("b" if last else "w" * 60)]})
+        self.serve(answer)
+        self.assertEqual([w["name"] for w in json.loads(self.expect(0, "workers", "-o", "json")[0])["workers"]],
+                         ["w" * 60, "b"])
+        out = self.expect(0, "workers")[0].splitlines()
+        self.assertEqual(out[2].split(), ["b", "waiting", "4", "3", "0", "1.5", "s", "-"])
+        lines = self.on_terminal(80, "workers")
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertEqual(lines[0].split()[:1], ["NAME"])
+        self.serve(lambda *_: Answer(200, {"workers": [], "next_cursor": None}))
+        self.assertIn("start one with tally-worker", self.expect(0, "workers")[1])
 
 
 class ListAndShow(CliCase):
@@ -468,12 +659,29 @@ class Watch(CliCase):
         end = detail(status="completed", time_step=2000, round=2, reason="horizon")
         self.serve(self.script(*[Answer(200, job) for job in (detail(status="queued"), detail(),
                                                               moved, same, same, end)]))
-        out, err = self.expect(0, "watch", "ab12", *self.FAST)
+        out, err = self.expect(0, "watch", "ab12", "--json", *self.FAST)
         self.assertEqual([(job["status"], job["time_step"]) for job in
                           map(json.loads, out.splitlines())],
                          [("queued", 0), ("running", 0), ("running", 10), ("completed", 2000)])
         self.assertRegex(err, r"(?m)^time step +2000 / 2000$")
         self.assertNotIn("\x1b", out + err)
+
+    def test_a_plain_line_per_change(self):
+        moved = detail(time_step=10, round=1, cumulative_regret=2.5)
+        waits = detail(waiting={"for": "workers", "since_ms": 0, "text": "waits for\x1b[2J 2 clients"})
+        end = detail(status="completed", time_step=2000, round=2, reason="horizon")
+        self.serve(self.script(*[Answer(200, job) for job in (waits, waits, detail(), moved, moved, end)]))
+        self.environment["TALLY_JSON"] = "1"  # says nothing about this command
+        out, err = self.expect(0, "watch", "ab12", *self.FAST)
+        lines = out.splitlines()
+        self.assertRegex(lines[0], r"^running  since \d+ s: waits for.\[2J 2 clients$")
+        self.assertEqual(lines[1:4], [
+            "running  time step 0/2000  round 0  regret 0.0  up 598 bit  down 628 bit",
+            "running  time step 10/2000  round 1  regret 2.5  up 598 bit  down 628 bit",
+            "completed  time step 2000/2000  round 2  regret 0.0  up 598 bit  down 628 bit"])
+        self.assertRegex(lines[4], "^job +ab12")
+        self.assertNotIn("\x1b", out)
+        self.assertEqual(err, "")
 
     def test_exit_codes_tell_how_it_ended(self):
         for status, code in (("completed", 0), ("failed", 1), ("cancelled", 1)):
@@ -483,7 +691,8 @@ class Watch(CliCase):
     def test_a_watch_of_no_job_ends_at_once(self):
         coordinator = self.serve(lambda *_: problem(404, "not_found", "no job ab12"))
         self.assertEqual(self.expect(1, "watch", "ab12")[1], "tally: no job ab12\n")
-        self.assertEqual(len(coordinator.requests), 1)
+        self.assertEqual([request[1] for request in coordinator.requests],
+                         ["/v1/jobs/ab12", "/v1/jobs?limit=1000"])  # as an id, and as the beginning of one
 
     def test_timeout_is_exit_code_3(self):
         self.serve(lambda *_: Answer(200, detail()))
@@ -511,7 +720,7 @@ class Watch(CliCase):
     def test_reconnects_after_an_outage(self):
         port = free_port()
         self.environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{port}"
-        with self.running("watch", "ab12", *self.FAST) as child:
+        with self.running("watch", "ab12", "--json", *self.FAST) as child:
             self.assertIn("the coordinator is not reachable", child.stderr.readline())
             first = Coordinator(lambda *_: Answer(200, detail(time_step=1)), port)
             self.assertEqual(child.stderr.readline(), "tally: the coordinator is reachable again\n")
@@ -539,8 +748,9 @@ class Watch(CliCase):
             with self.running("watch", "ab12") as child:
                 child.stdout.readline()
                 child.send_signal(number)
-                child.communicate(timeout=PATIENCE_S)
+                _, err = child.communicate(timeout=PATIENCE_S)
                 self.assertEqual(child.returncode, 128 + number)
+                self.assertEqual(err, "tally: job ab12 goes on; stop it with: tally cancel ab12\n")
 
     def read_terminal(self, main_end, enough):
         """What the terminal shows until `enough(text)` holds or it is closed."""

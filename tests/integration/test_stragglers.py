@@ -683,7 +683,7 @@ class Stragglers(TallyTestCase):
         self.wait_waiting(client, job_id, "workers")
         events = self.events(coordinator, job_id)
         watch = Process(self.folder, "watch", [BIN / "tally", "--coordinator", coordinator.url, "watch", job_id,
-                                               "--interval-ms", "50"])
+                                               "--json", "--interval-ms", "50"])
         self.processes.append(watch)
         self.assertEqual(next(events)["text"], "waits for 1 client, 0 slots are free")
         wait_until(lambda: '"for": "workers"' in watch.log(), "the first line")

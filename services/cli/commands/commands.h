@@ -34,7 +34,9 @@ int tally_cli_resume(struct tally_cli *cli);
 int tally_cli_show(struct tally_cli *cli);
 int tally_cli_simulate(struct tally_cli *cli);
 int tally_cli_submit(struct tally_cli *cli);
+int tally_cli_version(struct tally_cli *cli);
 int tally_cli_watch(struct tally_cli *cli);
+int tally_cli_workers(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
 extern const struct tally_option TALLY_CLI_BENCH_OPTIONS[];
@@ -51,6 +53,8 @@ extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_STORE_OPTIONS[]; /* backup, restore */
 extern const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[];
+extern const struct tally_option TALLY_CLI_VERSION_OPTIONS[];
 extern const struct tally_option TALLY_CLI_WATCH_OPTIONS[];
+extern const struct tally_option TALLY_CLI_WORKERS_OPTIONS[];
 
 #endif

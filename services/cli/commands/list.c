@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "codec/base/record.h"
+#include "services/base/text/columns.h"
 #include "services/base/text/text_table.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
@@ -119,6 +120,8 @@ static int print_table(const struct tally_json *jobs)
     tally_text_table_init(
         &table, "llllrrrrrl",
         "ID,NAME,ALGORITHM,STATUS,TIME STEP,ROUND,REGRET,LOSS,UPLINK BITS,CREATED");
+    /* CREATED, ALGORITHM, UPLINK BITS, ROUND, TIME STEP, NAME; id, status, regret and loss stay. */
+    tally_text_table_fit(&table, tally_terminal_columns(fileno(stdout)), "jcifeb");
     for (size_t i = 0; i < tally_json_size(jobs); i++) {
         add_row(&table, tally_json_at(jobs, i));
     }

@@ -9,10 +9,10 @@
 #include "codec/base/record.h"
 #include "codec/base/utf8.h"
 #include "services/base/signals.h"
+#include "services/base/text/columns.h"
 #include "services/base/time.h"
 #include "services/cli/view/result_table.h"
 #include "services/progress/progress_bar.h"
-#include "services/rest_client/job_path.h"
 
 /* A restarting coordinator is back within a second; one that is gone for long is asked gently. */
 enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
@@ -119,18 +119,36 @@ int64_t tally_job_watch_backoff_ms(int64_t last_ms)
 struct follower {
     struct tally_cli *cli;
     const struct tally_job_watch *watch;
+    char id[TALLY_JOB_WORD_CAPACITY];
     int64_t started_ms;
     int64_t deadline_ms; /* INT64_MAX = none */
     int64_t backoff_ms;  /* 0 while the coordinator answers */
+    bool is_json;        /* a detail per line, and the table on stderr */
     struct tally_progress_painter painter;
     double first_fraction; /* NaN before the first answer */
     char mark[TALLY_WATCH_TEXT_CAPACITY];
 };
 
+/* Regret and loss go to the front: where there is no room for all fields, the others are left out.
+ */
+static void put_quality_first(const struct tally_json *detail, char text[TALLY_WATCH_TEXT_CAPACITY])
+{
+    char quality[QUALITY_TEXT_CAPACITY], rest[TALLY_WATCH_TEXT_CAPACITY];
+    quality_text(detail, quality);
+    const char *at = strstr(text, quality);
+    if (at != NULL) {
+        snprintf(rest, sizeof rest, "%.*s%s", (int)(at - text), text,
+                 at + strlen(quality) + strspn(at + strlen(quality), " "));
+        snprintf(text, TALLY_WATCH_TEXT_CAPACITY, "%s  %.*s", quality,
+                 TALLY_WATCH_TEXT_CAPACITY - QUALITY_TEXT_CAPACITY - 3, rest);
+    }
+}
+
 static void paint(struct follower *follower, const struct tally_json *detail)
 {
     char text[TALLY_WATCH_TEXT_CAPACITY];
     tally_job_watch_text(detail, tally_realtime_ms(), text);
+    put_quality_first(detail, text);
     double fraction = tally_job_watch_fraction(detail);
     int64_t now_ms = tally_monotonic_ms();
     if (isnan(follower->first_fraction)) {
@@ -143,6 +161,20 @@ static void paint(struct follower *follower, const struct tally_json *detail)
         .text = text,
     };
     tally_progress_paint(&follower->painter, &bar, now_ms);
+}
+
+/* One line without a terminal: "running  time step 1200/2000 ...". */
+static int print_line(const struct tally_json *detail)
+{
+    char text[TALLY_WATCH_TEXT_CAPACITY];
+    struct tally_buffer line = {0};
+    const char *status = status_of(detail);
+    tally_job_watch_text(detail, tally_realtime_ms(), text);
+    tally_utf8_sanitize_line(text);
+    const bool has_status = strncmp(text, status, strlen(status)) == 0;
+    return tally_cli_print(tally_buffer_printf(&line, "%.20s%s%s\n", has_status ? "" : status,
+                                               has_status ? "" : "  ", text),
+                           &line);
 }
 
 /* Returns an exit code: stdout may be gone. */
@@ -158,7 +190,7 @@ static int tell(struct follower *follower, const struct tally_json *detail)
         return TALLY_EXIT_OK;
     }
     memcpy(follower->mark, mark, sizeof mark);
-    return tally_cli_print_json(detail, 0);
+    return follower->is_json ? tally_cli_print_json(detail, 0) : print_line(detail);
 }
 
 static int finish(struct follower *follower, const struct tally_json *detail,
@@ -166,9 +198,10 @@ static int finish(struct follower *follower, const struct tally_json *detail,
 {
     tally_progress_clear(&follower->painter);
     struct tally_buffer text = {0};
-    enum tally_status status = tally_result_table_render(detail, &text);
+    enum tally_status status =
+        tally_result_table_fit(detail, tally_terminal_columns(STDOUT_FILENO), &text);
     int exit_code = TALLY_EXIT_OK;
-    if (status != TALLY_OK || follower->painter.is_terminal) {
+    if (status != TALLY_OK || !follower->is_json) {
         exit_code = tally_cli_print(status, &text);
     } else {
         (void)fwrite(text.data, 1, text.size, stderr);
@@ -204,18 +237,24 @@ static int64_t time_left_ms(const struct follower *follower)
 static enum tally_status poll_job(struct follower *follower, struct tally_json **ret_detail,
                                   struct tally_error *err)
 {
-    char path[TALLY_JOB_PATH_CAPACITY];
-    tally_job_path(follower->watch->job_id, "", path);
     int64_t left_ms = time_left_ms(follower);
     struct tally_http_exchange exchange = {
         .method = "GET",
-        .path = path,
         .accept = "application/json",
         .timeout_ms = left_ms < 1                 ? 1
                       : left_ms < POLL_TIMEOUT_MS ? (long)left_ms
                                                   : POLL_TIMEOUT_MS,
     };
-    return tally_rest_call_json(&follower->cli->rest, &exchange, ret_detail, err);
+    return tally_job_call_json(&follower->cli->rest, follower->id, "", &exchange, ret_detail, err);
+}
+
+/* The watch is interrupted, the job is not. */
+static int leave_running(struct follower *follower)
+{
+    tally_progress_clear(&follower->painter);
+    fprintf(stderr, "tally: job %s goes on; stop it with: tally cancel %s\n", follower->id,
+            follower->id);
+    return 128 + *tally_signals_stop();
 }
 
 /* One poll. True: the watch is over with *ret_exit_code. */
@@ -230,7 +269,8 @@ static bool step(struct follower *follower, int *ret_exit_code)
     }
     if (status != TALLY_OK) {
         tally_progress_clear(&follower->painter);
-        *ret_exit_code = tally_cli_report(&err);
+        *ret_exit_code =
+            *tally_signals_stop() != 0 ? leave_running(follower) : tally_cli_report(&err);
         return true;
     }
     note_back(follower);
@@ -264,18 +304,20 @@ int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *wat
         .deadline_ms = watch->timeout_ms > 0 ? now_ms + watch->timeout_ms : INT64_MAX,
         .first_fraction = NAN,
     };
+    snprintf(follower.id, sizeof follower.id, "%s", watch->job_id);
+    follower.is_json = tally_options_bool(cli->options, "json");
     tally_progress_painter_init(&follower.painter, STDOUT_FILENO);
+    follower.painter.is_terminal = follower.painter.is_terminal && !follower.is_json;
     int exit_code = TALLY_EXIT_OK;
     while (!step(&follower, &exit_code)) {
         if (time_left_ms(&follower) <= 0) {
             tally_progress_clear(&follower.painter);
-            fprintf(stderr, "tally: job %s did not end within %" PRId64 " s\n", watch->job_id,
+            fprintf(stderr, "tally: job %s did not end within %" PRId64 " s\n", follower.id,
                     watch->timeout_ms / 1000);
             return TALLY_EXIT_TIMEOUT;
         }
         if (tally_signals_wait((int)pause_ms(&follower))) {
-            tally_progress_clear(&follower.painter);
-            return 128 + *tally_signals_stop();
+            return leave_running(&follower);
         }
     }
     return exit_code;

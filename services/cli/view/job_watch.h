@@ -1,8 +1,9 @@
 /* job_watch: follows a job until it ends, through restarts of the coordinator.
  *
  * The coordinator is polled. On a terminal one progress line is painted and the result table ends
- * it, both on stdout. Otherwise stdout gets one line of JSON, the job's detail, whenever the job
- * has moved, and nothing else; the result table then goes to stderr. */
+ * it, both on stdout. Without one, stdout gets a plain line whenever the job has moved, and the
+ * table. With --json it gets the job's detail instead, as one line of JSON, and nothing else; the
+ * table then goes to stderr. */
 #ifndef TALLY_SERVICES_CLI_VIEW_JOB_WATCH_H
 #define TALLY_SERVICES_CLI_VIEW_JOB_WATCH_H
 

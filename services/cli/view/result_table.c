@@ -203,10 +203,18 @@ static enum tally_status render_wire(const struct tally_json *wire, struct tally
 enum tally_status tally_result_table_render(const struct tally_json *detail,
                                             struct tally_buffer *out)
 {
+    return tally_result_table_fit(detail, 0, out);
+}
+
+enum tally_status tally_result_table_fit(const struct tally_json *detail, int columns,
+                                         struct tally_buffer *out)
+{
     struct tally_text_table facts, table;
     const struct tally_json *bits = tally_json_get(detail, "bits");
-    tally_text_table_init(&facts, "ll", "");
+    tally_text_table_init(&facts, "lw", "");
     tally_text_table_init(&table, "lrrrr", "bits,formula,payload,messages,clipped");
+    tally_text_table_fit(&facts, columns, "");
+    tally_text_table_fit(&table, columns, "ed");
     add_facts(&facts, detail);
     add_bits(&table, bits);
     enum tally_status status = tally_text_table_end(&facts, out);

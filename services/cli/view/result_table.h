@@ -18,6 +18,10 @@
  * are shown as "-", `reason` only if there is one. Errors: NO_MEMORY. */
 enum tally_status tally_result_table_render(const struct tally_json *detail,
                                             struct tally_buffer *out);
+/* The same in lines of at most `columns`, if the numbers allow it: words are wrapped, and of the
+ * bits first `clipped` and then `messages` is left out. 0 = lines of any length. */
+enum tally_status tally_result_table_fit(const struct tally_json *detail, int columns,
+                                         struct tally_buffer *out);
 
 enum { TALLY_RESULT_CELL_CAPACITY = 400 };
 /* One member as it stands in tables: texts without quotes, "-" for missing and null, other values
