@@ -8,6 +8,10 @@
 #include "services/base/signals.h"
 #include "services/base/text/text.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/completion/completion.h"
+
+static int complete(struct tally_cli *cli);
+static const struct tally_option COMPLETION_OPTIONS[] = {{0}};
 
 static const struct tally_command COMMANDS[] = {
     {"submit", "FILE|- [OPTION]...", "submit a job document",
@@ -115,10 +119,32 @@ static const struct tally_command COMMANDS[] = {
      "client. Between the runs, the same updates go to libmicrohttpd alone. With two processors, "
      "one runs the servers and the other the clients.",
      TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
+    {"completion", "bash|zsh [OPTION]...", "print what completes command lines in a shell",
+     "Prints the script that completes the command lines of tally in bash or zsh. It is installed "
+     "as "
+     "share/bash-completion/completions/tally and share/zsh/site-functions/_tally. Without an "
+     "installation: source <(tally completion bash).",
+     COMPLETION_OPTIONS, 1, 1, false, complete},
     {"version", "[OPTION]...", "print the version", "Prints the version.",
      TALLY_CLI_VERSION_OPTIONS, 0, 0, false, tally_cli_version},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
+
+static int complete(struct tally_cli *cli)
+{
+    const struct tally_completion completion = {COMMANDS, N_COMMANDS};
+    const char *shell = tally_options_positional(cli->options, 0);
+    struct tally_buffer text = {0};
+    if (strcmp(shell, "bash") == 0) {
+        return tally_cli_print(tally_completion_bash(&completion, &text), &text);
+    }
+    if (strcmp(shell, "zsh") == 0) {
+        return tally_cli_print(tally_completion_zsh(&completion, &text), &text);
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "\"%.40s\" is none of bash, zsh", shell);
+    return tally_cli_report_usage(&err);
+}
 
 static const char EXIT_CODES[] =
     "Exit codes:\n"

@@ -69,6 +69,7 @@ class Install(InstalledCase):
         done = run("cmake", "--install", BIN.parent, "--prefix", prefix, env=environment())
         self.assertEqual(done.returncode, 0, done.stderr)
         for file in ("bin/tally", "etc/tally/worker.conf", "share/man/man1/tally.1",
+                     "share/bash-completion/completions/tally", "share/zsh/site-functions/_tally",
                      "lib/systemd/system/tally-coordinator.service"):
             self.assertTrue((prefix / file).is_file(), file)
 

@@ -34,6 +34,9 @@ struct tally_option {
 
 enum { TALLY_OPTIONS_MAX_TABLES = 4 };
 
+/* --config, --help and --version, which every program has. */
+extern const struct tally_option TALLY_BUILTIN_OPTIONS[];
+
 /* What a program or sub-command understands. */
 struct tally_options_spec {
     const char *program;     /* "tally submit": leads the usage line and every message */

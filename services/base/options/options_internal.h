@@ -37,7 +37,6 @@ struct tally_options {
 };
 
 /* --config, --help, --version: the last table of every option set. */
-extern const struct tally_option TALLY_BUILTIN_OPTIONS[];
 
 enum { TALLY_OPTION_ENVIRONMENT_CAPACITY = 96 };
 

@@ -1,0 +1,24 @@
+/* completion: scripts that complete the command line of `tally` in bash and zsh, made of the same
+ * tables that --help is made of.
+ *
+ * Words that complete: commands; the options of the command; files, where an option or an argument
+ * is one; the ids of the newest jobs, where an argument is a job (the script asks `tally list`). */
+#ifndef TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
+#define TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
+
+#include <stddef.h>
+
+#include "services/cli/commands/commands.h"
+
+struct tally_completion {
+    const struct tally_command *commands;
+    size_t n_commands;
+};
+
+/* Appends the script. Errors: NO_MEMORY. */
+enum tally_status tally_completion_bash(const struct tally_completion *completion,
+                                        struct tally_buffer *out);
+enum tally_status tally_completion_zsh(const struct tally_completion *completion,
+                                       struct tally_buffer *out);
+
+#endif
