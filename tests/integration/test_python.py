@@ -458,7 +458,11 @@ class Jobs(PythonCase):
             tally.show("x", url=f"http://127.0.0.1:{free_port()}")
         self.assertEqual(caught.exception.code, "unavailable")
         with self.assertRaises(ValueError):
-            tally.Client("127.0.0.1:8080")
+            tally.Client("ftp://127.0.0.1:8080")
+        port = coordinator.url.rsplit(":", 1)[1]
+        with self.assertRaises(tally.Error) as caught:
+            tally.show("nosuchjob", url=f"localhost:{port}")
+        self.assertEqual(caught.exception.code, "not_found")
 
     def test_the_same_key_is_the_same_job(self):
         coordinator = self.start_coordinator()

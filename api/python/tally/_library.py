@@ -149,8 +149,9 @@ def error_of(code: int, failure: Failure) -> Error:
 
 
 def coordinator_url(url: str | None) -> str:
-    """The given URL, else TALLY_COORDINATOR, else this machine, as in the programs."""
-    return url or os.environ.get("TALLY_COORDINATOR") or "http://127.0.0.1:8080"
+    """The given URL, else TALLY_COORDINATOR, else this machine, as in the programs. http:// may be left out."""
+    url = url or os.environ.get("TALLY_COORDINATOR") or "127.0.0.1:8080"
+    return url if "://" in url else f"http://{url}"
 
 
 def text(value: str | os.PathLike[str] | None) -> bytes | None:
