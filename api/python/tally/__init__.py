@@ -13,15 +13,17 @@ for the same gradients a Python worker sends the same bytes as a C worker.
     tally.run_worker("http://127.0.0.1:8080", gradient=gradient, dim=30, clients=4)
 """
 
-from ._client import Client, Event, model, show, submit, watch
+from ._client import Client, Event, cancel, jobs, model, rounds, show, submit, to_pandas, wait, watch, workers
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
 from ._library import Error, version
+from ._simulate import simulate
 from ._worker import Gradient, Loss, Problem, Query, Totals, Worker, run_worker
 
 __version__ = version()
 
 __all__ = [
     "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Problem", "Query",
-    "Totals", "Worker", "decode", "encode", "grid", "model", "run_worker", "show", "submit", "version", "watch",
+    "Totals", "Worker", "cancel", "decode", "encode", "grid", "jobs", "model", "rounds", "run_worker", "show",
+    "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import http.client
+import importlib
 import io
 import ipaddress
 import json
@@ -23,6 +25,8 @@ from numpy.typing import NDArray
 from ._library import Error, coordinator_url, version
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between attempts to reach the coordinator
+_POLL_S = 0.2  # between two looks at a job
+_PAGE = 1000  # elements of a list's page
 _PASSING = (429, 502, 503, 504)
 
 
@@ -157,6 +161,86 @@ class Client:
             raise Error(f"{self.url}{path}: {error}", "unavailable") from error
         return x
 
+    def jobs(self, *, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """The details of the jobs, newest first.
+
+        status: only jobs of this status ("queued", "running", "paused", "completed", "failed" or "cancelled").
+        limit: at most so many; None = all.
+        """
+        return self._pages("/v1/jobs", "jobs", limit, {} if status is None else {"status": status})
+
+    def workers(self, *, limit: int | None = None) -> list[dict[str, Any]]:
+        """The workers that have joined, newest first: name, slots, state and the clients that each runs."""
+        return self._pages("/v1/workers", "workers", limit, {})
+
+    def _pages(self, path: str, member: str, limit: int | None, query: Mapping[str, str]) -> list[dict[str, Any]]:
+        """A list that comes in pages, whole or up to `limit` elements."""
+        if limit is not None and limit < 0:
+            raise ValueError("limit is negative")
+        found: list[dict[str, Any]] = []
+        cursor: str | None = ""
+        while cursor is not None and (limit is None or len(found) < limit):
+            size = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            page = {**query, "limit": str(size)} | ({"cursor": cursor} if cursor else {})
+            answer = self._json(f"{path}?{urllib.parse.urlencode(page)}")
+            found += answer[member]
+            cursor = answer["next_cursor"]
+        return found
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Ends a job for good and returns its detail. Raises Error if it has ended already."""
+        return self._change(job_id, "cancel")
+
+    def pause(self, job_id: str) -> dict[str, Any]:
+        """Keeps a job from going on until resume() and returns its detail."""
+        return self._change(job_id, "pause")
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Lets a paused job go on and returns its detail."""
+        return self._change(job_id, "resume")
+
+    def _change(self, job_id: str, verb: str) -> dict[str, Any]:
+        return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/{verb}", b"")
+
+    def wait(self, job_id: str, *, wait_s: float | None = None) -> dict[str, Any]:
+        """Waits until a job has ended and returns its final detail, whose `status` says how it ended.
+
+        Waits while the coordinator is unreachable. Raises TimeoutError after `wait_s` seconds; the job goes on.
+        """
+        until = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            detail: dict[str, Any] = {}
+            try:
+                detail = self.show(job_id)
+            except Error as error:
+                if error.code != "unavailable" and error.status not in _PASSING:
+                    raise
+            if _has_ended(detail):
+                return detail
+            left_s = _POLL_S if until is None else until - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"job {job_id} is {detail.get('status', 'out of reach')} after {wait_s:g} s")
+            time.sleep(min(_POLL_S, left_s))
+
+    def rounds(self, job_id: str) -> NDArray[np.void]:
+        """The closed rounds of a job as a structured array, one element a round.
+
+        The fields are the columns of rounds.csv (api/README.md): integers as int64, `passed` and `cut` as bool,
+        `missing` as text, all others as float64, where nan means unknown. So `rounds["t"]` against
+        `rounds["regret"]` is the curve of the regret. to_pandas() makes a DataFrame of it.
+        """
+        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/rounds.csv"
+        try:
+            with self._open(path, None, {"Accept": "text/csv"}) as answer:
+                names, *rows = csv.reader(io.TextIOWrapper(answer, encoding="utf-8", newline=""))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Error(f"{self.url}{path}: {error}", "unavailable") from error
+        columns = [_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+        table = np.empty(len(rows), [(name, column.dtype) for name, column in zip(names, columns)])
+        for name, column in zip(names, columns):
+            table[name] = column
+        return table
+
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """Yields the events of a job until it has ended; the last event is its final detail.
 
@@ -192,6 +276,27 @@ class Client:
                 pass
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+_INTEGERS = ("round", "t", "k", "j", "samples", "received")
+_FLAGS = ("passed", "cut")
+
+
+def _column(name: str, cells: list[str]) -> NDArray[Any]:
+    """The cells of a column of rounds.csv in their type; an empty number is nan."""
+    if name in _INTEGERS or name.endswith(("_bits", "_messages", "_clipped")):
+        return np.array(cells, dtype=np.int64)
+    if name in _FLAGS:
+        return np.array([cell == "1" for cell in cells], dtype=bool)
+    if name == "missing":
+        return np.array(cells, dtype=np.str_) if cells else np.array([], dtype="U1")
+    return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
+
+
+def to_pandas(rounds: NDArray[np.void]) -> Any:
+    """What rounds() returned, as a pandas.DataFrame with the round as its index. Raises ImportError without pandas."""
+    pandas = importlib.import_module("pandas")  # not needed for anything else
+    return pandas.DataFrame({name: rounds[name] for name in rounds.dtype.names or ()}).set_index("round")
 
 
 def _has_ended(detail: Mapping[str, Any]) -> bool:
@@ -231,3 +336,29 @@ def model(job_id: str, **where: Any) -> NDArray[np.float64]:
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:
     """Yields the events of a job until it has ended. Other arguments: those of Client."""
     return Client(**where).watch(job_id, after=after)
+
+
+def jobs(*, status: str | None = None, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:
+    """The details of the jobs, newest first. Other arguments: those of Client."""
+    return Client(**where).jobs(status=status, limit=limit)
+
+
+def workers(*, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:
+    """The workers that have joined, newest first. Other arguments: those of Client."""
+    return Client(**where).workers(limit=limit)
+
+
+def cancel(job_id: str, **where: Any) -> dict[str, Any]:
+    """Ends a job for good and returns its detail. Other arguments: those of Client."""
+    return Client(**where).cancel(job_id)
+
+
+def wait(job_id: str, *, wait_s: float | None = None, **where: Any) -> dict[str, Any]:
+    """Waits until a job has ended, at most `wait_s` seconds, and returns its final detail. Other arguments: those of
+    Client, whose `timeout_s` is about a coordinator that sends nothing."""
+    return Client(**where).wait(job_id, wait_s=wait_s)
+
+
+def rounds(job_id: str, **where: Any) -> NDArray[np.void]:
+    """The closed rounds of a job as a structured array. Other arguments: those of Client."""
+    return Client(**where).rounds(job_id)

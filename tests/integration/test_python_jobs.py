@@ -1,0 +1,174 @@
+"""Jobs from Python: lists, changes, rounds as arrays, and whole jobs in one call."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+import numpy as np
+
+from common import BIN, HANG_S, IS_SANITIZED, TallyTestCase, essence, job_document, simulate
+from test_python import PACKAGE, PythonCase, plugin_job, pull, squares
+
+if not IS_SANITIZED:
+    import tally
+
+os.environ.setdefault("TALLY_BIN", str(BIN))
+
+
+def setUpModule():
+    if IS_SANITIZED:
+        raise unittest.SkipTest("an interpreter cannot load a library with a sanitizer")
+
+
+class Lists(PythonCase):
+    def test_jobs_are_listed_page_by_page_and_by_status(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        self.assertEqual(client.jobs(), [])
+        ids = [client.submit(job_document(name=f"job {n}")) for n in range(5)]
+        self.assertEqual([job["id"] for job in client.jobs()], ids[::-1])
+        with mock.patch("tally._client._PAGE", 2):
+            self.assertEqual([job["id"] for job in client.jobs()], ids[::-1])
+            self.assertEqual([job["id"] for job in client.jobs(limit=3)], ids[:1:-1])
+        self.assertEqual(client.jobs(limit=0), [])
+        self.assertEqual(client.cancel(ids[1])["status"], "cancelled")
+        self.assertEqual([job["id"] for job in tally.jobs(status="cancelled", url=coordinator.url)], [ids[1]])
+        self.assertEqual(len(client.jobs(status="queued")), 4)
+        with self.assertRaises(tally.Error) as caught:
+            client.jobs(status="asleep")
+        self.assertEqual((caught.exception.field, caught.exception.status), ("status", 400))
+        with self.assertRaises(ValueError):
+            client.jobs(limit=-1)
+
+    def test_workers_are_listed(self):
+        coordinator = self.start_coordinator()
+        self.assertEqual(tally.workers(url=coordinator.url), [])
+        self.play_in_c(coordinator.url, "a", 3)
+        self.wait_for_workers(coordinator, 1)
+        worker, = tally.workers(url=coordinator.url)
+        self.assertEqual((worker["name"], worker["slots"]), ("a", 3))
+
+    def wait_for_workers(self, coordinator, n):
+        from common import wait_until
+
+        wait_until(lambda: len(tally.workers(url=coordinator.url)) == n, f"{n} workers")
+
+
+class Changes(PythonCase):
+    def test_pause_resume_wait_and_cancel(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        self.play_in_c(coordinator.url, "a", 10)
+        endless = client.submit(job_document(
+            algorithm={"type": "minibatch_sgd", "step_size": 0.01, "local_steps": 1}, horizon=50_000_000))
+        coordinator.client.wait_status(endless, "running")
+        self.assertEqual(client.pause(endless)["status"], "paused")
+        with self.assertRaises(TimeoutError) as caught:
+            client.wait(endless, wait_s=0)
+        self.assertIn("paused", str(caught.exception))
+        self.assertEqual(client.resume(endless)["status"], "running")
+        self.assertEqual(client.cancel(endless)["status"], "cancelled")
+        document = job_document(horizon=300)
+        job = client.submit(document)
+        detail = client.wait(job)
+        self.assertEqual(essence(detail), essence(simulate(document)))
+        self.assertEqual(tally.wait(job, url=coordinator.url), detail)
+        with self.assertRaises(tally.Error) as caught:
+            client.cancel(job)
+        self.assertEqual(caught.exception.status, 409)
+        for missing in (client.wait, client.cancel, client.rounds):
+            with self.assertRaises(tally.Error) as caught:
+                missing("0123456789ab")
+            self.assertEqual((caught.exception.code, caught.exception.status), ("not_found", 404))
+
+    def test_waiting_survives_a_restart(self):
+        coordinator = self.start_coordinator()
+        job = tally.submit(job_document(horizon=300), url=coordinator.url)
+        coordinator.kill()
+        with self.assertRaises(TimeoutError) as caught:
+            tally.wait(job, wait_s=0, url=coordinator.url)
+        self.assertIn("out of reach", str(caught.exception))
+        coordinator = self.start_coordinator(port=coordinator.port, name="second")
+        self.play_in_c(coordinator.url, "a", 10)
+        self.assertEqual(tally.wait(job, url=coordinator.url)["status"], "completed")
+
+
+class Rounds(PythonCase):
+    def test_the_array_has_what_rest_has(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        job = client.submit(job_document(horizon=300))
+        self.assertEqual(len(client.rounds(job)), 0)
+        self.assertIn("regret", client.rounds(job).dtype.names)
+        self.play_in_c(coordinator.url, "a", 10)
+        client.wait(job)
+        rounds = tally.rounds(job, url=coordinator.url)
+        records = coordinator.client.rounds(job)
+        for name in ("round", "t", "samples", "norm", "passed", "cut", "loss", "regret"):
+            self.assertEqual(rounds[name].tolist(), [record[name] for record in records], name)
+        self.assertEqual([str(rounds.dtype[name]) for name in ("t", "passed", "regret", "uplink_payload_bits")],
+                         ["int64", "bool", "float64", "int64"])
+        self.assertEqual(rounds["uplink_payload_bits"].sum(), client.show(job)["bits"]["uplink"]["payload"])
+
+    def test_what_is_unknown_is_nan(self):
+        coordinator = self.start_coordinator()
+        job = tally.submit(job_document(horizon=100, reference={"type": "none"}), url=coordinator.url)
+        self.play_in_c(coordinator.url, "a", 10)
+        tally.wait(job, url=coordinator.url)
+        rounds = tally.rounds(job, url=coordinator.url)
+        self.assertTrue(np.isnan(rounds["regret"]).all())
+        self.assertFalse(np.isnan(rounds["loss"]).any())
+
+    @unittest.skipUnless(importlib.util.find_spec("pandas"), "pandas is not installed")
+    def test_a_data_frame(self):
+        coordinator = self.start_coordinator()
+        job = tally.submit(job_document(horizon=100), url=coordinator.url)
+        self.play_in_c(coordinator.url, "a", 10)
+        tally.wait(job, url=coordinator.url)
+        rounds = tally.rounds(job, url=coordinator.url)
+        frame = tally.to_pandas(rounds)
+        self.assertEqual(frame["regret"].tolist(), rounds["regret"].tolist())
+        self.assertEqual(frame.index.name, "round")
+
+
+class Simulations(TallyTestCase):
+    def test_a_built_in_objective(self):
+        document = job_document(horizon=200)
+        self.assertEqual(essence(tally.simulate(document)), essence(simulate(document)))
+        with self.assertRaises(tally.Error) as caught:
+            tally.simulate(job_document(horizon=0))
+        self.assertIn("horizon", str(caught.exception))
+
+    def test_a_gradient_in_python_gives_the_same_bits_twice(self):
+        first, second = (tally.simulate(plugin_job(horizon=200), pull, loss=squares) for _ in range(2))
+        self.assertEqual(first["status"], "completed", first["reason"])
+        self.assertEqual(essence(first), essence(second))
+
+    def test_an_exception_of_a_function_comes_back(self):
+        def broken(*arguments):
+            raise RuntimeError("no such sensor")
+
+        for functions in ({"gradient": broken, "loss": squares}, {"gradient": pull, "loss": broken}):
+            with self.assertRaisesRegex(RuntimeError, "no such sensor"):
+                tally.simulate(plugin_job(horizon=200), **functions)
+        diverging = plugin_job(horizon=200, algorithm={"type": "fedavg", "step_size": 1e6, "local_steps": 20})
+        detail = tally.simulate(diverging, pull, loss=squares)
+        self.assertEqual(detail["status"], "failed")
+        self.assertRegex(detail["reason"], "gradient of client . in round 1: .* beyond what float can hold")
+        with self.assertRaises(tally.Error) as caught:
+            tally.simulate(plugin_job(clients=0), pull)
+        self.assertEqual((caught.exception.field, caught.exception.code), ("clients", "out_of_range"))
+
+    def test_a_missing_program_is_named(self):
+        with mock.patch.dict(os.environ, {"TALLY_BIN": str(self.folder)}), self.assertRaises(FileNotFoundError) as caught:
+            tally.simulate(job_document())
+        self.assertIn("TALLY_BIN", str(caught.exception))
+
+    def test_the_first_look_runs(self):
+        done = subprocess.run([sys.executable, PACKAGE / "examples/first_look.py"], capture_output=True, text=True, timeout=HANG_S,
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^completed: regret [\d.]+, 19\d\d bits up per client\n$")
