@@ -1,5 +1,5 @@
 /* allocate: memory for rows, in two functions, so that a test can make the n-th allocation fail: it
- * links its own in their place (tests/contract/store_memory_exhaustion.c). free() frees. */
+ * links its own in their place (tests/contract/memory/store_memory_exhaustion.c). free() frees. */
 #ifndef TALLY_STORAGE_ALLOCATE_H
 #define TALLY_STORAGE_ALLOCATE_H
 

@@ -1,6 +1,6 @@
 #include "tests/simulation/draws.h"
 
-#include "tests/simulation/sim_random.h"
+#include "tests/simulation/world/sim_random.h"
 
 void draw_jobs(struct draws *draws)
 {

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-#include "tests/simulation/sim_job.h"
-#include "tests/simulation/sim_network.h"
-#include "tests/simulation/sim_worker.h"
+#include "tests/simulation/checks/sim_job.h"
+#include "tests/simulation/programs/sim_worker.h"
+#include "tests/simulation/world/sim_network.h"
 
 struct draws {
     struct sim_job jobs[SIM_MAX_JOBS];

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "tests/simulation/scenario.h"
-#include "tests/simulation/sim_fiber.h"
-#include "tests/simulation/sim_vfs.h"
+#include "tests/simulation/storage/sim_vfs.h"
+#include "tests/simulation/world/sim_fiber.h"
 
 /* A seed in which the program itself fails (an assertion of the product, a crash, a loop without
  * end) is told like a violation, and the failure then takes its course. */

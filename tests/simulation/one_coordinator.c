@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/simulation/checks/invariants.h"
+#include "tests/simulation/checks/sim_job.h"
 #include "tests/simulation/draws.h"
-#include "tests/simulation/invariants.h"
-#include "tests/simulation/sim.h"
-#include "tests/simulation/sim_admin.h"
-#include "tests/simulation/sim_clock.h"
-#include "tests/simulation/sim_coordinator.h"
-#include "tests/simulation/sim_disk.h"
-#include "tests/simulation/sim_fiber.h"
-#include "tests/simulation/sim_job.h"
-#include "tests/simulation/sim_network.h"
-#include "tests/simulation/sim_random.h"
-#include "tests/simulation/sim_vfs.h"
-#include "tests/simulation/sim_worker.h"
+#include "tests/simulation/programs/sim_admin.h"
+#include "tests/simulation/programs/sim_coordinator.h"
+#include "tests/simulation/programs/sim_worker.h"
+#include "tests/simulation/storage/sim_disk.h"
+#include "tests/simulation/storage/sim_vfs.h"
+#include "tests/simulation/world/sim.h"
+#include "tests/simulation/world/sim_clock.h"
+#include "tests/simulation/world/sim_fiber.h"
+#include "tests/simulation/world/sim_network.h"
+#include "tests/simulation/world/sim_random.h"
 
 /* One coordinator on SQLite over a disk that fails.
  *

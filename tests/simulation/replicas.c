@@ -1,17 +1,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/simulation/checks/invariants.h"
+#include "tests/simulation/checks/lease_invariants.h"
 #include "tests/simulation/draws.h"
-#include "tests/simulation/invariants.h"
-#include "tests/simulation/lease_invariants.h"
+#include "tests/simulation/programs/sim_admin.h"
+#include "tests/simulation/programs/sim_replica.h"
 #include "tests/simulation/scenario.h"
-#include "tests/simulation/sim.h"
-#include "tests/simulation/sim_admin.h"
-#include "tests/simulation/sim_clock.h"
-#include "tests/simulation/sim_database.h"
-#include "tests/simulation/sim_random.h"
-#include "tests/simulation/sim_replica.h"
-#include "tests/simulation/sim_store.h"
+#include "tests/simulation/storage/sim_database.h"
+#include "tests/simulation/storage/sim_store.h"
+#include "tests/simulation/world/sim.h"
+#include "tests/simulation/world/sim_clock.h"
+#include "tests/simulation/world/sim_random.h"
 
 /* Several coordinators on one database.
  *

@@ -2,11 +2,11 @@
 
 #include <stdio.h>
 
-#include "tests/simulation/invariants.h"
-#include "tests/simulation/sim.h"
-#include "tests/simulation/sim_clock.h"
-#include "tests/simulation/sim_prepare.h"
-#include "tests/simulation/sim_random.h"
+#include "tests/simulation/checks/invariants.h"
+#include "tests/simulation/programs/sim_prepare.h"
+#include "tests/simulation/world/sim.h"
+#include "tests/simulation/world/sim_clock.h"
+#include "tests/simulation/world/sim_random.h"
 
 void scenario_run(const struct scenario_kind *kind, uint64_t seed, bool verbose,
                   struct scenario_result *ret_result)

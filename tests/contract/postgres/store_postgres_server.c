@@ -1,0 +1,506 @@
+/* What may be found in the database of a PostgreSQL server: other schemas, other programs, other
+ * values; readers, and stores that start at once. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "storage/backends/migrate.h"
+#include "tests/contract/store_tests.h"
+#include "tests/contract/support/raw_postgres.h"
+#include "tests/contract/support/store_fixture.h"
+
+/* Context of the follow_ functions: what must come next. */
+struct follow {
+    int64_t next;
+    int64_t step;
+    int n;
+};
+
+static enum tally_status follow_round(void *context, const struct tally_round_record *record,
+                                      struct tally_error *err)
+{
+    (void)err;
+    struct follow *follow = context;
+    CU_ASSERT_EQUAL(record->round, follow->next);
+    follow->next += follow->step;
+    follow->n++;
+    return TALLY_OK;
+}
+
+static enum tally_status follow_update(void *context, const struct tally_store_update *update,
+                                       struct tally_error *err)
+{
+    (void)err;
+    struct follow *follow = context;
+    CU_ASSERT_EQUAL(update->client, follow->next);
+    follow->next += follow->step;
+    CU_ASSERT(update->n_body == 3 && memcmp(update->body, "xyz", 3) == 0);
+    follow->n++;
+    return TALLY_OK;
+}
+
+static enum tally_status follow_job(void *context, const struct tally_store_job *job,
+                                    struct tally_error *err)
+{
+    (void)err;
+    struct follow *follow = context;
+    CU_ASSERT_EQUAL(job->key, follow->next);
+    follow->next += follow->step;
+    follow->n++;
+    return TALLY_OK;
+}
+
+/* More rows than a page has, and numbers of them at which pages end. */
+void test_store_postgres_server__huge_lists_are_whole(void)
+{
+    static const int SIZES[] = {1000, 2000, 2500};
+    struct store_fixture f;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    struct tally_round_record record = sample_record(1, 1);
+    expect_begin(&f);
+    f.ops->round_insert(f.store, key, &record, NULL);
+    expect_commit(&f);
+    for (int i = 0; i < 3; i++) {
+        raw_ask(f.schema,
+                "CREATE TEMP TABLE one AS SELECT * FROM rounds WHERE round = 1;"
+                "DELETE FROM rounds; DELETE FROM updates;"
+                "DO $$ BEGIN FOR i IN 1..%d LOOP UPDATE one SET round = i;"
+                " INSERT INTO rounds SELECT * FROM one;"
+                " INSERT INTO updates VALUES (%lld, 1, i - 1, 'xyz'); END LOOP; END $$",
+                SIZES[i], (long long)key);
+        struct follow rounds = {.next = 1, .step = 1};
+        struct follow updates = {.next = 0, .step = 1};
+        TALLY_ASSERT_STATUS(
+            f.ops->round_list(f.store, key, 0, INT64_MAX, follow_round, &rounds, &f.err), TALLY_OK,
+            &f.err);
+        CU_ASSERT_EQUAL(rounds.n, SIZES[i]);
+        rounds = (struct follow){.next = 7, .step = 1};
+        f.ops->round_list(f.store, key, 6, 1300, follow_round, &rounds, NULL);
+        CU_ASSERT_EQUAL(rounds.n, SIZES[i] == 1000 ? 994 : 1300);
+        TALLY_ASSERT_STATUS(f.ops->update_list(f.store, key, 1, follow_update, &updates, &f.err),
+                            TALLY_OK, &f.err);
+        CU_ASSERT_EQUAL(updates.n, SIZES[i]);
+    }
+    raw_ask(f.schema, "CREATE TEMP TABLE one AS SELECT * FROM jobs;"
+                      "DO $$ BEGIN FOR i IN 2..2300 LOOP UPDATE one SET job_key = i, id = i::text;"
+                      " INSERT INTO jobs SELECT * FROM one; END LOOP; END $$");
+    struct follow oldest_first = {.next = 1, .step = 1};
+    struct follow newest_first = {.next = 2300, .step = -1};
+    f.ops->job_list_live(f.store, follow_job, &oldest_first, NULL);
+    f.ops->job_list(f.store, -1, INT64_MAX, INT64_MAX, follow_job, &newest_first, NULL);
+    CU_ASSERT_EQUAL(oldest_first.n, 2300);
+    CU_ASSERT_EQUAL(newest_first.n, 2300);
+    store_fixture_close(&f);
+}
+
+/* A thread with a store of its own. */
+struct worker {
+    char uri[512];
+    int number;
+    int n_failed;
+    enum tally_status status;
+};
+
+enum { N_WORKERS = 3, N_INSERTS = 40 };
+
+static void *insert_jobs(void *context)
+{
+    struct worker *worker = context;
+    struct tally_store *store = NULL;
+    worker->status = tally_store_open(worker->uri, NULL, &store, NULL);
+    for (int i = 0; i < N_INSERTS && worker->status == TALLY_OK; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "%d of %d", i, worker->number);
+        struct tally_store_job job = sample_job(id, 1);
+        int64_t key = 0;
+        bool ok = store->ops->begin(store, NULL) == TALLY_OK &&
+                  store->ops->job_insert(store, &job, "{}", 2, NULL, 0, &key, NULL) == TALLY_OK &&
+                  store->ops->commit(store, NULL) == TALLY_OK;
+        worker->n_failed += ok ? 0 : 1;
+        store->ops->rollback(store);
+    }
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+    return NULL;
+}
+
+static void *just_open(void *context)
+{
+    struct worker *worker = context;
+    struct tally_store *store = NULL;
+    worker->status = tally_store_open(worker->uri, NULL, &store, NULL);
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+    return NULL;
+}
+
+static void run_workers(const struct store_fixture *f, struct worker *workers,
+                        void *(*body)(void *context))
+{
+    pthread_t threads[N_WORKERS];
+    for (int i = 0; i < N_WORKERS; i++) {
+        workers[i] = (struct worker){.number = i, .status = TALLY_INTERNAL};
+        snprintf(workers[i].uri, sizeof workers[i].uri, "%s", f->uri);
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, body, &workers[i]), 0);
+    }
+    for (int i = 0; i < N_WORKERS; i++) {
+        pthread_join(threads[i], NULL);
+        TALLY_ASSERT_STATUS(workers[i].status, TALLY_OK, NULL);
+    }
+}
+
+void test_store_postgres_server__concurrent_inserts_have_ascending_keys(void)
+{
+    struct store_fixture f;
+    struct worker workers[N_WORKERS];
+    store_fixture_open(&f);
+    run_workers(&f, workers, insert_jobs);
+    for (int i = 0; i < N_WORKERS; i++) {
+        CU_ASSERT_EQUAL(workers[i].n_failed, 0);
+    }
+    CU_ASSERT_EQUAL(raw_n_rows(f.schema, "jobs"), N_WORKERS * N_INSERTS);
+    CU_ASSERT_EQUAL(raw_n_rows(f.schema, "job_leases"), N_WORKERS * N_INSERTS);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT max(job_key) FROM jobs"), N_WORKERS * N_INSERTS);
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__two_may_make_the_schema_at_once(void)
+{
+    for (int i = 0; i < 5; i++) {
+        struct store_fixture f;
+        struct worker workers[N_WORKERS];
+        store_fixture_init(&f);
+        run_workers(&f, workers, just_open);
+        CU_ASSERT_EQUAL(raw_n_rows(f.schema, "job_keys"), 1);
+        CU_ASSERT_EQUAL(raw_n_rows(f.schema, "tally_schema"), 1);
+        store_fixture_close(&f);
+    }
+}
+
+static void expect_open(struct store_fixture *f, enum tally_status status, const char *message)
+{
+    struct tally_store *store = NULL;
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(tally_store_open(f->uri, NULL, &store, &f->err), status, &f->err);
+    CU_ASSERT_PTR_NULL(store);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, message));
+}
+
+/* Tables, indexes, their columns and constraints, as 64 bits. */
+static int64_t shape_of(const struct store_fixture *f)
+{
+    return raw_ask(
+        f->schema,
+        "SELECT hashtextextended(string_agg(line, ';' ORDER BY line COLLATE \"C\"), 0) FROM ("
+        "SELECT format('%%s %%s %%s %%s %%s %%s', c.relname, c.reloptions, a.attname,"
+        " format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attstorage) AS line"
+        " FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
+        " AND NOT a.attisdropped"
+        " WHERE c.relnamespace = current_schema()::regnamespace"
+        " UNION ALL SELECT pg_get_constraintdef(oid) || conrelid::regclass FROM pg_constraint"
+        " WHERE connamespace = current_schema()::regnamespace) AS lines");
+}
+
+/* Takes the schema back to an older version, down to what the steps after it have made. */
+static void make_older(const struct store_fixture *f, int version)
+{
+    static const char *const UNDO[] = {
+        [1] = "DROP INDEX jobs_live",
+        [2] = "DROP TABLE job_state_changes;"
+              "ALTER TABLE replicas RENAME COLUMN incarnation TO session",
+        [3] = "ALTER TABLE jobs DROP COLUMN schedule",
+        [4] = "ALTER TABLE jobs DROP COLUMN metrics; ALTER TABLE rounds DROP COLUMN metrics",
+    };
+    for (int i = 4; i >= version; i--) {
+        raw_ask(f->schema, "%s; UPDATE tally_schema SET version = %d", UNDO[i], i);
+    }
+}
+
+void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
+{
+    for (int version = 1; version <= 4; version++) {
+        struct store_fixture f;
+        store_fixture_open(&f);
+        const int64_t newest = raw_ask(f.schema, "SELECT version FROM tally_schema");
+        const int64_t shape = shape_of(&f);
+        CU_ASSERT_EQUAL(newest, 5);
+        int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+        expect_begin(&f);
+        f.ops->state_put(f.store, key, "put", 3, NULL);
+        expect_commit(&f);
+        make_older(&f, version);
+        CU_ASSERT_NOT_EQUAL(shape_of(&f), shape);
+        store_fixture_reopen(&f);
+        CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT version FROM tally_schema"), newest);
+        CU_ASSERT_EQUAL(shape_of(&f), shape);
+        struct tally_store_job job;
+        TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_OK, &f.err);
+        CU_ASSERT_EQUAL(job.key, key);
+        expect_state_text(&f, key, "put");
+        expect_begin(&f);
+        f.ops->state_append(f.store, key, 1, " 1", 2, NULL);
+        expect_commit(&f);
+        expect_state_text(&f, key, "put 1");
+        /* Which coordinators of versions before need, to lead a job. */
+        struct raw *raw = raw_open(f.schema);
+        CU_ASSERT(!raw_succeeds(raw, "SELECT session FROM replicas"));
+        raw_close(raw);
+        store_fixture_close(&f);
+    }
+}
+
+/* Nothing of a job is left that an operator deletes. */
+void test_store_postgres_server__deleted_job_leaves_nothing(void)
+{
+    static const char *const TABLES[] = {
+        "jobs",    "job_documents", "job_states", "job_state_changes",
+        "updates", "rounds",        "job_leases"};
+    struct store_fixture f;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    struct tally_round_record record = sample_record(1, 1);
+    TALLY_ASSERT_STATUS(write_transaction(&f, key, 1), TALLY_OK, &f.err);
+    expect_begin(&f);
+    f.ops->round_insert(f.store, key, &record, NULL);
+    expect_commit(&f);
+    for (int deleted = 0; deleted < 2; deleted++) {
+        for (size_t i = 0; i < sizeof TABLES / sizeof TABLES[0]; i++) {
+            CU_ASSERT_EQUAL(raw_n_rows(f.schema, TABLES[i]) > 0, deleted == 0);
+        }
+        raw_ask(f.schema, "DELETE FROM jobs");
+    }
+    store_fixture_close(&f);
+}
+
+/* A SQLite store with a state that has been appended to, in a file of its own. */
+static void make_source(const char *uri)
+{
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_store_open(uri, NULL, &store, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(store);
+    struct tally_store_job job = sample_job("a", 1);
+    const struct tally_store_ops *ops = store->ops;
+    bool ok = ops->begin(store, &err) == TALLY_OK &&
+              ops->job_insert(store, &job, "{}", 2, NULL, 0, &job.key, &err) == TALLY_OK &&
+              ops->state_put(store, job.key, "put", 3, &err) == TALLY_OK &&
+              ops->state_append(store, job.key, 12, " 12", 3, &err) == TALLY_OK &&
+              ops->state_append(store, job.key, 9, " 9", 2, &err) == TALLY_OK &&
+              ops->commit(store, &err) == TALLY_OK;
+    TALLY_ASSERT_STATUS(ok ? TALLY_OK : err.status, TALLY_OK, &err);
+    ops->close(store);
+}
+
+/* A migration puts whole what was appended to, and what is said of both sides is the same. */
+void test_store_postgres_server__migrated_state_is_whole(void)
+{
+    char folder[] = "/tmp/tally-store-XXXXXX";
+    char path[64];
+    char uri[80];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tally.db", folder);
+    snprintf(uri, sizeof uri, "sqlite:%s", path);
+    make_source(uri);
+    struct store_fixture f;
+    struct tally_migrate_report report;
+    store_fixture_init(&f);
+    for (int again = 0; again < 2; again++) { /* the second time, only compared */
+        TALLY_ASSERT_STATUS(tally_store_migrate(uri, f.uri, NULL, &report, &f.err), TALLY_OK,
+                            &f.err);
+        CU_ASSERT_EQUAL(report.source[TALLY_TABLE_STATES].n_rows, 1);
+        CU_ASSERT_EQUAL(report.target[TALLY_TABLE_STATES].n_rows, 1);
+        CU_ASSERT_EQUAL(raw_n_rows(f.schema, "job_states"), 1);
+        CU_ASSERT_EQUAL(raw_n_rows(f.schema, "job_state_changes"), 0);
+    }
+    store_fixture_reopen(&f);
+    expect_state_text(&f, 1, "put 9 12");
+    store_fixture_close(&f);
+    CU_ASSERT_EQUAL(remove(path), 0);
+    CU_ASSERT_EQUAL(rmdir(folder), 0);
+}
+
+void test_store_postgres_server__newer_schema_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    raw_ask(f.schema, "UPDATE tally_schema SET version = 1000");
+    expect_open(&f, TALLY_DATA_LOSS, "schema version 1000, newer than");
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT version FROM tally_schema"), 1000);
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__impossible_schema_version_is_refused(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    raw_ask(f.schema, "UPDATE tally_schema SET version = -1");
+    expect_open(&f, TALLY_DATA_LOSS, "schema version -1 outside");
+    raw_ask(f.schema, "DELETE FROM tally_schema");
+    expect_open(&f, TALLY_DATA_LOSS, "0 rows, not 1");
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__table_of_another_program_is_refused_untouched(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    raw_ask(f.schema, "CREATE TABLE rounds (boxing text)");
+    expect_open(&f, TALLY_DATA_LOSS, "\"rounds\" already exists");
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT count(*) FROM information_schema.tables"
+                                      " WHERE table_schema = current_schema()"),
+                    1);
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__missing_table_or_column_is_data_loss(void)
+{
+    static const char *const DAMAGE[] = {"DROP TABLE updates",
+                                         "ALTER TABLE rounds DROP COLUMN norm",
+                                         "DROP TABLE job_leases", "DROP TABLE job_state_changes"};
+    for (int i = 0; i < 4; i++) {
+        struct store_fixture f;
+        store_fixture_open(&f);
+        raw_ask(f.schema, "%s", DAMAGE[i]);
+        expect_open(&f, TALLY_DATA_LOSS, "does not exist");
+        store_fixture_close(&f);
+    }
+}
+
+void test_store_postgres_server__unexpected_values_are_data_loss(void)
+{
+    static const char *const DAMAGE[] = {
+        "UPDATE jobs SET status = 'resting'",
+        "UPDATE jobs SET status = repeat('x', 100)",
+        "UPDATE jobs SET name = repeat('x', 1000)",
+        "ALTER TABLE jobs ALTER has_loss DROP NOT NULL; UPDATE jobs SET has_loss = NULL",
+        "ALTER TABLE jobs ALTER round DROP NOT NULL; UPDATE jobs SET round = NULL",
+    };
+    struct store_fixture f;
+    for (int i = 0; i < 5; i++) {
+        struct tally_store_job job;
+        struct job_walk walk = {.n = 0};
+        store_fixture_open(&f);
+        expect_job(&f, "a", TALLY_JOB_RUNNING);
+        raw_ask(f.schema, "%s", DAMAGE[i]);
+        TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &job, &f.err), TALLY_DATA_LOSS, &f.err);
+        TALLY_ASSERT_STATUS(f.ops->job_list_live(f.store, collect_job, &walk, NULL),
+                            TALLY_DATA_LOSS, NULL);
+        CU_ASSERT_EQUAL(walk.n, 0);
+        store_fixture_close(&f);
+    }
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    struct update_walk updates = {.n = 0};
+    raw_ask(f.schema, "INSERT INTO updates VALUES (%lld, 1, 4294967296, '')", (long long)key);
+    TALLY_ASSERT_STATUS(f.ops->update_list(f.store, key, 1, collect_update, &updates, &f.err),
+                        TALLY_DATA_LOSS, &f.err);
+    struct tally_buffer state = {0};
+    raw_ask(f.schema,
+            "INSERT INTO job_states VALUES (%lld, 'put');"
+            "ALTER TABLE job_state_changes ALTER change DROP NOT NULL;"
+            "INSERT INTO job_state_changes VALUES (%lld, 1, ' 1'), (%lld, 2, NULL)",
+            (long long)key, (long long)key, (long long)key);
+    tally_error_clear(&f.err);
+    TALLY_ASSERT_STATUS(f.ops->state_get(f.store, key, &state, &f.err), TALLY_DATA_LOSS, &f.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "column state holds no bytes"));
+    tally_buffer_fini(&state);
+    store_fixture_close(&f);
+}
+
+static struct tally_store *open_reader(struct store_fixture *f, enum tally_status expected)
+{
+    const struct tally_store_options options = {.read_only = true};
+    struct tally_store *store = NULL;
+    tally_error_clear(&f->err);
+    TALLY_ASSERT_STATUS(tally_store_open(f->uri, &options, &store, &f->err), expected, &f->err);
+    return store;
+}
+
+void test_store_postgres_server__reader_has_one_snapshot(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    struct tally_store *reader = open_reader(&f, TALLY_OK);
+    if (reader == NULL) { /* which has been said */
+        store_fixture_close(&f);
+        return;
+    }
+    struct tally_store_job job = sample_job("z", 1);
+    expect_job(&f, "b", TALLY_JOB_RUNNING);
+    CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(reader->ops->job_get(reader, "b", &job, NULL), TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(reader->ops->begin(reader, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(reader->ops->state_put(reader, key, "x", 1, NULL), TALLY_STORE);
+    CU_ASSERT_EQUAL(reader->ops->state_append(reader, key, 2, "x", 1, NULL), TALLY_STORE);
+    CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(reader->ops->job_insert(reader, &job, "", 0, NULL, 0, &key, NULL), TALLY_STORE);
+    CU_ASSERT_NOT_EQUAL(reader->ops->commit(reader, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_OK);
+    raw_end_connections(f.schema);
+    CU_ASSERT_EQUAL(reader->ops->job_get(reader, "a", &job, NULL), TALLY_STORE);
+    reader->ops->close(reader);
+    CU_ASSERT_EQUAL(raw_n_rows(f.schema, "job_states"), 0);
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__reader_needs_a_store(void)
+{
+    struct store_fixture f;
+    store_fixture_init(&f);
+    open_reader(&f, TALLY_NOT_FOUND);
+    CU_ASSERT_EQUAL(raw_ask(f.schema, "SELECT count(*) FROM information_schema.tables"
+                                      " WHERE table_schema = current_schema()"),
+                    0);
+    store_fixture_close(&f);
+}
+
+void test_store_postgres_server__no_message_has_the_password(void)
+{
+    static const char *const URIS[] = {
+        "postgres:host=127.0.0.1 port=1 password=s3cret",
+        "postgres:host=127.0.0.1 port=1 user=s3cret password=s3cret",
+        "postgres:host=127.0.0.1 password=s3cret port=x",
+        "postgres:host=127.0.0.1 password=a s3cret",
+        "postgres:password='s3cret",
+        "postgres://me:s3cret@127.0.0.1:1/db",
+        "postgresql://me:s3cret@127.0.0.1:1/db",
+        "postgres:postgresql://me:s3cret@127.0.0.1:1/db?sslmode=s3cret",
+        "postgres://me:%s3cret@127.0.0.1:1/db",
+        "postgres://me:x@s3cret@127.0.0.1:1/db",
+        "postgres://me:x/s3cret@127.0.0.1:1/db",
+        "mysql://me:s3cret@127.0.0.1:1/db",
+    };
+    for (size_t i = 0; i < sizeof URIS / sizeof URIS[0]; i++) {
+        struct tally_store *store = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        CU_ASSERT_NOT_EQUAL(tally_store_open(URIS[i], NULL, &store, &err), TALLY_OK);
+        struct tally_buffer label = {0};
+        CU_ASSERT_EQUAL(tally_store_label(URIS[i], &label), TALLY_OK);
+        CU_ASSERT_PTR_NOT_NULL(label.data);
+        const char *shown = label.data != NULL ? (const char *)label.data : "";
+        if (strstr(err.message, "s3cret") != NULL || strstr(shown, "s3cret") != NULL) {
+            printf("\n    %s: %s, %s", URIS[i], err.message, shown);
+            CU_FAIL("password is shown");
+        }
+        tally_buffer_fini(&label);
+    }
+}
+
+void test_store_postgres_server__server_that_is_not_there_is_an_error(void)
+{
+    struct tally_store *store = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(
+        tally_store_open("postgres:host=127.0.0.1 port=1 dbname=x", NULL, &store, &err),
+        TALLY_STORE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "postgres:127.0.0.1:1/x"));
+    tally_error_clear(&err);
+    TALLY_ASSERT_STATUS(tally_store_open("postgres:nonsense", NULL, &store, &err),
+                        TALLY_INVALID_ARGUMENT, &err);
+}

@@ -1,0 +1,447 @@
+/* What the store must hold after each turn: rows that only grow, records and points as the
+ * fault-free run or the replay has them, every acknowledged update, jobs that end. */
+#include "tests/simulation/checks/invariants.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker/worker_messages.h"
+#include "storage/columns.h"
+#include "storage/store.h"
+#include "tests/simulation/checks/invariants_job.h"
+#include "tests/simulation/checks/lease_invariants.h"
+#include "tests/simulation/checks/sim_replay.h"
+#include "tests/simulation/programs/sim_replica.h"
+#include "tests/simulation/world/sim.h"
+#include "tests/simulation/world/sim_clock.h"
+
+/* What cannot be read now is looked at after the next turn. */
+static void note_unreadable(const struct tally_error *why)
+{
+    sim_note("invariants", "store not readable: %s", why->message);
+    seen.is_stale = true;
+}
+
+/* Rows and records, column by column. */
+
+static size_t size_of(const struct tally_column *column)
+{
+    switch (column->kind) {
+    case TALLY_COLUMN_BOOL:
+        return sizeof(bool);
+    case TALLY_COLUMN_STATUS:
+        return sizeof(enum tally_job_status);
+    case TALLY_COLUMN_TEXT:
+        return column->capacity;
+    case TALLY_COLUMN_INT64:
+    case TALLY_COLUMN_UINT64:
+    case TALLY_COLUMN_REAL:
+        break;
+    }
+    return sizeof(int64_t);
+}
+
+/* The first column in which two structs differ; NULL = none. Reals by their bits. */
+static const struct tally_column *find_difference(const struct tally_columns *columns,
+                                                  const void *a, const void *b)
+{
+    for (int i = 0; i < columns->n_columns; i++) {
+        const struct tally_column *column = &columns->column[i];
+        const char *x = (const char *)a + column->offset, *y = (const char *)b + column->offset;
+        const bool same = column->kind == TALLY_COLUMN_TEXT ? strcmp(x, y) == 0
+                                                            : memcmp(x, y, size_of(column)) == 0;
+        if (!same) {
+            return column;
+        }
+    }
+    return NULL;
+}
+
+/* Members of a row that only grow: all counters, and these. */
+static bool only_grows(const struct tally_column *column)
+{
+    static const char *const NAMES[] = {"round", "time_step", "iterate", "started_ms",
+                                        "finished_ms"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        if (strcmp(column->name, NAMES[i]) == 0) {
+            return true;
+        }
+    }
+    return column->kind == TALLY_COLUMN_UINT64 && strcmp(column->name, "x_checksum") != 0;
+}
+
+static void check_growth(const struct invariants_job *watch, const struct tally_store_job *row)
+{
+    for (int i = 0; i < TALLY_JOB_COLUMNS.n_columns; i++) {
+        const struct tally_column *column = &TALLY_JOB_COLUMNS.column[i];
+        if (!only_grows(column)) {
+            continue;
+        }
+        int64_t before, now;
+        memcpy(&before, (const char *)&watch->row + column->offset, sizeof before);
+        memcpy(&now, (const char *)row + column->offset, sizeof now);
+        if (now < before) {
+            sim_violation("%s: %s went back from %" PRId64 " to %" PRId64, watch->job->name,
+                          column->name, before, now);
+        }
+    }
+}
+
+/* How many clients "3 17 20-25" names. */
+static int64_t count_listed(const char *text)
+{
+    int64_t n = 0;
+    char *at = (char *)text;
+    while (*at != '\0') {
+        const long first = strtol(at, &at, 10);
+        const long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
+        n += last - first + 1;
+        at += *at == ' ';
+    }
+    return n;
+}
+
+/* A round that closed without some clients lists them, had a quorum, and counts none of them. Only
+ * under a budget may a client answer without a message. */
+static void check_missing(struct invariants_job *watch, const struct tally_round_record *record)
+{
+    const struct sim_job *job = watch->job;
+    const int64_t n_missing = count_listed(record->missing);
+    const int64_t n_expected = record->cut ? 0 : job->spec.clients - n_missing;
+    const int64_t n_messages = (int64_t)record->bits.uplink.messages;
+    const bool may_decline = job->spec.budget.uplink_bits > 0;
+    if (record->received != n_expected ||
+        (may_decline ? n_messages > n_expected : n_messages != n_expected)) {
+        sim_violation("%s: round %" PRId64 " has %" PRId64 " answers and %" PRIu64
+                      " messages, and says that \"%s\" are missing",
+                      job->name, record->round, record->received, record->bits.uplink.messages,
+                      record->missing);
+    }
+    if (n_missing > 0 && (job->spec.policy == TALLY_POLICY_WAIT ||
+                          job->spec.clients - n_missing < job->spec.quorum)) {
+        sim_violation("%s: round %" PRId64 " closed without \"%s\", against its policy", job->name,
+                      record->round, record->missing);
+    }
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        if (*invariants_at_update(watch, watch->acknowledged, record->round, m) != 0 &&
+            sim_is_listed(record->missing, m)) {
+            sim_violation("%s: client %" PRId64 " is missing in round %" PRId64
+                          ", which acknowledged its update",
+                          job->name, m, record->round);
+        }
+    }
+    if (n_missing > 0 && watch->dropped_in_round == INT64_MAX) {
+        sim_note("store", "%s: round %" PRId64 " closed without %s", job->name, record->round,
+                 record->missing);
+        watch->has_two_histories |= record->round <= watch->lost_rounds;
+        watch->dropped_in_round = record->round;
+        watch->dropped_at_iterate = record->iterate;
+        const int64_t next = record->iterate + 1;
+        memset(&watch->checksums[next], 0,
+               ((size_t)watch->max_rounds + 2 - (size_t)next) * sizeof(uint64_t));
+        uint64_t *rest = invariants_at_update(watch, watch->sent, record->round + 1, 0);
+        memset(rest, 0,
+               (invariants_n_updates(watch) - (size_t)(rest - watch->sent)) * sizeof(uint64_t));
+    }
+}
+
+/* A round before any client was dropped. */
+static void check_as_expected(const struct invariants_job *watch,
+                              const struct tally_round_record *record)
+{
+    const struct sim_job *job = watch->job;
+    if (record->round > job->n_rounds) {
+        sim_violation("%s: round %" PRId64 " although the fault-free run has %" PRId64, job->name,
+                      record->round, job->n_rounds);
+        return;
+    }
+    const struct tally_column *column =
+        find_difference(&TALLY_ROUND_COLUMNS, record, &job->records[record->round - 1]);
+    if (column != NULL) {
+        sim_violation("%s: round %" PRId64 ": %s is not that of the fault-free run", job->name,
+                      record->round, column->name);
+    }
+}
+
+/* What is expected from now on; what was seen of it already must be that. */
+static void expect(const struct invariants_job *watch, uint64_t *at, uint64_t expected,
+                   const char *what, int64_t number)
+{
+    if (*at != 0 && *at != expected && !watch->has_two_histories) {
+        sim_violation("%s: %s of %" PRId64 " is not that of the replay", watch->job->name, what,
+                      number);
+    }
+    *at = expected;
+}
+
+/* The replay says what the open round asks and what each client answers. */
+static void expect_open_round(struct invariants_job *watch)
+{
+    int64_t iterate;
+    const uint64_t checksum = sim_replay_checksum(watch->replay, &iterate);
+    expect(watch, &watch->checksums[iterate], checksum, "the point of iterate", iterate);
+    const int64_t round = sim_replay_open_round(watch->replay);
+    for (uint32_t m = 0; round > 0 && m < watch->job->spec.clients; m++) {
+        expect(watch, invariants_at_update(watch, watch->sent, round, m),
+               sim_replay_update(watch->replay, m), "an update in round", round);
+        if (sim_replay_diverges(watch->replay, m)) {
+            *invariants_at_update(watch, watch->failing, round, m) = 1;
+            sim_note("replay", "%s: client %u cannot go on in round %" PRId64, watch->job->name, m,
+                     round);
+        }
+    }
+}
+
+/* A round that some client was missing in, or one after it. */
+static void check_as_replayed(struct invariants_job *watch, const struct tally_round_record *record)
+{
+    const struct sim_job *job = watch->job;
+    if (watch->replay == NULL) {
+        watch->replay = sim_replay_new(job);
+        for (int64_t i = 0; i < record->round - 1; i++) {
+            (void)sim_replay_round(watch->replay, &job->records[i]);
+        }
+    }
+    const struct tally_round_record *expected = sim_replay_round(watch->replay, record);
+    if (expected == NULL) {
+        sim_violation("%s: round %" PRId64
+                      " closed without \"%s\", which the engine alone does not",
+                      job->name, record->round, record->missing);
+        return;
+    }
+    const struct tally_column *column = find_difference(&TALLY_ROUND_COLUMNS, record, expected);
+    if (column != NULL) {
+        sim_violation("%s: round %" PRId64 ": %s is not that of the replay", job->name,
+                      record->round, column->name);
+    }
+    expect_open_round(watch);
+}
+
+static enum tally_status check_record(void *context, const struct tally_round_record *record,
+                                      struct tally_error *err)
+{
+    (void)err;
+    struct invariants_job *watch = context;
+    if (record->round != watch->n_records + 1 || record->round >= watch->max_rounds) {
+        sim_violation("%s: record of round %" PRId64 " where %" PRId64 " should be",
+                      watch->job->name, record->round, watch->n_records + 1);
+        return TALLY_OK;
+    }
+    watch->n_records++;
+    watch->moved_us = sim_now_us();
+    tally_ledger_add(&watch->sum, &record->bits);
+    watch->payload_bits[record->round] = (int64_t)watch->sum.uplink.payload_bits;
+    check_missing(watch, record);
+    if (record->round < watch->dropped_in_round) {
+        check_as_expected(watch, record);
+    } else if (sim_violated() == NULL) {
+        check_as_replayed(watch, record);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status see_stored(void *context, const struct tally_store_update *stored,
+                                    struct tally_error *err)
+{
+    struct invariants_job *watch = context;
+    struct tally_update update;
+    if (tally_update_decode(stored->body, stored->n_body, &update, err) != TALLY_OK ||
+        stored->client >= (uint32_t)watch->job->spec.clients || update.round != stored->round ||
+        update.client != stored->client) {
+        sim_violation("%s: a stored update of round %" PRId64 " does not read back",
+                      watch->job->name, stored->round);
+        return TALLY_OK;
+    }
+    watch->stored[stored->client] = sim_update_digest(&update);
+    return TALLY_OK;
+}
+
+/* Updates of closed rounds are in the sums and nowhere else. */
+static enum tally_status see_left_over(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    (void)err;
+    const struct invariants_job *watch = context;
+    sim_violation("%s: an update of round %" PRId64 ", which has closed, is still stored",
+                  watch->job->name, stored->round);
+    return TALLY_OK;
+}
+
+/* Every acknowledged update of the open round is stored, and none is acknowledged beyond it. */
+static void check_acknowledged(struct invariants_job *watch, struct tally_store *store)
+{
+    const int64_t clients = watch->job->spec.clients, open = watch->row.progress.round + 1;
+    memset(watch->stored, 0, (size_t)clients * sizeof *watch->stored);
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (store->ops->update_list(store, watch->row.key, open, see_stored, watch, &err) != TALLY_OK ||
+        store->ops->update_list(store, watch->row.key, open - 1, see_left_over, watch, &err) !=
+            TALLY_OK) {
+        note_unreadable(&err);
+        return;
+    }
+    for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: it went back */
+        for (int64_t m = 0; m < clients; m++) {
+            const uint64_t digest = *invariants_at_update(watch, watch->acknowledged, round, m);
+            if (digest != 0 && (round > open || watch->stored[m] != digest)) {
+                sim_violation("%s: the acknowledged update of client %" PRId64 " in round %" PRId64
+                              " is lost; round %" PRId64 " is open",
+                              watch->job->name, m, round, open);
+            }
+        }
+    }
+}
+
+static bool is_open(enum tally_job_status status)
+{
+    return status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
+}
+
+static void check_progress(const struct invariants_job *watch)
+{
+    const struct sim_job *job = watch->job;
+    const struct tally_progress *progress = &watch->row.progress;
+    if (progress->round != watch->n_records ||
+        memcmp(&progress->bits, &watch->sum, sizeof watch->sum) != 0) {
+        sim_violation("%s: progress (round %" PRId64 ") is not the sum of %" PRId64 " records",
+                      job->name, progress->round, watch->n_records);
+    }
+    if (!invariants_is_point(watch, progress->iterate, progress->x_checksum)) {
+        sim_violation("%s: x_checksum of iterate %" PRId64 " is not the expected one", job->name,
+                      progress->iterate);
+    }
+}
+
+static bool may_fail(const struct invariants_job *watch)
+{
+    return watch->job->spec.policy == TALLY_POLICY_FAIL || watch->job->spec.job_deadline_ms > 0 ||
+           (watch->replay != NULL && sim_replay_fails(watch->replay));
+}
+
+static void check_job(struct invariants_job *watch, struct tally_store *store,
+                      const struct tally_store_job *row)
+{
+    const struct sim_job *job = watch->job;
+    const struct tally_store_job old = watch->row;
+    if (watch->is_known) {
+        check_growth(watch, row);
+        const struct tally_column *column = find_difference(&TALLY_JOB_COLUMNS, &old, row);
+        if (tally_job_status_is_terminal(old.status) && column != NULL &&
+            strncmp(column->name, "wire_", 5) != 0 && strcmp(column->name, "recovery_bits") != 0) {
+            sim_violation("%s: %s changed after the job had ended", job->name, column->name);
+        }
+        if (old.status != TALLY_JOB_QUEUED && row->status == TALLY_JOB_QUEUED) {
+            sim_violation("%s: queued again", job->name);
+        }
+    }
+    if (!watch->is_known || old.status != row->status) {
+        watch->moved_us = sim_now_us();
+        sim_note("store", "%s is %s, round %lld", job->name, tally_job_status_name(row->status),
+                 (long long)row->progress.round);
+    }
+    watch->is_known = true;
+    watch->row = *row;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (store->ops->round_list(store, row->key, watch->n_records, watch->max_rounds, check_record,
+                               watch, &err) != TALLY_OK) {
+        note_unreadable(&err);
+        return;
+    }
+    check_progress(watch);
+    if (is_open(row->status)) {
+        check_acknowledged(watch, store);
+    }
+    if (row->status == TALLY_JOB_FAILED && !may_fail(watch)) {
+        sim_violation("%s: failed: %s", job->name, row->reason);
+    }
+    if (row->status == TALLY_JOB_CANCELLED && !watch->may_be_cancelled) {
+        sim_violation("%s: cancelled by nobody", job->name);
+    }
+}
+
+static enum tally_status see_row(void *context, const struct tally_store_job *row,
+                                 struct tally_error *err)
+{
+    (void)err;
+    struct invariants_job *watch = invariants_job_named(row->name);
+    if (watch == NULL || watch->is_listed) {
+        sim_violation("a job \"%s\" too many: a submission counted twice", row->name);
+        return TALLY_OK;
+    }
+    watch->is_listed = true;
+    check_job(watch, context, row);
+    return TALLY_OK;
+}
+
+static void check_store(void)
+{
+    struct tally_store *store = seen.source.store();
+    seen.n_changes = seen.source.n_changes();
+    seen.is_stale = false;
+    for (int i = 0; i < seen.n; i++) {
+        seen.watches[i].is_listed = false;
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (store->ops->job_list(store, -1, INT64_MAX, 100, see_row, store, &err) != TALLY_OK) {
+        note_unreadable(&err);
+        return;
+    }
+    for (int i = 0; i < seen.n && !seen.is_stale; i++) {
+        if (seen.watches[i].is_known && !seen.watches[i].is_listed) {
+            sim_violation("%s is lost", seen.watches[i].job->name);
+        }
+    }
+}
+
+void invariants_check(void)
+{
+    if (!seen.is_stale && seen.source.n_changes() == seen.n_changes) {
+        return;
+    }
+    if (seen.source.hold_faults != NULL) { /* the observer's reads always succeed */
+        seen.source.hold_faults(true);
+    }
+    check_store();
+    if (seen.source.hold_faults != NULL) {
+        seen.source.hold_faults(false);
+    }
+}
+
+static void check_final(const struct invariants_job *watch)
+{
+    const struct sim_job *job = watch->job;
+    if (!watch->is_known || !tally_job_status_is_terminal(watch->row.status)) {
+        int64_t n_stored = 0;
+        for (int64_t m = 0; m < job->spec.clients; m++) {
+            n_stored += watch->stored[m] != 0;
+        }
+        sim_violation("%s hangs: %s in round %" PRId64 " with %" PRId64 " of %" PRId64
+                      " updates, long after the last fault; it says that it waits for \"%s\"",
+                      job->name,
+                      watch->is_known ? tally_job_status_name(watch->row.status) : "unknown",
+                      watch->row.progress.round + 1, n_stored, job->spec.clients, watch->waiting);
+        return;
+    }
+    if (watch->row.status == TALLY_JOB_COMPLETED &&
+        watch->row.progress.time_step != job->spec.horizon) {
+        sim_violation("%s: completed before its horizon", job->name);
+    }
+    if (watch->row.status == TALLY_JOB_COMPLETED && watch->dropped_in_round == INT64_MAX) {
+        struct tally_store_job expected = watch->row;
+        expected.progress = job->progress;
+        const struct tally_column *column =
+            find_difference(&TALLY_JOB_COLUMNS, &watch->row, &expected);
+        if (column != NULL || watch->n_records != job->n_rounds) {
+            sim_violation("%s: at the end %s is not that of the fault-free run", job->name,
+                          column != NULL ? column->name : "the number of rounds");
+        }
+    }
+}
+
+void invariants_check_end(void)
+{
+    for (int i = 0; i < seen.n; i++) {
+        check_final(&seen.watches[i]);
+    }
+}

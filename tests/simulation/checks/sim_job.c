@@ -1,0 +1,287 @@
+#include "tests/simulation/checks/sim_job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker/worker_messages.h"
+#include "codec/numeric/checksum.h"
+#include "services/document/document.h"
+#include "services/job/local.h"
+#include "services/job/model_copy.h"
+#include "tests/simulation/world/sim.h"
+#include "tests/simulation/world/sim_random.h"
+
+static double draw_real(double low, double high)
+{
+    return low + (high - low) * (double)sim_between(0, 1000) / 1000;
+}
+
+static void draw_algorithm(struct tally_job_spec *spec)
+{
+    const char *name = tally_job_spec_algorithm(spec)->name;
+    if (strcmp(name, "ceal") == 0) {
+        spec->params.ceal = (struct tally_ceal_params){.step_size = draw_real(0.05, 2),
+                                                       .sigma = draw_real(0.5, 4),
+                                                       .delta = 0.1,
+                                                       .gamma0 = draw_real(1, 4),
+                                                       .phi0 = draw_real(1, 4),
+                                                       .sample_scale = draw_real(0.02, 0.3),
+                                                       .log_factor = sim_chance(300),
+                                                       .first_stage = sim_between(1, 3),
+                                                       .gradient_bound = 1};
+        spec->horizon = sim_between(20, 400);
+        return;
+    }
+    struct tally_baseline_params *baseline = &spec->params.baseline;
+    *baseline = (struct tally_baseline_params){.step_size = draw_real(0.005, 0.3),
+                                               .local_steps = sim_between(1, 6),
+                                               .levels = sim_between(1, 15),
+                                               .server_step_size = draw_real(0.3, 2)};
+    spec->horizon = baseline->local_steps * sim_between(3, 30) + sim_between(0, 5);
+    spec->evaluate_every = sim_between(1, 3);
+}
+
+/* Most wait: of what waits, everything is known beforehand. */
+static void draw_policy(struct tally_job_spec *spec)
+{
+    spec->policy = sim_chance(650)   ? TALLY_POLICY_WAIT
+                   : sim_chance(800) ? TALLY_POLICY_DROP
+                                     : TALLY_POLICY_FAIL;
+    spec->quorum =
+        spec->policy == TALLY_POLICY_WAIT ? spec->clients : sim_between(1, spec->clients);
+    const bool has_deadline = spec->policy != TALLY_POLICY_WAIT || sim_chance(500);
+    spec->round_deadline_ms = has_deadline ? 5 * (INT64_C(1) << sim_between(0, 11)) : 0;
+    spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
+}
+
+/* Estimated parameters, a schedule, a domain, no reference: by the digits of the job's seed, which
+ * is drawn already. */
+static void vary(struct tally_job_spec *spec)
+{
+    const bool is_ceal = strcmp(tally_job_spec_algorithm(spec)->name, "ceal") == 0;
+    if (is_ceal && spec->seed % 10 < 5) {
+        spec->params.ceal.sigma = spec->seed % 10 != 1 ? NAN : spec->params.ceal.sigma;
+        spec->params.ceal.gradient_bound = spec->seed % 10 != 2 ? NAN : 1;
+    }
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    if ((algorithm == &TALLY_FEDAVG || algorithm == &TALLY_FEDPAQ) && spec->seed % 10 < 4) {
+        spec->params.baseline.step_decay = spec->seed % 10 < 3 ? 0.02 : 0;
+        spec->params.baseline.local_steps_growth = spec->seed % 10 > 0 ? 0.3 : 0;
+    }
+    if (spec->seed / 10 % 10 < 3) {
+        spec->domain =
+            spec->seed / 10 % 10 == 0
+                ? (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 0.4}
+                : (struct tally_domain){.type = TALLY_DOMAIN_BOX, .lower = -0.3, .upper = 0.2};
+    }
+    if (spec->seed / 100 % 10 < 2) {
+        spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_NONE};
+    }
+    if (is_ceal && spec->seed / 1000 % 10 < 3) { /* the store gets changes, not the point */
+        spec->objective.data.synthetic_linear.dim = 100 * spec->clients;
+        if (spec->reference.type == TALLY_REFERENCE_SOLVE) { /* half of the seed's time */
+            spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_VALUE};
+        }
+    }
+}
+
+/* A fifth of the jobs of ceal become jobs of calm: with everything estimated, with what is known,
+ * half of those with shifts, and with budgets that are soon used up. */
+static void turn_into_calm(struct tally_job_spec *spec)
+{
+    while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_CALM) {
+        spec->algorithm++;
+    }
+    const int64_t digits = spec->seed / 10;
+    spec->params = TALLY_CALM.defaults();
+    spec->params.calm.step_size = 0.05 * (double)(1 + digits % 8);
+    spec->encoding = TALLY_ENCODING_INDEX_DITHERED;
+    if (digits / 8 % 2 == 0) {
+        spec->params.calm.noise = 1;
+        spec->params.calm.client_spread = 0.1;
+        spec->params.calm.initial_variance = 0.5;
+        spec->params.calm.shifts = digits / 2048 % 2 == 0;
+    }
+    if (digits / 16 % 2 == 0) {
+        spec->budget = (struct tally_budget){.uplink_bits = 20 + digits / 32 % 64 * 4,
+                                             .downlink_bits = 20 + digits / 32 % 32 * 8};
+    }
+}
+
+static void draw_spec(struct sim_job *job, int64_t max_clients)
+{
+    int n_algorithms = 0; /* calm, the last, comes in through vary() */
+    while (TALLY_ALGORITHMS[n_algorithms + 1] != NULL) {
+        n_algorithms++;
+    }
+    int n_encodings = 0;
+    while (TALLY_ENCODING_NAMES[n_encodings] != NULL) {
+        n_encodings++;
+    }
+    struct tally_job_spec spec = tally_job_spec_default();
+    snprintf(spec.name, sizeof spec.name, "%s", job->name);
+    spec.algorithm = (int)sim_between(0, n_algorithms - 1);
+    spec.encoding = (int)sim_between(0, n_encodings - 1);
+    spec.clients = sim_between(1, max_clients);
+    spec.seed = sim_between(0, 1000000);
+    spec.minibatch = sim_between(1, 3);
+    spec.objective.type = TALLY_LEAST_SQUARES;
+    spec.objective.data.type = TALLY_DATA_SYNTHETIC_LINEAR;
+    spec.objective.data.synthetic_linear =
+        (struct tally_synthetic_linear){.dim = sim_between(1, 8),
+                                        .points = spec.clients * sim_between(4, 12),
+                                        .frobenius_norm = draw_real(2, 12),
+                                        .noise_std = draw_real(0, 1)};
+    spec.initial_point.type = sim_chance(500) ? TALLY_INITIAL_ZEROS : TALLY_INITIAL_RANDOM_SPHERE;
+    spec.reference.type = sim_chance(500) ? TALLY_REFERENCE_SOLVE : TALLY_REFERENCE_VALUE;
+    spec.reference.value = draw_real(0, 1);
+    draw_policy(&spec);
+    draw_algorithm(&spec);
+    vary(&spec);
+    if (tally_job_spec_algorithm(&spec) == &TALLY_CEAL && spec.seed % 5 == 4) {
+        turn_into_calm(&spec);
+    }
+    job->spec = spec;
+}
+
+/* The document, and the spec again as everybody will read it there. */
+static bool write_document(struct sim_job *job)
+{
+    struct tally_json *json = tally_document_of(&job->spec);
+    job->document.size = 0;
+    SIM_REQUIRE(json != NULL && tally_json_dump(json, 0, &job->document) == TALLY_OK,
+                "no document");
+    tally_json_free(json);
+    return tally_document_parse((const char *)job->document.data, job->document.size, &job->spec,
+                                NULL) == TALLY_OK;
+}
+
+static uint64_t digest_of(const struct tally_bytes *payload, uint64_t payload_bits,
+                          uint32_t clipped, const double *loss)
+{
+    const uint64_t rest[] = {payload_bits, clipped, loss != NULL};
+    uint64_t sum = tally_checksum64(payload->data, payload->size);
+    sum = tally_checksum64_more(sum, rest, sizeof rest);
+    sum = loss != NULL ? tally_checksum64_more(sum, loss, sizeof *loss) : sum;
+    return sum != 0 ? sum : 1;
+}
+
+uint64_t sim_update_digest(const struct tally_update *update)
+{
+    return digest_of(&update->payload, update->payload_bits, update->clipped,
+                     update->has_loss ? &update->loss : NULL);
+}
+
+uint64_t sim_job_update_digest(const struct tally_job_update *update)
+{
+    const struct tally_bytes payload = {update->payload, update->n_payload};
+    return digest_of(&payload, update->payload_bits, update->clipped,
+                     update->has_loss ? &update->loss : NULL);
+}
+
+bool sim_is_listed(const char *text, int64_t client)
+{
+    char *at = (char *)text;
+    while (*at != '\0') {
+        const long first = strtol(at, &at, 10);
+        const long last = *at == '-' ? strtol(at + 1, &at, 10) : first;
+        if (client >= first && client <= last) {
+            return true;
+        }
+        at += *at == ' ';
+    }
+    return false;
+}
+
+/* One round where nothing fails; as services/job/local.c, which does not show every message. */
+static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
+{
+    const struct tally_job_round round = *tally_job_open_round(engine);
+    const int64_t iterate = tally_job_progress(engine)->iterate;
+    if (round.round > SIM_MAX_ROUNDS - 1) {
+        return false;
+    }
+    if (tally_model_copy_iterate(model) != iterate) {
+        const struct tally_message_view view =
+            tally_message_view(tally_job_broadcast(engine, iterate));
+        SIM_REQUIRE(tally_model_copy_apply(model, iterate, &view, NULL) == TALLY_OK, "broadcast");
+    }
+    job->checksums[iterate] = tally_model_copy_checksum(model);
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        struct tally_job_update update;
+        struct tally_bits bits;
+        struct tally_job_outcome outcome = {0};
+        if (tally_model_copy_compute(model, &round, (uint32_t)m, &update, &bits, NULL) !=
+                TALLY_OK ||
+            tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
+            return false;
+        }
+        job->updates[(round.round - 1) * job->spec.clients + m] = sim_job_update_digest(&update);
+        for (int i = 0; i < outcome.n_records; i++) {
+            job->records[job->n_rounds++] = outcome.records[i];
+        }
+    }
+    return true;
+}
+
+/* False if the job fails, or is too long for a simulation. */
+static bool run_alone(struct sim_job *job)
+{
+    struct tally_objective *objective = NULL;
+    struct tally_model_copy *model = NULL;
+    struct tally_job *engine = NULL;
+    tally_local_schedule(&job->spec, job->schedule);
+    bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
+                                  tally_job_spec_setting(&job->spec).key, NULL, &objective,
+                                  NULL) == TALLY_OK &&
+              tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK &&
+              tally_model_copy_new(&job->spec, objective, &model, NULL) == TALLY_OK &&
+              tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
+              tally_job_start(engine, job->f_star, job->schedule, NULL) == TALLY_OK;
+    while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
+        ok = run_round(job, engine, model);
+    }
+    ok = ok && tally_job_status(engine) == TALLY_JOB_COMPLETED && job->n_rounds >= 2;
+    if (ok) {
+        job->progress = *tally_job_progress(engine);
+        job->checksums[job->progress.iterate] = job->progress.x_checksum;
+    }
+    tally_job_free(engine);
+    tally_model_copy_free(model);
+    tally_objective_free(objective);
+    return ok;
+}
+
+void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
+{
+    memset(job, 0, sizeof *job);
+    snprintf(job->name, sizeof job->name, "job-%d", number);
+    snprintf(job->idempotency_key, sizeof job->idempotency_key, "key-%d", number);
+    bool ok = false;
+    while (!ok) {
+        job->n_rounds = 0;
+        draw_spec(job, max_clients);
+        free(job->updates);
+        job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
+        ok = write_document(job) && run_alone(job);
+    }
+    const bool opens = job->records[0].stage == 0 &&
+                       job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
+    sim_note("job",
+             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %lld clients, dim %lld, "
+             "horizon %lld, %lld rounds",
+             job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
+             TALLY_DOMAIN_NAMES[job->spec.domain.type],
+             TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
+             (long long)job->spec.quorum, (long long)job->spec.clients,
+             (long long)job->spec.objective.data.synthetic_linear.dim, (long long)job->spec.horizon,
+             (long long)job->n_rounds);
+}
+
+void sim_job_fini(struct sim_job *job)
+{
+    free(job->updates);
+    tally_buffer_fini(&job->document);
+}

@@ -1,0 +1,41 @@
+/* sim_job: a job drawn by chance, and how it goes where nothing fails: tally_local_run of the same
+ * spec, which every run with faults must repeat bit for bit. */
+#ifndef TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
+#define TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/record.h"
+#include "services/job/spec.h"
+
+enum { SIM_MAX_JOBS = 2, SIM_MAX_ROUNDS = 60 };
+
+struct sim_job {
+    char name[32];            /* in its document */
+    char idempotency_key[32]; /* of its submission */
+    struct tally_job_spec spec;
+    struct tally_buffer document;
+    int64_t n_rounds;
+    struct tally_round_record records[SIM_MAX_ROUNDS];
+    uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
+    double f_star;
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
+    uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
+    struct tally_progress progress; /* at the end */
+};
+
+/* Errors of the draw are drawn again. */
+void sim_job_draw(struct sim_job *job, int number, int64_t max_clients);
+void sim_job_fini(struct sim_job *job);
+
+struct tally_update;
+/* Of what a client sends: the same digest, the same message. Never 0. */
+uint64_t sim_update_digest(const struct tally_update *update);
+struct tally_job_update;
+uint64_t sim_job_update_digest(const struct tally_job_update *update);
+
+/* Whether "3 17 20-25", as tally_round_record.missing, names the client. */
+bool sim_is_listed(const char *text, int64_t client);
+
+#endif

@@ -1,0 +1,10 @@
+/* sim_vfs: the simulated disk as SQLite's default file system. */
+#ifndef TALLY_TESTS_SIMULATION_STORAGE_SIM_VFS_H
+#define TALLY_TESTS_SIMULATION_STORAGE_SIM_VFS_H
+
+/* Once per program. */
+void sim_vfs_install(void);
+/* Makes SQLite draw its random numbers anew, from this seed's. */
+void sim_vfs_begin(void);
+
+#endif
