@@ -152,7 +152,7 @@ test("its paths, methods and tokens are those of routes.c", async () => {
 
 test("request examples are valid and accepted, and so are the documents in deploy/jobs", async () => {
   const documents = Object.entries(requestExamples());
-  for (const file of await readdir(path.join(SOURCE, "deploy/jobs"))) {
+  for (const file of (await readdir(path.join(SOURCE, "deploy/jobs"), {recursive: true})).filter((name) => name.endsWith(".json"))) {
     documents.push([file, JSON.parse(await readFile(path.join(SOURCE, "deploy/jobs", file), "utf8"))]);
   }
   assert.ok(documents.length > 10);
@@ -358,7 +358,7 @@ async function provocations() {
   const {step_size: _, ...noStep} = ceal.algorithm;
   const token = {Authorization: `Bearer ${TOKEN}`};
   return {
-    "BadDocument out_of_range": () => post(jobs, {clients: 0}),
+    "BadDocument out_of_range": () => post(jobs, {...ceal, quorum: undefined, clients: 0}),
     "BadDocument unknown_member": () => post(jobs, bad({...ceal.algorithm, eta: 1})),
     "BadDocument missing_member": () => post(jobs, bad(noStep)),
     "BadDocument malformed": () => post(jobs, '{"clients":'),
@@ -631,6 +631,7 @@ const COMPANY = {
   "algorithm.sigma 1000000000": {},
   "algorithm.gradient_bound 1000000000": {"algorithm.sigma": 1e9},
   "algorithm.gradient_bound 0.001": {},
+  "algorithm.shifts true": {algorithm: {type: "calm", step_size: 1, noise: 1, client_spread: 1, initial_variance: 1, shifts: true}},
   "encoding dithered": {algorithm: {type: "calm", step_size: 1}},
 };
 
