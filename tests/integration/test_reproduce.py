@@ -389,8 +389,9 @@ class Mnist(ReproduceCase):
         # Of one run at the paper's step sizes; the grid takes 2 % off the best of them (services/experiment/README.md).
         self.assertLess(ceal["regret"]["mean"], 0.55 * 0.95 * best)
         self.assertLess(calm["regret"]["mean"], 0.3 * best)
-        self.assertLessEqual(cheap["regret"]["mean"], 1.1 * ceal["regret"]["mean"])
-        self.assertLess(cheap["uplink"]["payload"], 0.25 * ceal["uplink"]["entropy_payload"])
+        self.assertLessEqual(cheap["regret"]["mean"], ceal["regret"]["mean"])
+        self.assertLess(cheap["uplink"]["payload"], ceal["uplink"]["entropy_payload"] / 7)
+        self.assertLess(cheap["downlink"]["payload"], ceal["downlink"]["formula"] / 3.8)
         self.assertLessEqual(calm["uplink"]["payload"] + calm["uplink"]["control"], 31_000)
         self.assertLessEqual(calm["downlink"]["payload"] + calm["downlink"]["control"], 57_000)
 
