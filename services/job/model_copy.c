@@ -17,6 +17,7 @@ struct tally_model_copy {
     struct tally_scratch scratch;
     struct tally_client_answer answer;
     struct tally_calm_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
+    struct tally_metric metrics[TALLY_METRICS_MOST];
 };
 
 void tally_model_copy_free(struct tally_model_copy *copy)
@@ -187,8 +188,14 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_job_update update = {.round = round->round, .client = client};
+    struct tally_job_update update = {
+        .round = round->round, .client = client, .metrics = copy->metrics};
     struct tally_bits bits = {0};
+    status = tally_objective_metrics(copy->objective, client, (uint32_t)round->round, copy->x,
+                                     copy->metrics, &update.n_metrics, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     if (!round->plan.cut) {
         bits = copy->answer.message.bits;
         update.payload = copy->answer.message.payload.data;

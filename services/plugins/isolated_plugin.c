@@ -52,6 +52,24 @@ static enum tally_status isolated_loss(struct tally_plugin_instance *instance, u
     return status;
 }
 
+static enum tally_status isolated_metrics(struct tally_plugin_instance *instance, uint32_t client,
+                                          uint32_t round, const double *x,
+                                          struct tally_metric *ret_metrics, size_t *ret_n,
+                                          struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {
+        .operation = TALLY_PLUGIN_METRICS, .client = client, .round = round};
+    struct tally_plugin_reply reply;
+    memcpy(tally_plugin_process_x(self->process), x, self->dim * sizeof *x);
+    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    if (status == TALLY_OK) {
+        memcpy(ret_metrics, reply.metrics, sizeof reply.metrics);
+        *ret_n = (size_t)reply.n_metrics;
+    }
+    return status;
+}
+
 static void isolated_instance_free(struct tally_plugin_instance *instance)
 {
     struct isolated_instance *self = (struct isolated_instance *)instance;
@@ -59,8 +77,10 @@ static void isolated_instance_free(struct tally_plugin_instance *instance)
     free(self);
 }
 
-static const struct tally_plugin_instance_ops INSTANCE_OPS = {
-    .free = isolated_instance_free, .gradient = isolated_gradient, .loss = isolated_loss};
+static const struct tally_plugin_instance_ops INSTANCE_OPS = {.free = isolated_instance_free,
+                                                              .gradient = isolated_gradient,
+                                                              .loss = isolated_loss,
+                                                              .metrics = isolated_metrics};
 
 /* Starts a child that has loaded the shared object; reply: what it found. */
 static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
@@ -105,6 +125,7 @@ static enum tally_status isolated_open(const struct tally_plugin_source *source,
     }
     if (status == TALLY_OK) {
         instance->base.has_loss = reply.has_loss != 0;
+        instance->base.has_metrics = reply.has_metrics != 0;
         status = tally_plugin_process_call(instance->process, &request, &reply, err);
     }
     if (status != TALLY_OK) {

@@ -114,6 +114,7 @@ static enum tally_status load(struct host *host, struct tally_plugin_reply *repl
     enum tally_status status = tally_plugin_file_open(host->path, &host->file, err);
     if (status == TALLY_OK) {
         reply->has_loss = host->file.plugin->loss != NULL;
+        reply->has_metrics = tally_plugin_has_metrics(host->file.plugin);
         snprintf(reply->name, sizeof reply->name, "%s", host->file.plugin->name);
     }
     return status;
@@ -137,6 +138,13 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
     }
     if (instance != NULL && instance->has_loss && request->operation == TALLY_PLUGIN_LOSS) {
         return instance->ops->loss(instance, request->client, x, &reply->loss, err);
+    }
+    if (instance != NULL && instance->has_metrics && request->operation == TALLY_PLUGIN_METRICS) {
+        size_t n = 0;
+        enum tally_status status = instance->ops->metrics(
+            instance, request->client, (uint32_t)request->round, x, reply->metrics, &n, err);
+        reply->n_metrics = n;
+        return status;
     }
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }

@@ -321,11 +321,15 @@ enum tally_status tally_plugin_process_call(struct tally_plugin_process *process
     if (n <= 0) {
         return fail_ended(process, err);
     }
-    if (n != (ssize_t)sizeof reply || reply.number != request->number || reply.rng.n_used > 4) {
+    if (n != (ssize_t)sizeof reply || reply.number != request->number || reply.rng.n_used > 4 ||
+        reply.n_metrics > TALLY_METRICS_MOST) {
         return fail_and_end(process, "its process sent an invalid reply", err);
     }
     clean_text(reply.name, sizeof reply.name);
     clean_text(reply.why, sizeof reply.why);
+    for (size_t i = 0; i < reply.n_metrics; i++) {
+        clean_text(reply.metrics[i].name, sizeof reply.metrics[i].name);
+    }
     if (reply.is_failed) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "%s", reply.why);
     }

@@ -32,7 +32,8 @@ enum tally_plugin_operation {
     TALLY_PLUGIN_LOAD = 1, /* the first request: loads the shared object, asks for its name */
     TALLY_PLUGIN_OPEN,     /* the second one, if any: opens it for the problem */
     TALLY_PLUGIN_GRADIENT,
-    TALLY_PLUGIN_LOSS
+    TALLY_PLUGIN_LOSS,
+    TALLY_PLUGIN_METRICS
 };
 
 struct tally_plugin_request {
@@ -40,14 +41,18 @@ struct tally_plugin_request {
     uint32_t operation;
     uint32_t client;
     uint64_t samples;
+    uint64_t round;       /* METRICS */
     struct tally_rng rng; /* draws go on from here */
 };
 
 struct tally_plugin_reply {
-    uint64_t number;    /* of the request */
-    uint32_t is_failed; /* then only `why` counts */
-    uint32_t has_loss;  /* LOAD */
-    double loss;        /* LOSS */
+    uint64_t number;      /* of the request */
+    uint32_t is_failed;   /* then only `why` counts */
+    uint32_t has_loss;    /* LOAD */
+    double loss;          /* LOSS */
+    uint64_t has_metrics; /* LOAD */
+    uint64_t n_metrics;   /* METRICS */
+    struct tally_metric metrics[TALLY_METRICS_MOST];
     struct tally_rng rng;
     char name[TALLY_PLUGIN_NAME_CAPACITY]; /* LOAD */
     char why[384];

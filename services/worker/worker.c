@@ -394,6 +394,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         message.clipped = update.clipped;
         message.has_loss = update.has_loss;
         message.loss = update.loss;
+        message.n_metrics = update.n_metrics;
+        memcpy(message.metrics, update.metrics, update.n_metrics * sizeof *update.metrics);
     } else if (is_passing(status)) { /* no memory: this machine's trouble, not the job's */
         return tally_fail(err, status, why.field, "%s", why.message);
     } else if (is_stopping(worker)) { /* who was interrupted has not failed */

@@ -151,6 +151,31 @@ class Plugins(TallyTestCase):
             self.assert_ends_well(worker)
         self.assertEqual(ends, [ends[0]] * 3)
 
+    def test_metrics_are_those_of_the_simulation_and_change_nothing(self):
+        os.environ["MOODY"] = "metrics good 0"
+        try:
+            simulated = simulate(moody_job(), (f"--plugin={MOODY}",))  # spelled apart: results are kept
+        finally:
+            del os.environ["MOODY"]
+        silent = simulate(moody_job(), ("--plugin", MOODY))
+        self.assertNotIn("metrics", silent)
+        self.assertEqual(set(simulated["metrics"]), {"client", "last"})
+        self.assertEqual(simulated["metrics"]["client"], {"mean": 1.5, "min": 0.0, "max": 3.0})
+        for key in ("x_checksum", "cumulative_regret", "loss", "round"):
+            self.assertEqual(simulated[key], silent[key])
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        for options in ((), ISOLATED):
+            worker = self.start_moody(coordinator, "w", 4, "metrics good 0", options)
+            detail = self.wait_completed(client, client.submit(moody_job()))
+            self.assertEqual(essence(detail), essence(simulated))
+            self.assertEqual(detail["metrics"], simulated["metrics"])
+            records = client.rounds(detail["id"])
+            self.assertEqual(records[0]["metrics"]["client"], {"mean": 1.5, "min": 0.0, "max": 3.0})
+            last = {record["metrics"]["last"]["mean"] for record in records if "metrics" in record}
+            self.assertGreater(len(last), 1, "the point moves")
+            self.assert_ends_well(worker)
+
     # ---- what is wrong costs one worker its job ----
 
     def assert_others_take_over(self, coordinator, what, said, options=()):
@@ -210,6 +235,12 @@ class Plugins(TallyTestCase):
                            ("loss nan 0", r"plug-in moody: loss of client \d: it is NaN"),
                            ("loss fail 0", r"plug-in moody: loss of client \d: the moon is full"),
                            ("load loss 0", r"plug-in moody has no function .*loss.*, so its jobs need a reference of type none"),
+                           ("metrics fail 0", r"plug-in moody: metrics of client \d in round \d+: the moon is full"),
+                           ("metrics nan 0", r"plug-in moody: metrics of client \d in round 1: metric last is not finite"),
+                           ("metrics name 0", r"plug-in moody: metrics of client \d in round 1: metric 1 has no name of"),
+                           ("metrics twice 0", r"plug-in moody: metrics of client \d in round 1: metric client is there twice"),
+                           ("metrics many 0", r"plug-in moody: metrics of client \d in round 1: 17 metrics, at most 16"),
+                           ("metrics crash 0", r"plug-in moody: metrics of client \d in round 1: killed by signal 11"),
                            ("open crash 0", r"plug-in moody: killed by signal 11"),
                            ("open hang 0", "plug-in moody: no answer after 5000 ms"),
                            ("loss crash 0", r"plug-in moody: loss of client \d: killed by signal 11")):

@@ -305,6 +305,39 @@ class Gradients(PythonCase):
         reason = self.fails_with(gradient)
         self.assertIn("LookupError: the colour of a point is äöü (test_python.py:", reason)
 
+    def test_metrics_by_function_and_by_report(self):
+        def gradient(x, query):
+            tally.report("queries", 99)
+            tally.report("queries", query.samples)
+            return pull(x, query)
+
+        coordinator = self.coordinator
+        job = coordinator.client.submit(plugin_job())
+        self.play(coordinator.url, gradient, 4, loss=squares, clients=2,
+                  metrics=lambda x, client: {"client": client, "first": x[0]})
+        detail = coordinator.client.wait_status(job, "completed")
+        records = coordinator.client.rounds(job)
+        moved = [record for record in records if not record["cut"]]
+        self.assertGreater(len(moved), 2)
+        for record in moved:
+            self.assertEqual(set(record["metrics"]), {"client", "first", "queries"})
+            self.assertEqual(record["metrics"]["client"], {"mean": 0.5, "min": 0.0, "max": 1.0})
+            self.assertEqual(record["metrics"]["first"]["min"], record["metrics"]["first"]["max"])
+            self.assertEqual(record["metrics"]["queries"]["min"], record["samples"])
+        self.assertEqual(detail["metrics"], [record["metrics"] for record in records if "metrics" in record][-1])
+
+    def test_metrics_that_are_wrong(self):
+        for name, value, said in (("Loss", 1, "is not named"), ("a" * 33, 1, "is not named"),
+                                  ("a", float("nan"), "not finite"), ("a", "b", "could not convert")):
+            def gradient(x, query, name=name, value=value):
+                tally.report(name, value)
+
+            self.assertIn(said, self.fails_with(gradient))
+        with self.assertRaises(RuntimeError):
+            tally.report("a", 1)
+        with self.assertRaises(ValueError):
+            tally.Worker("http://127.0.0.1:1", metrics=lambda x, client: {})
+
     def test_a_long_reason_is_cut(self):
         def gradient(x, query):
             raise RuntimeError("ä" * 1000)

@@ -1,7 +1,7 @@
 /* moody: a plug-in that does what it is told to, by the environment, and most of that is wrong.
  *
- *     MOODY="WHERE WHAT ROUND"      WHERE: load open gradient loss close;  ROUND: from when on, 0 =
- * always
+ *     MOODY="WHERE WHAT ROUND"      WHERE: load open gradient loss metrics close;  ROUND: from when
+ * on, 0 = always
  *
  * With no MOODY it is good: f_m(x) = |x - m|^2 / 2 over all coordinates, with a gradient that is
  * moved by one of the job's random numbers. */
@@ -187,6 +187,30 @@ static int loss(void *opaque, uint32_t client, const double *x, double *ret_loss
     return code;
 }
 
+/* None, unless it is told to. */
+static int metrics(void *opaque, uint32_t client, uint32_t round, const double *x,
+                   struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
+                   size_t capacity)
+{
+    const struct state *state = opaque;
+    const char *what = mood_of("metrics", round);
+    const int code = fails(what, ret_why, capacity);
+    if (what[0] == '\0' || code != 0) {
+        return code;
+    }
+    ret_metrics[0] = (struct tally_plugin_metric){"client", client};
+    ret_metrics[1] = (struct tally_plugin_metric){"last", x[state->dim - 1]};
+    *ret_n = strcmp(what, "many") == 0 ? 17 : 2;
+    if (strcmp(what, "nan") == 0) {
+        ret_metrics[1].value = NAN;
+    } else if (strcmp(what, "name") == 0) {
+        memset(ret_metrics[1].name, 'A', sizeof ret_metrics[1].name);
+    } else if (strcmp(what, "twice") == 0) {
+        ret_metrics[1] = ret_metrics[0];
+    }
+    return 0;
+}
+
 const struct tally_plugin *tally_plugin(void)
 {
     static struct tally_plugin plugin = {.abi = TALLY_PLUGIN_ABI,
@@ -195,7 +219,8 @@ const struct tally_plugin *tally_plugin(void)
                                          .open = open_state,
                                          .close = close_state,
                                          .gradient = gradient,
-                                         .loss = loss};
+                                         .loss = loss,
+                                         .metrics = metrics};
     const char *what = mood_of("load", 0);
     if (strcmp(what, "null") == 0) {
         return NULL;

@@ -18,12 +18,12 @@ from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
 from ._library import Error, version
 from ._simulate import simulate
-from ._worker import Gradient, Loss, Problem, Query, Totals, Worker, run_worker
+from ._worker import Gradient, Loss, Metrics, Problem, Query, Totals, Worker, report, run_worker
 
 __version__ = version()
 
 __all__ = [
-    "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Problem", "Query",
-    "Totals", "Worker", "cancel", "decode", "encode", "grid", "jobs", "model", "rounds", "run_worker", "show",
-    "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
+    "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics", "Problem",
+    "Query", "Totals", "Worker", "cancel", "decode", "encode", "grid", "jobs", "model", "report", "rounds",
+    "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
 ]

@@ -65,13 +65,22 @@ CLOSE = ctypes.CFUNCTYPE(None, c_void_p)
 GRADIENT = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(PluginQuery), POINTER(c_double), POINTER(c_double),
                             POINTER(c_uint64), WHY, c_size_t)
 LOSS = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, POINTER(c_double), POINTER(c_double), WHY, c_size_t)
+
+
+class PluginMetric(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char * 33), ("value", c_double)]
+
+
+METRICS_MOST = 16
+METRICS = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(c_double), POINTER(PluginMetric),
+                           POINTER(c_size_t), WHY, c_size_t)
 LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 PLUGIN_ABI = 1
 
 
 class Plugin(ctypes.Structure):
     _fields_ = [("abi", c_uint32), ("size", c_size_t), ("name", c_char_p), ("open", OPEN), ("close", CLOSE),
-                ("gradient", GRADIENT), ("loss", LOSS)]
+                ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS)]
 
 
 class WorkerConfig(ctypes.Structure):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
+import re
 import threading
 import traceback
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,6 +83,31 @@ Loss = Callable[[NDArray[np.float64], int], float]
 """f(x, client): f_m(x)."""
 
 
+Metrics = Callable[[NDArray[np.float64], int], Mapping[str, float]]
+"""f(x, client): what client m reports of a round that began at x."""
+
+_current = threading.local()
+
+
+def report(name: str, value: float) -> None:
+    """Reports a number of the present round, such as an accuracy or seconds of computing.
+
+    Call it in the gradient: of a number that is reported again in the same round the last value counts. A round has at most 16 names, of the form [a-z][a-z0-9_]{0,31}; values are finite. The job shows mean,
+    minimum and maximum over its clients; they change nothing that it computes.
+    """
+    reports = getattr(_current, "reports", None)
+    if reports is None:
+        raise RuntimeError("report() is for the gradient, while a worker calls it")
+    if re.fullmatch("[a-z][a-z0-9_]{0,31}", name) is None:
+        raise ValueError(f"metric {name!r} is not named [a-z][a-z0-9_]{{0,31}}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"metric {name} is {number}, which is not finite")
+    if name not in reports and len(reports) == c.METRICS_MOST:
+        raise ValueError(f"more than {c.METRICS_MOST} metrics")
+    reports[name] = number
+
+
 def _reason(error: BaseException) -> str:
     """One line: the exception, and where it was raised."""
     text = " ".join("".join(traceback.format_exception_only(type(error), error)).split())
@@ -93,16 +120,19 @@ def _reason(error: BaseException) -> str:
 class _Plugin:
     """The table of plugin.h with Python functions. An exception becomes the reason for which the client fails."""
 
-    def __init__(self, name: str, gradient: Gradient, loss: Loss | None) -> None:
+    def __init__(self, name: str, gradient: Gradient, loss: Loss | None, metrics: Metrics | None) -> None:
         self.gradient_of = gradient
         self.loss_of = loss
+        self.metrics_of = metrics
+        self.reports: dict[tuple[int, int], dict[str, float]] = {}  # by job and client, of the present round
         self.problems: dict[int, Problem] = {}
         self.n_opened = 0
         self.name = c.text(name)
         # The table borrows its functions: they live as long as this object.
         self.table = c.Plugin(c.PLUGIN_ABI, ctypes.sizeof(c.Plugin), self.name, c.OPEN(self.open),
                               c.CLOSE(self.close), c.GRADIENT(self.gradient),
-                              ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss))
+                              ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss),
+                              c.METRICS(self.metrics))
 
     @staticmethod
     def fail(error: BaseException, why: int, capacity: int) -> int:
@@ -126,16 +156,19 @@ class _Plugin:
 
     def close(self, state: int) -> None:
         self.problems.pop(state, None)
+        self.reports = {key: reports for key, reports in self.reports.items() if key[0] != state}
 
     def gradient(self, state: int, query: Any, x: Any, ret: Any, ret_dim: Any, why: int, capacity: int) -> int:
         try:
             problem = self.problems[state]
             asked = Query(problem, query.contents)
             point = np.ctypeslib.as_array(x, (problem.dim,)).copy()
+            _current.reports = self.reports.setdefault((state, asked.client), {})
             try:
                 answer = np.asarray(self.gradient_of(point, asked), dtype=np.float64)
             finally:
                 asked._below = None
+                _current.reports = None
             if answer.shape != (problem.dim,):
                 raise ValueError(f"gradient of shape {answer.shape} in a job of dim {problem.dim}")
             np.ctypeslib.as_array(ret, (problem.dim,))[:] = answer
@@ -153,6 +186,22 @@ class _Plugin:
         except BaseException as error:
             return self.fail(error, why, capacity)
 
+    def metrics(self, state: int, client: int, round_: int, x: Any, ret: Any, ret_n: Any, why: int,
+                capacity: int) -> int:
+        try:
+            _current.reports = reports = self.reports.pop((state, client), {})
+            if self.metrics_of is not None:
+                point = np.ctypeslib.as_array(x, (self.problems[state].dim,)).copy()
+                for name, value in self.metrics_of(point, client).items():
+                    report(name, value)
+            _current.reports = None
+            for i, (name, value) in enumerate(reports.items()):
+                ret[i].name, ret[i].value = name.encode(), value
+            ret_n[0] = len(reports)
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
 
 class Worker:
     """A worker that runs once, and that other threads can stop. Arguments: see run_worker()."""
@@ -164,6 +213,7 @@ class Worker:
         dim: int = 0,
         *,
         loss: Optional[Loss] = None,
+        metrics: Optional[Metrics] = None,
         plugin: str = "python",
         override: bool = False,
         name: str | None = None,
@@ -177,11 +227,11 @@ class Worker:
         exit_when_idle: bool = False,
     ) -> None:
         self._worker = ctypes.c_void_p()
-        if gradient is None and (loss is not None or override):
-            raise ValueError("loss and override require a gradient")
+        if gradient is None and (loss is not None or metrics is not None or override):
+            raise ValueError("loss, metrics and override require a gradient")
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
-        self._plugin = _Plugin(plugin, gradient, loss) if gradient is not None else None
+        self._plugin = _Plugin(plugin, gradient, loss, metrics) if gradient is not None else None
         self._log = c.LOG(self._say)  # lives as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
@@ -262,6 +312,8 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
               worker serves the objectives of tally-worker.
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
+    metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round; tally.report() does the
+              same from within the gradient
     plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
     override  serve the jobs of other objectives as well, if they have this dim
     name      unique at the coordinator; a worker that returns under its name gets its clients back. Default

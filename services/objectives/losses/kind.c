@@ -12,6 +12,17 @@ bool tally_objective_has_loss(const struct tally_objective *objective)
     return objective->ops->has_loss == NULL || objective->ops->has_loss(objective);
 }
 
+enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,
+                                          uint32_t round, const double *x,
+                                          struct tally_metric *ret_metrics, size_t *ret_n,
+                                          struct tally_error *err)
+{
+    *ret_n = 0;
+    return objective->ops->metrics == NULL
+               ? TALLY_OK
+               : objective->ops->metrics(objective, client, round, x, ret_metrics, ret_n, err);
+}
+
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
                                              uint32_t client, const double *x, double *ret_loss,
                                              struct tally_error *err)

@@ -109,6 +109,10 @@ struct tally_objective_ops {
     enum tally_status (*curvature)(const struct tally_objective *objective, const atomic_bool *stop,
                                    struct tally_curvature *ret_curvature, struct tally_error *err);
     bool (*has_loss)(const struct tally_objective *objective); /* NULL: it has */
+    /* NULL: it has none. */
+    enum tally_status (*metrics)(const struct tally_objective *objective, uint32_t client,
+                                 uint32_t round, const double *x, struct tally_metric *ret_metrics,
+                                 size_t *ret_n, struct tally_error *err);
 };
 
 struct tally_objective {
@@ -125,6 +129,13 @@ void tally_objective_free(struct tally_objective *objective);
 
 /* False if it has gradients alone: then it is asked for no loss, and its clients report none. */
 bool tally_objective_has_loss(const struct tally_objective *objective);
+
+/* What the client reports beside its message of a round that began at x:
+ * ret_metrics[TALLY_METRICS_MOST], of which *ret_n are written. */
+enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,
+                                          uint32_t round, const double *x,
+                                          struct tally_metric *ret_metrics, size_t *ret_n,
+                                          struct tally_error *err);
 
 /* f_m(x), client in [0, M). */
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

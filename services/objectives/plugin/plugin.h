@@ -44,6 +44,13 @@ struct tally_plugin_query {
     void *stream;
 };
 
+/* A number about one round, beside the gradient: accuracy, seconds of computing. */
+#define TALLY_PLUGIN_METRICS_MOST 16
+struct tally_plugin_metric {
+    char name[33]; /* [a-z][a-z0-9_]{0,31}, with NUL; each once */
+    double value;  /* finite */
+};
+
 /* Functions return 0, or another value and a text that says why, of at most `capacity` bytes with
  * its NUL. What they write on failure is ignored. */
 struct tally_plugin {
@@ -67,6 +74,14 @@ struct tally_plugin {
      * also of those that other workers play. */
     int (*loss)(void *state, uint32_t client, const double *x, double *ret_loss, char *ret_why,
                 size_t capacity);
+
+    /* Optional, and the last member of an older plug-in is `loss`. Called when a client has
+     * computed its message of a round: writes up to TALLY_PLUGIN_METRICS_MOST metrics, and how
+     * many. They are telemetry and change nothing of the job. x is the point that all clients began
+     * the round at. */
+    int (*metrics)(void *state, uint32_t client, uint32_t round, const double *x,
+                   struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
+                   size_t capacity);
 };
 
 /* The one symbol that a plug-in exports, also when the compiler is told to hide all others. */

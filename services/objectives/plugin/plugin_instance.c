@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,14 @@ struct local_instance {
     uint64_t dim;
     void *state;
 };
+
+/* The table of the first version ended before `metrics`. */
+static const size_t FIRST_SIZE = offsetof(struct tally_plugin, metrics);
+
+bool tally_plugin_has_metrics(const struct tally_plugin *plugin)
+{
+    return plugin->size >= FIRST_SIZE + sizeof plugin->metrics && plugin->metrics != NULL;
+}
 
 bool tally_plugin_is_name(const char *name)
 {
@@ -34,11 +43,11 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
                           "%d; rebuild it with this version's plugin.h",
                           plugin->abi, TALLY_PLUGIN_ABI);
     }
-    if (plugin->size < sizeof *plugin) {
+    if (plugin->size < FIRST_SIZE) {
         return tally_fail(err, wrong, NULL,
                           "its table says that it has %zu bytes, not %zu or more; set size to "
                           "sizeof(struct tally_plugin)",
-                          plugin->size, sizeof *plugin);
+                          plugin->size, FIRST_SIZE);
     }
     if (plugin->name == NULL || !tally_plugin_is_name(plugin->name)) {
         return tally_fail(err, wrong, NULL, "its name is not 1 to %d of a-z 0-9 - _",
@@ -112,6 +121,36 @@ static enum tally_status local_loss(struct tally_plugin_instance *instance, uint
     return TALLY_OK;
 }
 
+static enum tally_status local_metrics(struct tally_plugin_instance *instance, uint32_t client,
+                                       uint32_t round, const double *x,
+                                       struct tally_metric *ret_metrics, size_t *ret_n,
+                                       struct tally_error *err)
+{
+    struct local_instance *self = (struct local_instance *)instance;
+    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
+    struct tally_plugin_metric metrics[TALLY_PLUGIN_METRICS_MOST];
+    _Static_assert(sizeof ret_metrics->name == sizeof metrics->name &&
+                       (int)TALLY_PLUGIN_METRICS_MOST == (int)TALLY_METRICS_MOST,
+                   "plugin.h stands alone");
+    size_t n = 0;
+    const int code =
+        self->plugin->metrics(self->state, client, round, x, metrics, &n, why, sizeof why);
+    if (code != 0) {
+        return failed(code, why, err);
+    }
+    if (n > TALLY_METRICS_MOST) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "%zu metrics, at most %d", n,
+                          TALLY_METRICS_MOST);
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(ret_metrics[i].name, metrics[i].name, sizeof ret_metrics[i].name);
+        ret_metrics[i].name[sizeof ret_metrics[i].name - 1] = '\0';
+        ret_metrics[i].value = metrics[i].value;
+    }
+    *ret_n = n;
+    return TALLY_OK;
+}
+
 static void local_free(struct tally_plugin_instance *instance)
 {
     struct local_instance *self = (struct local_instance *)instance;
@@ -120,7 +159,7 @@ static void local_free(struct tally_plugin_instance *instance)
 }
 
 static const struct tally_plugin_instance_ops LOCAL_OPS = {
-    .free = local_free, .gradient = local_gradient, .loss = local_loss};
+    .free = local_free, .gradient = local_gradient, .loss = local_loss, .metrics = local_metrics};
 
 enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
                                              const struct tally_plugin_problem *problem,
@@ -132,8 +171,9 @@ enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
     if (self == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", plugin->name);
     }
-    self->base =
-        (struct tally_plugin_instance){.ops = &LOCAL_OPS, .has_loss = plugin->loss != NULL};
+    self->base = (struct tally_plugin_instance){.ops = &LOCAL_OPS,
+                                                .has_loss = plugin->loss != NULL,
+                                                .has_metrics = tally_plugin_has_metrics(plugin)};
     memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
     self->plugin = plugin;
     self->dim = problem->dim;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
+#include "codec/base/record.h"
 #include "codec/numeric/rng.h"
 #include "services/objectives/plugin/plugin.h"
 
@@ -16,7 +17,7 @@ enum { TALLY_PLUGIN_NAME_CAPACITY = 65, TALLY_PLUGIN_WHY_CAPACITY = 192 }; /* wi
 
 struct tally_plugin_instance;
 
-/* All slots required. x and ret_gradient are double[dim]. */
+/* All slots required but as said. x and ret_gradient are double[dim]. */
 struct tally_plugin_instance_ops {
     void (*free)(struct tally_plugin_instance *instance);
     /* Writes the mean of `samples` stochastic gradients of f_m at x, whose points are drawn from
@@ -28,17 +29,26 @@ struct tally_plugin_instance_ops {
     /* f_m(x). Only if has_loss. Errors: as gradient. */
     enum tally_status (*loss)(struct tally_plugin_instance *instance, uint32_t client,
                               const double *x, double *ret_loss, struct tally_error *err);
+    /* Metrics of a round: ret_metrics[TALLY_METRICS_MOST]; names end, but are not looked at. Only
+     * if has_metrics. Errors: as gradient. */
+    enum tally_status (*metrics)(struct tally_plugin_instance *instance, uint32_t client,
+                                 uint32_t round, const double *x, struct tally_metric *ret_metrics,
+                                 size_t *ret_n, struct tally_error *err);
 };
 
 struct tally_plugin_instance {
     const struct tally_plugin_instance_ops *ops;
     char name[TALLY_PLUGIN_NAME_CAPACITY];
     bool has_loss;
+    bool has_metrics;
 };
 
 /* Whether this is a plug-in that can be used: its ABI, its size, its name, and all functions that
  * are not optional. Errors: INVALID_ARGUMENT, with both versions if it is of another one. */
 enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct tally_error *err);
+
+/* Whether a plug-in that passed the check has the function `metrics`; older ones end before it. */
+bool tally_plugin_has_metrics(const struct tally_plugin *plugin);
 
 /* A legal name of a plug-in: 1 to 64 of a-z 0-9 - _ */
 bool tally_plugin_is_name(const char *name);

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct plugin_objective {
     struct tally_objective base;
@@ -136,6 +137,49 @@ static enum tally_status plugin_minimum(const struct tally_objective *objective,
                             "reference as a value or none");
 }
 
+static enum tally_status check_metric(const struct tally_metric *metrics, size_t i,
+                                      struct tally_error *err)
+{
+    const char *name = metrics[i].name;
+    if (!tally_metric_is_name(name)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "metric %zu has no name of [a-z][a-z0-9_]{0,31}", i);
+    }
+    if (!isfinite(metrics[i].value)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s is not finite", name);
+    }
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(metrics[k].name, name) == 0) {
+            return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s is there twice",
+                              name);
+        }
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status plugin_metrics(const struct tally_objective *objective, uint32_t client,
+                                        uint32_t round, const double *x,
+                                        struct tally_metric *ret_metrics, size_t *ret_n,
+                                        struct tally_error *err)
+{
+    struct tally_plugin_instance *instance = of(objective)->instance;
+    size_t n = 0;
+    if (!instance->has_metrics) {
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        instance->ops->metrics(instance, client, round, x, ret_metrics, &n, err);
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = check_metric(ret_metrics, i, err);
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: metrics of client %u in round %u", instance->name,
+                         client, round);
+    }
+    *ret_n = status == TALLY_OK ? n : 0;
+    return status;
+}
+
 static const struct tally_objective_ops PLUGIN_OPS = {
     .free = plugin_free,
     .local_loss = plugin_local_loss,
@@ -143,6 +187,7 @@ static const struct tally_objective_ops PLUGIN_OPS = {
     .losses = plugin_losses,
     .minimum = plugin_minimum,
     .has_loss = plugin_has_loss,
+    .metrics = plugin_metrics,
 };
 
 enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,

@@ -1,6 +1,7 @@
 #include "codec/base/record.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/harness.h"
 
@@ -46,10 +47,47 @@ static void test_codec_record__a_loss_needs_a_closed_round(void)
     CU_ASSERT_TRUE(isnan(tally_progress_loss(&progress)));
 }
 
+/* Every double comes back, and so does a mean beyond the range of one. */
+static void test_codec_record__metrics_come_back(void)
+{
+    char text[TALLY_METRICS_CAPACITY] = "";
+    const struct tally_metric_summary written[] = {{"a", 0.1 + 0.2, -0.0, 1.7976931348623157e308},
+                                                   {"b_2", INFINITY, 5e-324, 1}};
+    struct tally_metric_summary read;
+    const char *at = text;
+    tally_metrics_append(text, &written[0]);
+    tally_metrics_append(text, &written[1]);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_TRUE_FATAL(tally_metrics_next(&at, &read));
+        TALLY_ASSERT_TEXT(read.name, written[i].name);
+        CU_ASSERT_EQUAL(read.mean, written[i].mean);
+        CU_ASSERT_EQUAL(memcmp(&read.min, &written[i].min, sizeof read.min), 0);
+        CU_ASSERT_EQUAL(read.max, written[i].max);
+    }
+    CU_ASSERT_FALSE(tally_metrics_next(&at, &read));
+}
+
+static void test_codec_record__damaged_metrics_end_the_list(void)
+{
+    static const char *const damaged[] = {
+        "",        "a",         "a 1 2 3",
+        "a 1 2;",  "a 1 2 x;",  "A 1 2 3;",
+        " 1 2 3;", "a  1 2 3;", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1 2 3;"};
+    for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
+        struct tally_metric_summary read = {.mean = 7};
+        const char *at = damaged[i];
+        const bool is_read = tally_metrics_next(&at, &read);
+        CU_ASSERT_EQUAL(is_read, i == 7); /* spaces do not matter */
+        CU_ASSERT_EQUAL(read.mean, is_read ? 1 : 7);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_record__status_names_lead_back),
     TALLY_TEST(test_codec_record__no_other_name_is_a_status),
     TALLY_TEST(test_codec_record__three_statuses_are_final),
     TALLY_TEST(test_codec_record__a_loss_needs_a_closed_round),
+    TALLY_TEST(test_codec_record__metrics_come_back),
+    TALLY_TEST(test_codec_record__damaged_metrics_end_the_list),
 };
 TALLY_SUITE(codec_record, TESTS);

@@ -34,12 +34,13 @@ static void test_plugins_instance__tables_are_checked(void)
     expect_unusable(&plugin, "its name is not 1 to 64 of a-z 0-9 - _");
     plugin.name = NULL;
     expect_unusable(&plugin, "its name is not 1 to 64 of a-z 0-9 - _");
-    plugin.size = sizeof plugin - 1;
+    const size_t first_size = offsetof(struct tally_plugin, metrics);
+    plugin.size = first_size - 1;
     char message[160];
     snprintf(message, sizeof message,
              "its table says that it has %zu bytes, not %zu or more; set size to sizeof(struct "
              "tally_plugin)",
-             sizeof plugin - 1, sizeof plugin);
+             first_size - 1, first_size);
     expect_unusable(&plugin, message);
     plugin.abi = 9; /* nothing else may be looked at */
     plugin.name = (const char *)1;
@@ -47,6 +48,54 @@ static void test_plugins_instance__tables_are_checked(void)
                     "it is made for version 9 of the plug-in ABI, this is version 1; rebuild "
                     "it with this version's plugin.h");
     expect_unusable(NULL, "tally_plugin() returns NULL");
+}
+
+static int give_metrics(void *state, uint32_t client, uint32_t round, const double *x,
+                        struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
+                        size_t capacity)
+{
+    snprintf(ret_why, capacity, "it was told to fail");
+    ret_metrics[0] = (struct tally_plugin_metric){"first", x[0] + client};
+    ret_metrics[1] = (struct tally_plugin_metric){"round", round};
+    *ret_n = round == 99 ? 17 : 2;
+    return state == &stub ? stub.code : -1;
+}
+
+/* A plug-in of an older plugin.h ends before the function, whatever lies behind it. */
+static void test_plugins_instance__metrics_are_optional(void)
+{
+    struct tally_plugin plugin = STUB_PLUGIN;
+    const struct tally_plugin_problem problem = stub_problem();
+    struct tally_plugin_instance *instance = NULL;
+    struct tally_metric metrics[TALLY_METRICS_MOST];
+    struct tally_error err = TALLY_ERROR_INIT;
+    const double x[STUB_DIM] = {0.25};
+    size_t n = 0;
+    stub = (struct stub){.code = 0};
+    CU_ASSERT_FALSE(tally_plugin_has_metrics(&plugin));
+    plugin.metrics = give_metrics;
+    plugin.size = offsetof(struct tally_plugin, metrics);
+    expect_unusable(&plugin, NULL);
+    CU_ASSERT_FALSE(tally_plugin_has_metrics(&plugin));
+    plugin.size = sizeof plugin;
+    CU_ASSERT_TRUE(tally_plugin_has_metrics(&plugin));
+    CU_ASSERT_EQUAL(tally_plugin_instance_open(&plugin, &problem, &instance, &err), TALLY_OK);
+    CU_ASSERT_TRUE(instance->has_metrics);
+    CU_ASSERT_EQUAL(instance->ops->metrics(instance, 1, 7, x, metrics, &n, &err), TALLY_OK);
+    CU_ASSERT_EQUAL(n, 2);
+    TALLY_ASSERT_TEXT(metrics[0].name, "first");
+    CU_ASSERT_EQUAL(metrics[0].value, 1.25);
+    CU_ASSERT_EQUAL(metrics[1].value, 7);
+    CU_ASSERT_EQUAL(instance->ops->metrics(instance, 1, 99, x, metrics, &n, &err),
+                    TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.message, "17 metrics, at most 16");
+    stub.code = 3;
+    err = (struct tally_error)TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(instance->ops->metrics(instance, 1, 7, x, metrics, &n, &err),
+                    TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.message, "it was told to fail");
+    stub.code = 0;
+    tally_plugin_instance_free(instance);
 }
 
 static void test_plugins_instance__names(void)
@@ -123,6 +172,7 @@ static void test_plugins_instance__what_does_not_open_is_not_closed(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_instance__tables_are_checked),
+    TALLY_TEST(test_plugins_instance__metrics_are_optional),
     TALLY_TEST(test_plugins_instance__names),
     TALLY_TEST(test_plugins_instance__problem_and_query_arrive),
     TALLY_TEST(test_plugins_instance__what_does_not_open_is_not_closed),
