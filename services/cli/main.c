@@ -40,6 +40,11 @@ static const struct tally_command COMMANDS[] = {
      tally_cli_pause},
     {"resume", "ID [OPTION]...", "resume a paused job", "Resumes a paused job.",
      TALLY_CLI_ACTION_OPTIONS, 1, 1, true, tally_cli_resume},
+    {"delete", "ID [OPTION]...", "delete a job that has ended",
+     "Deletes a job with its round records and its model. What is deleted cannot be had back: "
+     "export "
+     "it first.",
+     TALLY_CLI_DELETE_OPTIONS, 1, 1, true, tally_cli_delete},
     {"export", "ID [OPTION]...", "save round records or the model to a file",
      "Saves the results of a job to a file, which appears whole or not at all.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},

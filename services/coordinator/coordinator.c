@@ -52,11 +52,18 @@ static void on_ended(struct tally_coordinator *coordinator, const struct tally_s
     metrics_end_job(coordinator->metrics, row);
 }
 
+static void on_deleted(struct tally_coordinator *coordinator, const struct tally_store_job *row)
+{
+    metrics_forget_job(coordinator->metrics, row->key);
+    events_forget_key(coordinator, row->key);
+}
+
 static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
                                          .removing = on_removing,
                                          .ready = mark_job_ready,
                                          .ending = answer_last_updates,
                                          .ended = on_ended,
+                                         .deleted = on_deleted,
                                          .leads = replicas_still_leads};
 
 /* ---- The turn (turn/turn.h) ---- */

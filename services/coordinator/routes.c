@@ -19,6 +19,7 @@ const struct route ROUTES[] = {
     {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, post_job, AT_ANY},
     {"GET", "/v1/jobs", ROUTE_ADMIN, 0, list_jobs, AT_ANY},
     {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, get_job, AT_LEADER_OR_STORE},
+    {"DELETE", "/v1/jobs/{id}", ROUTE_ADMIN, ROUTE_WRITES, delete_job, AT_LEADER},
     {"POST", "/v1/jobs/{id}/cancel", ROUTE_ADMIN, ROUTE_WRITES, cancel_job, AT_LEADER},
     {"POST", "/v1/jobs/{id}/pause", ROUTE_ADMIN, ROUTE_WRITES, pause_job, AT_LEADER},
     {"POST", "/v1/jobs/{id}/resume", ROUTE_ADMIN, ROUTE_WRITES, resume_job, AT_LEADER},

@@ -45,6 +45,7 @@ static int64_t next_key(const struct tally_memory_database *database)
     const struct tally_memory_store *memory = database->first;
     int64_t last =
         database->n_jobs > 0 ? database->jobs[database->n_jobs - 1]->content->job.key : 0;
+    last = database->last_deleted_key > last ? database->last_deleted_key : last;
     for (; memory != NULL; memory = memory->next) {
         if (memory->n_drafts > 0) {
             const int64_t key = memory->drafts[memory->n_drafts - 1]->content->job.key;
@@ -121,6 +122,25 @@ static enum tally_status memory_state_put(struct tally_store *store, int64_t job
     }
     status = tally_memory_draft_put_state(draft, bytes, n);
     return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
+}
+
+static enum tally_status memory_job_delete(struct tally_store *store, int64_t job_key,
+                                           struct tally_error *err)
+{
+    struct tally_memory_view view;
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_require_transaction(memory_of(store), err);
+    if (status == TALLY_OK && (!tally_memory_find(memory_of(store), job_key, &view) ||
+                               !tally_job_status_is_terminal(view.content->job.status))) {
+        status = fail_no_job(job_key, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_memory_draft(memory_of(store), job_key, &draft, err);
+    }
+    if (status == TALLY_OK) {
+        draft->is_deleted = true;
+    }
+    return status;
 }
 
 static enum tally_status memory_state_append(struct tally_store *store, int64_t job_key,
@@ -378,6 +398,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .rollback = tally_memory_rollback,
     .job_insert = memory_job_insert,
     .job_update = memory_job_update,
+    .job_delete = memory_job_delete,
     .state_put = memory_state_put,
     .state_append = memory_state_append,
     .update_insert = memory_update_insert,

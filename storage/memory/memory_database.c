@@ -35,6 +35,11 @@ void tally_memory_database_free(struct tally_memory_database *database)
     for (size_t i = 0; i < database->n_jobs; i++) {
         tally_memory_job_free(database->jobs[i]);
     }
+    while (database->deleted != NULL) {
+        struct tally_memory_job *job = database->deleted;
+        database->deleted = job->next_deleted;
+        tally_memory_job_free(job);
+    }
     free(database->jobs);
     free(database->replicas);
     free(database);

@@ -19,6 +19,8 @@ struct tally_memory_database {
     struct tally_memory_clock clock;
     struct tally_memory_job **jobs; /* committed, by key */
     size_t n_jobs, jobs_capacity;
+    int64_t last_deleted_key;              /* the greatest; 0 = none */
+    struct tally_memory_job *deleted;      /* that drafts of other store objects refer to */
     struct tally_memory_replica *replicas; /* by number */
     size_t n_replicas, replicas_capacity;
     int64_t renewed_ms;               /* the last renewal by any replica */

@@ -53,12 +53,14 @@ struct tally_memory_job {
     uint64_t version; /* grows with each commit */
     int64_t leader;   /* number of a replica; 0 = none */
     int64_t token;    /* grows with each change of leader */
+    struct tally_memory_job *next_deleted;
 };
 
 /* A job as the transaction of a store object has it. */
 struct tally_memory_draft {
     struct tally_memory_job *job; /* borrowed unless it is new */
     bool is_new;                  /* inserted by this transaction */
+    bool is_deleted;              /* by this transaction */
     struct tally_memory_content *content;
     struct tally_memory_rounds rounds; /* that it adds */
     uint64_t version;                  /* of the job when it was copied */

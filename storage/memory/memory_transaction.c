@@ -72,7 +72,7 @@ bool tally_memory_find(const struct tally_memory_store *memory, int64_t job_key,
     const struct tally_memory_draft *draft = find_draft(memory, job_key);
     const struct tally_memory_job *job =
         draft != NULL ? draft->job : tally_memory_job_find(memory->database, job_key);
-    if (job == NULL) {
+    if (job == NULL || (draft != NULL && draft->is_deleted)) {
         return false;
     }
     *ret_view = (struct tally_memory_view){
@@ -87,29 +87,34 @@ bool tally_memory_find_after(const struct tally_memory_store *memory, int64_t jo
                              struct tally_memory_view *ret_view)
 {
     const struct tally_memory_database *database = memory->database;
-    if (job_key == INT64_MAX) {
-        return false;
+    bool found = false;
+    while (!found && job_key != INT64_MAX) {
+        const size_t i = place_of_job(database, job_key + 1);
+        const size_t j = place_of_draft(memory, job_key + 1);
+        job_key = i < database->n_jobs ? database->jobs[i]->content->job.key : INT64_MAX;
+        if (j < memory->n_drafts && key_of(memory->drafts[j]) < job_key) {
+            job_key = key_of(memory->drafts[j]);
+        }
+        found = tally_memory_find(memory, job_key, ret_view); /* else it is deleted */
     }
-    const size_t i = place_of_job(database, job_key + 1);
-    const size_t j = place_of_draft(memory, job_key + 1);
-    int64_t key = i < database->n_jobs ? database->jobs[i]->content->job.key : INT64_MAX;
-    if (j < memory->n_drafts && key_of(memory->drafts[j]) < key) {
-        key = key_of(memory->drafts[j]);
-    }
-    return tally_memory_find(memory, key, ret_view);
+    return found;
 }
 
 bool tally_memory_find_before(const struct tally_memory_store *memory, int64_t job_key,
                               struct tally_memory_view *ret_view)
 {
     const struct tally_memory_database *database = memory->database;
-    const size_t i = place_of_job(database, job_key);
-    const size_t j = place_of_draft(memory, job_key);
-    int64_t key = i > 0 ? database->jobs[i - 1]->content->job.key : INT64_MIN;
-    if (j > 0 && key_of(memory->drafts[j - 1]) > key) {
-        key = key_of(memory->drafts[j - 1]);
+    bool found = false;
+    while (!found && job_key != INT64_MIN) {
+        const size_t i = place_of_job(database, job_key);
+        const size_t j = place_of_draft(memory, job_key);
+        job_key = i > 0 ? database->jobs[i - 1]->content->job.key : INT64_MIN;
+        if (j > 0 && key_of(memory->drafts[j - 1]) > job_key) {
+            job_key = key_of(memory->drafts[j - 1]);
+        }
+        found = tally_memory_find(memory, job_key, ret_view); /* else it is deleted */
     }
-    return tally_memory_find(memory, key, ret_view);
+    return found;
 }
 
 /* A committed job with that id. */
@@ -215,6 +220,9 @@ enum tally_status tally_memory_draft(struct tally_memory_store *memory, int64_t 
         return status;
     }
     struct tally_memory_draft *draft = find_draft(memory, job_key);
+    if (draft != NULL && draft->is_deleted) {
+        return tally_fail(err, TALLY_NOT_FOUND, NULL, "no job with key %lld", (long long)job_key);
+    }
     if (draft == NULL) {
         struct tally_memory_job *job = tally_memory_job_find(memory->database, job_key);
         if (job == NULL) {
@@ -239,11 +247,14 @@ enum tally_status tally_memory_draft(struct tally_memory_store *memory, int64_t 
 
 /* ---- Ending ---- */
 
-/* Whether the store object may write to the job of the draft at this moment. */
+/* Whether the store object may write to the job of the draft at this moment. A job that has ended
+ * has no leader, and needs none to be deleted. */
 static bool is_proven(const struct tally_memory_store *memory,
                       const struct tally_memory_draft *draft)
 {
-    return draft->is_new || draft->job->token == draft->token ||
+    return draft->is_new ||
+           (draft->is_deleted && tally_job_status_is_terminal(draft->job->content->job.status)) ||
+           draft->job->token == draft->token ||
            (draft->token == TALLY_NO_TOKEN && memory->number == 0 && draft->job->leader == 0);
 }
 
@@ -264,6 +275,21 @@ static enum tally_status prove(struct tally_memory_store *memory, struct tally_e
     return memory->is_fenced ? TALLY_FAILED_PRECONDITION : TALLY_OK;
 }
 
+/* Whether the transaction deletes the job, whose id and key are then free. */
+static bool is_deleted_here(const struct tally_memory_store *memory,
+                            const struct tally_memory_job *job)
+{
+    const struct tally_memory_draft *draft = find_draft(memory, job->content->job.key);
+    return draft != NULL && draft->is_deleted;
+}
+
+/* Whether a job that was committed stands in the way of a new one. */
+static bool is_in_the_way(const struct tally_memory_store *memory,
+                          const struct tally_memory_job *job)
+{
+    return job != NULL && !is_deleted_here(memory, job);
+}
+
 /* Checks for conflicts with what other store objects have committed meanwhile. */
 static enum tally_status find_conflict(const struct tally_memory_store *memory,
                                        struct tally_error *err)
@@ -276,12 +302,13 @@ static enum tally_status find_conflict(const struct tally_memory_store *memory,
                               "another transaction wrote to the job with key %lld meanwhile",
                               (long long)key_of(draft));
         }
-        if (draft->is_new && committed_id(memory->database, draft->content->job.id) != NULL) {
+        if (draft->is_new &&
+            is_in_the_way(memory, committed_id(memory->database, draft->content->job.id))) {
             return tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "job \"%s\" exists",
                               draft->content->job.id);
         }
         if (draft->is_new && idempotency_key != NULL &&
-            committed_idempotency_key(memory->database, idempotency_key) != NULL) {
+            is_in_the_way(memory, committed_idempotency_key(memory->database, idempotency_key))) {
             return tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "idempotency key \"%s\" was used",
                               idempotency_key);
         }
@@ -319,14 +346,51 @@ static void insert(struct tally_memory_store *memory, const struct tally_memory_
     }
 }
 
+/* Whether another store object's transaction has a draft of the job. */
+static bool is_drafted(const struct tally_memory_store *memory, const struct tally_memory_job *job)
+{
+    bool found = false;
+    for (const struct tally_memory_store *each = memory->database->first; each != NULL;
+         each = each->next) {
+        for (size_t i = 0; each != memory && !found && i < each->n_drafts; i++) {
+            found = each->drafts[i]->job == job;
+        }
+    }
+    return found;
+}
+
+static void delete (struct tally_memory_store *memory, const struct tally_memory_draft *draft)
+{
+    struct tally_memory_database *database = memory->database;
+    struct tally_memory_job *job = draft->job;
+    const int64_t key = key_of(draft);
+    const size_t at = place_of_job(database, key);
+    memmove(database->jobs + at, database->jobs + at + 1,
+            (database->n_jobs - at - 1) * sizeof(struct tally_memory_job *));
+    database->n_jobs--;
+    database->last_deleted_key =
+        key > database->last_deleted_key ? key : database->last_deleted_key;
+    tally_lease_drop(&memory->held, key);
+    if (is_drafted(memory, job)) { /* its transaction finds another version, and fails */
+        job->next_deleted = database->deleted;
+        database->deleted = job;
+    } else {
+        tally_memory_job_free(job);
+    }
+}
+
 static void apply(struct tally_memory_store *memory)
 {
     for (size_t i = 0; i < memory->n_drafts; i++) {
         struct tally_memory_draft *draft = memory->drafts[i];
+        const struct tally_memory_draft applied = *draft;
         if (draft->is_new) {
             insert(memory, draft);
         }
         tally_memory_draft_apply(draft);
+        if (applied.is_deleted) {
+            delete (memory, &applied);
+        }
     }
     memory->n_drafts = 0;
 }

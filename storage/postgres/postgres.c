@@ -96,6 +96,14 @@ static enum tally_status postgres_updates_delete(struct tally_store *store, int6
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
+static enum tally_status postgres_job_delete(struct tally_store *store, int64_t job_key,
+                                             struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_DELETE);
+    tally_pg_bind_int64(&call, job_key);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
+}
+
 static enum tally_status postgres_round_insert(struct tally_store *store, int64_t job_key,
                                                const struct tally_round_record *record,
                                                struct tally_error *err)
@@ -139,6 +147,7 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .state_append = postgres_state_append,
     .update_insert = postgres_update_insert,
     .updates_delete = postgres_updates_delete,
+    .job_delete = postgres_job_delete,
     .round_insert = postgres_round_insert,
     .job_get = tally_pg_job_get,
     .job_by_idempotency_key = tally_pg_job_by_idempotency_key,

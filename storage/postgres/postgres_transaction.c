@@ -261,6 +261,9 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
         strtoll(PQcmdTuples((PGresult *)result), NULL, 10) > 0) {
         return TALLY_OK;
     }
+    if (which == TALLY_PG_JOB_DELETE) { /* it is not there, or has not ended */
+        return TALLY_NOT_FOUND;
+    }
     return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
 }
 
@@ -279,7 +282,9 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
         write->job_key = tally_pg_take_int64(&row);
         run->status = row.status;
     }
-    if (!is_insert && lease != NULL && lease->token != write->token) {
+    /* The statement deletes what has ended, and that has no leader. */
+    const bool needs_token = !is_insert && write->call.which != TALLY_PG_JOB_DELETE;
+    if (needs_token && lease != NULL && lease->token != write->token) {
         run->pg->counters.fenced_writes++;
         tally_lease_drop(&run->pg->held, write->job_key);
         if (run->failure != TALLY_FAILED_PRECONDITION) {

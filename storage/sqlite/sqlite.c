@@ -152,7 +152,10 @@ static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
     }
     struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_NEXT_KEY);
     struct tally_sql_row row = tally_sql_row(&call, err);
-    const int64_t key = tally_sql_walk(&call, &row.status, err) ? tally_sql_take_int64(&row) : 0;
+    int64_t key = tally_sql_walk(&call, &row.status, err) ? tally_sql_take_int64(&row) : 0;
+    if (key <= sqlite->last_deleted_key) {
+        key = sqlite->last_deleted_key + 1;
+    }
     *ret_key = row.status == TALLY_OK ? key : *ret_key;
     sqlite->is_broken = sqlite->is_broken || row.status != TALLY_OK;
     tally_sql_end(&call);
@@ -243,6 +246,25 @@ static enum tally_status sqlite_state_append(struct tally_store *store, int64_t 
     return run_write(&call, job_key, err);
 }
 
+static enum tally_status sqlite_job_delete(struct tally_store *store, int64_t job_key,
+                                           struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_JOB_DELETE);
+    tally_sql_bind_int64(&call, 1, job_key);
+    const enum tally_status status = run_write(&call, job_key, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (sqlite3_changes(sqlite->db) == 0) {
+        return tally_sqlite_fail_no_job(job_key, err);
+    }
+    if (job_key > sqlite->last_deleted_key) {
+        sqlite->last_deleted_key = job_key;
+    }
+    return TALLY_OK;
+}
+
 static enum tally_status sqlite_update_insert(struct tally_store *store, int64_t job_key,
                                               const struct tally_store_update *update,
                                               struct tally_error *err)
@@ -302,6 +324,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .rollback = sqlite_rollback,
     .job_insert = sqlite_job_insert,
     .job_update = sqlite_job_update,
+    .job_delete = sqlite_job_delete,
     .state_put = sqlite_state_put,
     .state_append = sqlite_state_append,
     .update_insert = sqlite_update_insert,

@@ -19,6 +19,7 @@ enum tally_sql {
     TALLY_SQL_JOB_INSERT,
     TALLY_SQL_DOCUMENT_INSERT,
     TALLY_SQL_JOB_UPDATE,
+    TALLY_SQL_JOB_DELETE,
     TALLY_SQL_STATE_UPDATE,
     TALLY_SQL_STATE_INSERT,
     TALLY_SQL_STATE_APPEND,
@@ -54,7 +55,8 @@ struct tally_sqlite {
         dev_t device;
         ino_t inode; /* 0 = not known, and not looked after */
     } log;
-    int n_log_pages; /* after the last commit */
+    int n_log_pages;          /* after the last commit */
+    int64_t last_deleted_key; /* the greatest; 0 = none since the database was opened */
     sqlite3_stmt *statements[TALLY_N_SQL];
     bool in_transaction;
     bool is_broken; /* a write failed; the transaction can only be rolled back */

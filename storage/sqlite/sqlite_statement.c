@@ -62,6 +62,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
         {&TALLY_JOB_COLUMNS,
          "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
          " {moving_values}) WHERE job_key = ?1"},
+    /* The other tables follow: their rows refer to it, ON DELETE CASCADE. */
+    [TALLY_SQL_JOB_DELETE] = {NULL, "DELETE FROM jobs WHERE job_key = ?1"
+                                    " AND status IN (" TALLY_SQL_TERMINAL_NAMES ")"},
     [TALLY_SQL_STATE_UPDATE] = {NULL, "UPDATE job_states SET state = ?2, row_checksum ="
                                       " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
     [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"

@@ -33,6 +33,12 @@
     X(test_store__unknown_id_is_not_found)                                                         \
     X(test_store__job_update_overwrites_what_is_mutable)                                           \
     X(test_store__job_update_of_an_unknown_key_is_not_found)                                       \
+    X(test_store__deleted_job_leaves_nothing)                                                      \
+    X(test_store__delete_frees_the_id_and_the_idempotency_key)                                     \
+    X(test_store__key_of_a_deleted_job_is_not_given_again)                                         \
+    X(test_store__only_a_job_that_has_ended_can_be_deleted)                                        \
+    X(test_store__rollback_restores_a_deleted_job)                                                 \
+    X(test_store__lists_leave_out_deleted_jobs)                                                    \
     X(test_store__document_is_appended_byte_by_byte)                                               \
     X(test_store__document_of_an_unknown_job_is_not_found)                                         \
     X(test_store__document_past_the_limit_of_the_buffer_is_too_large)                              \

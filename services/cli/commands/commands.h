@@ -20,6 +20,7 @@ int tally_cli_backup(struct tally_cli *cli);
 int tally_cli_bench(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
 int tally_cli_decode(struct tally_cli *cli);
+int tally_cli_delete(struct tally_cli *cli); /* job_action.c */
 int tally_cli_doctor(struct tally_cli *cli);
 int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
@@ -41,6 +42,7 @@ int tally_cli_workers(struct tally_cli *cli);
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
 extern const struct tally_option TALLY_CLI_BENCH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DECODE_OPTIONS[];
+extern const struct tally_option TALLY_CLI_DELETE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];
 extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];

@@ -1,4 +1,4 @@
-/* tally cancel ID, tally pause ID, tally resume ID: one POST without a body. */
+/* tally cancel ID, tally pause ID, tally resume ID: one POST without a body; tally delete ID. */
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/result_table.h"
 #include "services/rest_client/job_path.h"
@@ -44,4 +44,24 @@ int tally_cli_pause(struct tally_cli *cli)
 int tally_cli_resume(struct tally_cli *cli)
 {
     return run(cli, "/resume");
+}
+
+const struct tally_option TALLY_CLI_DELETE_OPTIONS[] = {
+    {"force", NULL, NULL, "delete a job that has not ended, too: it is cancelled first", NULL},
+    {0},
+};
+
+int tally_cli_delete(struct tally_cli *cli)
+{
+    const char *id = tally_options_positional(cli->options, 0);
+    const bool is_forced = tally_options_bool(cli->options, "force");
+    char path[TALLY_JOB_PATH_CAPACITY];
+    tally_job_path(id, is_forced ? "?force=1" : "", path);
+    struct tally_http_exchange exchange = {.method = "DELETE", .path = path};
+    struct tally_buffer text = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_rest_call(&cli->rest, &exchange, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    return tally_cli_print(tally_buffer_printf(&text, "%s deleted\n", id), &text);
 }

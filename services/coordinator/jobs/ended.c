@@ -19,9 +19,8 @@ static struct ended_job **bucket_of(struct ended_jobs *ended, int64_t key)
     return &ended->buckets[(uint64_t)key & (ENDED_BUCKETS - 1)];
 }
 
-static void forget_oldest(struct ended_jobs *ended)
+static void forget(struct ended_jobs *ended, struct ended_job *job)
 {
-    struct ended_job *job = TALLY_LIST_MEMBER(struct ended_job, node, ended->jobs.head.previous);
     struct ended_job **at = bucket_of(ended, job->key);
     while (*at != job) {
         at = &(*at)->next;
@@ -30,6 +29,11 @@ static void forget_oldest(struct ended_jobs *ended)
     tally_list_remove(&job->node);
     ended->n_bytes -= job->n_bytes;
     free(job);
+}
+
+static void forget_oldest(struct ended_jobs *ended)
+{
+    forget(ended, TALLY_LIST_MEMBER(struct ended_job, node, ended->jobs.head.previous));
 }
 
 void ended_init(struct ended_jobs *ended)
@@ -56,6 +60,14 @@ static struct ended_job *find(struct ended_jobs *ended, int64_t key)
         tally_list_prepend(&ended->jobs, &job->node);
     }
     return job;
+}
+
+void ended_forget(struct ended_jobs *ended, int64_t key)
+{
+    struct ended_job *job = find(ended, key);
+    if (job != NULL) {
+        forget(ended, job);
+    }
 }
 
 /* NULL: out of memory. */

@@ -32,6 +32,9 @@ void ended_fini(struct ended_jobs *ended);
  * of the open round are not stored with a cancelled job. Remembers nothing if memory runs out. */
 void ended_remember(struct ended_jobs *ended, const struct hosted_job *job);
 
+/* Forgets a job that is deleted. */
+void ended_forget(struct ended_jobs *ended, int64_t key);
+
 /* An update for a job that has ended; `row` is as stored. OK: the update is a duplicate,
  * described by ret_outcome. Errors: OUT_OF_RANGE (client), FAILED_PRECONDITION (it was not received
  * before the job ended), ALREADY_EXISTS (another message was), STORE, DATA_LOSS, NO_MEMORY. */

@@ -91,6 +91,7 @@ struct hosted_job {
     struct stored_state stored_state;
     bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
     bool needs_reload;        /* a commit failed, so the engine is ahead of the store; or .. */
+    bool is_deleted;          /* in the open transaction: it leaves the list when that is stored */
     bool lacks_memory;        /* .. memory ran out: a queued engine stands in for its own */
     bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
     bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */

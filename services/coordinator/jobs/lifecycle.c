@@ -182,6 +182,59 @@ enum tally_status change_job(struct tally_coordinator *coordinator, struct hoste
     return TALLY_OK;
 }
 
+/* ---- Deletion ---- */
+
+static void log_deleted(const struct tally_store_job *row)
+{
+    tally_log(TALLY_LOG_INFO, tally_log_event("job deleted"), tally_log_text("job", row->id));
+}
+
+enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                  struct tally_error *err)
+{
+    struct transaction *transaction = coordinator->transaction;
+    enum tally_status status = job->needs_reload ? transaction_fail(transaction, err)
+                                                 : transaction_begin_write(transaction, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(job->row.status)) {
+        status = change_job(coordinator, job, tally_job_cancel, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    pending_forget(&transaction->pending, &job->row); /* or they would be stored at its end */
+    mark_touched(job);
+    status = coordinator->store->ops->job_delete(coordinator->store, job->row.key, err);
+    if (transaction_check(transaction, status, err) == TALLY_OK) {
+        job->is_deleted = true;
+        coordinator->jobs->marks.ended = true;
+        log_deleted(&job->row);
+    }
+    return status;
+}
+
+enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
+                                   const struct tally_store_job *row, struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    enum tally_status status = transaction_begin_write(coordinator->transaction, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = store->ops->job_delete(store, row->key, err);
+    if (status == TALLY_OK) {
+        status = store->ops->flush(store, err); /* another replica may have been faster */
+    }
+    if (status == TALLY_NOT_FOUND) {
+        return status;
+    }
+    if (transaction_check(coordinator->transaction, status, err) == TALLY_OK) {
+        ended_forget(&coordinator->jobs->ended, row->key);
+        coordinator->jobs->ops->deleted(coordinator, row);
+        log_deleted(row);
+    }
+    return status;
+}
+
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err)
 {
@@ -204,9 +257,9 @@ enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_
 
 static bool wire_has_moved(const struct hosted_job *job)
 {
-    return job->wire_in_bytes != job->row.wire_in_bytes ||
-           job->wire_out_bytes != job->row.wire_out_bytes ||
-           job->recovery_bits != job->row.recovery_bits;
+    return !job->is_deleted && (job->wire_in_bytes != job->row.wire_in_bytes ||
+                                job->wire_out_bytes != job->row.wire_out_bytes ||
+                                job->recovery_bits != job->row.recovery_bits);
 }
 
 static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *job)
@@ -248,7 +301,11 @@ void retire_jobs(struct tally_coordinator *coordinator)
         put_wire(coordinator, job);
         coordinator->jobs->ops->ready(coordinator, job);
         coordinator->jobs->ops->ended(coordinator, &job->row);
-        ended_remember(&coordinator->jobs->ended, job);
+        if (job->is_deleted) {
+            coordinator->jobs->ops->deleted(coordinator, &job->row);
+        } else {
+            ended_remember(&coordinator->jobs->ended, job);
+        }
         remove_job(coordinator, at);
     }
 }

@@ -30,6 +30,14 @@ typedef enum tally_status change_fn(struct tally_job *engine, struct tally_error
 /* Errors: those of the event, STORE. */
 enum tally_status change_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                              change_fn *change, struct tally_error *err);
+/* Deletes a live job, which is cancelled first if it has not ended. It leaves the live ones once
+ * that is stored. Errors: those of the event, STORE. */
+enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                  struct tally_error *err);
+/* Deletes a job that has ended; `row` is as stored. Errors: NOT_FOUND (it was deleted meanwhile),
+ * STORE. */
+enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
+                                   const struct tally_store_job *row, struct tally_error *err);
 /* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. Errors:
  * STORE. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,

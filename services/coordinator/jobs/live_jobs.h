@@ -28,6 +28,9 @@ struct jobs_ops {
     void (*ending)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It has ended, in the store as well. */
     void (*ended)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
+    /* An ended job is deleted, in the open transaction or before it: what is kept of it beside the
+     * store goes. */
+    void (*deleted)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
     /* Whether the store says that this replica leads the job. */
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
 };

@@ -52,12 +52,39 @@ static struct ended_row *ended_at(struct metrics *metrics, int i)
     return &metrics->ended[(metrics->first_ended + i) % METRICS_MAX_ENDED];
 }
 
+/* Reads the last row of an ended job, which is committed by now. */
+static void load_ended(struct tally_coordinator *coordinator, struct ended_row *ended)
+{
+    struct tally_store_job row;
+    const enum tally_status status =
+        coordinator->store->ops->job_get(coordinator->store, ended->row.id, &row, NULL);
+    if (status == TALLY_OK) {
+        ended->row = row;
+        ended->is_loaded = true;
+    } else if (status == TALLY_NOT_FOUND) { /* it is deleted */
+        ended->row.finished_ms = 0;
+    } else {
+        coordinator->metrics->failed_reads++;
+    }
+}
+
+/* Another replica may have deleted a job that ended here: each response looks up one of them. */
+static void look_for_deleted(struct tally_coordinator *coordinator)
+{
+    struct metrics *metrics = coordinator->metrics;
+    if (coordinator->view.is_shared && metrics->n_ended > 0) {
+        metrics->next_look = (metrics->next_look + 1) % metrics->n_ended;
+        load_ended(coordinator, ended_at(metrics, metrics->next_look));
+    }
+}
+
 /* Ended jobs whose time is not over. Their last row is read once. */
 static void select_ended(struct tally_coordinator *coordinator, struct shown *shown)
 {
     struct metrics *metrics = coordinator->metrics;
     const int64_t since_ms = tally_realtime_ms() - coordinator->config.metrics_keep_ms;
     int n_kept = 0;
+    look_for_deleted(coordinator);
     for (int i = 0; i < metrics->n_ended; i++) {
         n_kept += ended_at(metrics, i)->row.finished_ms > since_ms;
     }
@@ -69,14 +96,7 @@ static void select_ended(struct tally_coordinator *coordinator, struct shown *sh
         shown->by_status[ended->row.status]++;
         bool room = n_kept-- <= METRICS_MAX_JOBS - shown->n;
         if (room && !ended->is_loaded) {
-            struct tally_store *store = coordinator->store;
-            struct tally_store_job row;
-            ended->is_loaded = store->ops->job_get(store, ended->row.id, &row, NULL) == TALLY_OK;
-            if (ended->is_loaded) {
-                ended->row = row;
-            } else {
-                metrics->failed_reads++;
-            }
+            load_ended(coordinator, ended);
         }
         if (room && ended->is_loaded) {
             show(shown, &ended->row, NULL);

@@ -84,6 +84,16 @@ void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row)
     metrics->ended[at] = (struct ended_row){.row = *row}; /* its counters may not be stored yet */
 }
 
+void metrics_forget_job(struct metrics *metrics, int64_t key)
+{
+    for (int i = 0; i < metrics->n_ended; i++) {
+        struct ended_row *ended = &metrics->ended[(metrics->first_ended + i) % METRICS_MAX_ENDED];
+        if (ended->row.key == key) {
+            ended->row.finished_ms = 0; /* its time is over */
+        }
+    }
+}
+
 /* The answer. */
 
 static void write_requests(const struct calls *calls, struct exposition *exposition)

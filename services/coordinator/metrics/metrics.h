@@ -41,6 +41,7 @@ struct metrics {
     uint64_t failed_reads;   /* of rows of ended jobs */
     struct ended_row *ended; /* ring, oldest first */
     int first_ended, n_ended;
+    int next_look; /* which of them is looked up in a shared store next: it may be deleted */
 };
 
 /* Sets coordinator->metrics. Also reads from the store, if it is this process's alone, which jobs
@@ -50,6 +51,9 @@ enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tall
 void metrics_free(struct metrics *metrics);
 /* A job has reached its last status, in the store as well. */
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row);
+
+/* A job that has ended is deleted: its series go. */
+void metrics_forget_job(struct metrics *metrics, int64_t key);
 
 handler_fn get_metrics;
 

@@ -28,10 +28,19 @@ static bool match_path(const char *pattern, const char *path, struct call *call)
     return *pattern == '\0' && *path == '\0';
 }
 
+/* What 405 says is possible: bits 1 GET, 2 POST, 4 DELETE. */
+static const char *allowed(unsigned methods)
+{
+    static const char *const texts[] = {
+        "",       "GET, HEAD",         "POST",         "GET, HEAD, POST",
+        "DELETE", "GET, HEAD, DELETE", "POST, DELETE", "GET, HEAD, POST, DELETE"};
+    return texts[methods & 7U];
+}
+
 static enum tally_status find_route(const struct tally_coordinator *coordinator, struct call *call,
                                     const char *method, const char *path, struct tally_error *err)
 {
-    bool path_is_known = false;
+    unsigned methods = 0;
     for (const struct route *route = coordinator->calls->routes; route->method != NULL; route++) {
         if (!match_path(route->path, path, call)) {
             continue;
@@ -40,14 +49,12 @@ static enum tally_status find_route(const struct tally_coordinator *coordinator,
             call->route = route;
             return TALLY_OK;
         }
-        path_is_known = true;
-        call->allow = strcmp(route->method, "GET") == 0
-                          ? (call->allow != NULL ? "GET, HEAD, POST" : "GET, HEAD")
-                          : (call->allow != NULL ? "GET, HEAD, POST" : "POST");
+        methods |= route->method[0] == 'G' ? 1U : route->method[0] == 'P' ? 2U : 4U;
     }
-    return path_is_known ? tally_fail(err, TALLY_METHOD_NOT_ALLOWED, NULL,
-                                      "%.16s is not possible here", method)
-                         : tally_fail(err, TALLY_NOT_FOUND, NULL, "no such resource: %.128s", path);
+    call->allow = allowed(methods);
+    return methods != 0 ? tally_fail(err, TALLY_METHOD_NOT_ALLOWED, NULL,
+                                     "%.16s is not possible here", method)
+                        : tally_fail(err, TALLY_NOT_FOUND, NULL, "no such resource: %.128s", path);
 }
 
 /* The roles whose tokens open a route: a mask of 1 << role. */

@@ -91,7 +91,12 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
     struct tally_store *store = stream->coordinator->store;
     enum tally_status status = store->ops->round_list(store, feed->row.key, chunk->after,
                                                       CHUNK_ROUNDS, add_round_event, chunk, err);
-    if (status == TALLY_OK && chunk->through == chunk->after) {
+    struct tally_store_job row;
+    const bool is_empty = status == TALLY_OK && chunk->through == chunk->after;
+    if (is_empty) {
+        status = read_row(stream->coordinator, feed->row.id, &row, err); /* it may be deleted */
+    }
+    if (is_empty && status == TALLY_OK) {
         status = tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
                             (long long)chunk->after, (long long)feed->row.progress.round);
     }
@@ -163,6 +168,18 @@ void events_forget_job(struct hosted_job *job)
     }
 }
 
+void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key)
+{
+    TALLY_LIST_EACH(node, &coordinator->events->feeds)
+    {
+        struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
+        if (feed->row.key == job_key) { /* the store has it no more */
+            feed->must_read = true;
+            feed->next_look_ms = 0;
+        }
+    }
+}
+
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     TALLY_LIST_EACH(node, &coordinator->events->feeds)
@@ -183,7 +200,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = read_row(coordinator, feed->row.id, &feed->row, &err);
     feed->must_read = status != TALLY_OK || !tally_job_status_is_terminal(feed->row.status);
-    if (status == TALLY_NOT_FOUND) { /* its insertion was rolled back */
+    if (status == TALLY_NOT_FOUND) { /* it is deleted, or its insertion was rolled back */
         TALLY_LIST_EACH(node, &coordinator->events->streams)
         {
             struct event_stream *s = TALLY_LIST_MEMBER(struct event_stream, node, node);

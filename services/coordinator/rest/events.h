@@ -50,6 +50,8 @@ bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* The job is taken out of the live ones here. */
 void events_forget_job(struct hosted_job *job);
+/* The job, which has ended, is deleted: its streams end. */
+void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key);
 /* Ends all streams; a client that connects again continues where it was. */
 void end_streams(struct tally_coordinator *coordinator);
 

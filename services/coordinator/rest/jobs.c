@@ -273,6 +273,12 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
     return status == TALLY_OK ? answer_json(call, 200, answer, err) : status;
 }
 
+static enum tally_status fail_taken_over(const char *id, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_UNAVAILABLE, NULL, "job %s is being taken over by a coordinator",
+                      id);
+}
+
 /* cancel, pause and resume: an event of the engine, and the new detail as the response. */
 static enum tally_status change(struct tally_coordinator *coordinator, struct call *call,
                                 change_fn *event, const char *verb, struct tally_error *err)
@@ -282,8 +288,7 @@ static enum tally_status change(struct tally_coordinator *coordinator, struct ca
         struct tally_store_job row;
         enum tally_status found = read_row(coordinator, call->params[0], &row, err);
         if (found == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
-            return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                              "job %s is being taken over by a coordinator", row.id);
+            return fail_taken_over(row.id, err);
         }
         return found != TALLY_OK
                    ? found
@@ -312,4 +317,49 @@ enum tally_status resume_job(struct tally_coordinator *coordinator, struct call 
                              struct tally_error *err)
 {
     return change(coordinator, call, tally_job_resume, "resume", err);
+}
+
+static enum tally_status fail_not_ended(const struct hosted_job *job, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                      "job %s is %s: cancel it first, or delete it with force=1 (tally delete "
+                      "--force)",
+                      job->row.id, tally_job_status_name(job->row.status));
+}
+
+static enum tally_status delete_stored(struct tally_coordinator *coordinator, const char *id,
+                                       struct tally_error *err)
+{
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        return fail_taken_over(row.id, err);
+    }
+    return status == TALLY_OK ? delete_ended_job(coordinator, &row, err) : status;
+}
+
+enum tally_status delete_job(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    int64_t is_forced = 0;
+    struct hosted_job *job = find_job(coordinator, call->params[0]);
+    enum tally_status status = read_query_integer(call, "force", 0, 1, 0, &is_forced, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (job != NULL && job->is_deleted) {
+        return tally_fail(err, TALLY_NOT_FOUND, "id", "there is no job %s", call->params[0]);
+    }
+    if (job == NULL) {
+        status = delete_stored(coordinator, call->params[0], err);
+    } else if (is_forced == 0 && !tally_job_status_is_terminal(job->row.status)) {
+        status = fail_not_ended(job, err);
+    } else {
+        status = delete_live_job(coordinator, job, err);
+    }
+    if (status == TALLY_OK) {
+        call->answered = true;
+        call->status = 204;
+    }
+    return status;
 }

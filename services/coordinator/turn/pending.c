@@ -134,15 +134,26 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     return TALLY_OK;
 }
 
-void pending_drop(struct pending_updates *pending, const struct tally_store_job *row)
+static void drop_through(struct pending_updates *pending, const struct tally_store_job *row,
+                         int64_t round)
 {
     for (size_t i = 0; i < pending->n; i++) {
         struct pending_update *item = &pending->items[i];
-        if (item->job.row == row && item->round <= row->progress.round) {
+        if (item->job.row == row && item->round <= round) {
             item->job.row = NULL;
             tally_buffer_fini(&item->body);
         }
     }
+}
+
+void pending_drop(struct pending_updates *pending, const struct tally_store_job *row)
+{
+    drop_through(pending, row, row->progress.round);
+}
+
+void pending_forget(struct pending_updates *pending, const struct tally_store_job *row)
+{
+    drop_through(pending, row, INT64_MAX);
 }
 
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,

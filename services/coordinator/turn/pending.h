@@ -41,6 +41,8 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
                               struct tally_http_request *request, struct tally_error *err);
 /* Drops the updates of the job's closed rounds. */
 void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
+/* Drops all updates of the job, which is deleted. */
+void pending_forget(struct pending_updates *pending, const struct tally_store_job *row);
 /* Gives the store the others. Errors: of the store. */
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
                                 struct tally_error *err);

@@ -333,6 +333,11 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
 {
     struct tally_store_job row;
     enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    if (status == TALLY_NOT_FOUND) { /* the session has other jobs to go on with */
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
+                          update->job_id);
+    }
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
         end_session(coordinator, session);
         return tally_fail(err, TALLY_NOT_FOUND, "session",

@@ -84,6 +84,12 @@ static enum tally_status sim_updates_delete(struct tally_store *base, int64_t jo
     WRITE(job_key, updates_delete(store->inner, job_key, through_round, err));
 }
 
+static enum tally_status sim_job_delete(struct tally_store *base, int64_t job_key,
+                                        struct tally_error *err)
+{
+    WRITE(job_key, job_delete(store->inner, job_key, err));
+}
+
 static enum tally_status sim_round_insert(struct tally_store *base, int64_t job_key,
                                           const struct tally_round_record *record,
                                           struct tally_error *err)
@@ -179,6 +185,7 @@ void sim_store_add_calls(struct tally_store_ops *ops)
     ops->state_append = sim_state_append;
     ops->update_insert = sim_update_insert;
     ops->updates_delete = sim_updates_delete;
+    ops->job_delete = sim_job_delete;
     ops->round_insert = sim_round_insert;
     ops->job_get = sim_job_get;
     ops->job_by_idempotency_key = sim_job_by_idempotency_key;
