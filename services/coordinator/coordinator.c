@@ -86,6 +86,7 @@ static void work_each_second(struct tally_coordinator *coordinator)
     flush_wire(coordinator);
     jobs->reload_due = true;
     fail_unprepared(coordinator);
+    delete_expired(coordinator);
     jobs->match_due |= jobs->match_failed;
     jobs->match_failed = false;
 }

@@ -107,6 +107,10 @@ static const struct tally_option OPTIONS[] = {
     {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
      "Limits"},
     {"metrics-keep-s", "N", "600", "seconds that a job which ended stays in /metrics", "Limits"},
+    {"keep-ended-s", "N", "0", "seconds after which a job that ended is deleted; 0 = never",
+     "Limits"},
+    {"keep-ended-jobs", "N", "0", "ended jobs to keep, the newest; older ones are deleted; 0 = all",
+     "Limits"},
     {0},
 };
 
@@ -133,7 +137,7 @@ static void read_limits(const struct tally_options *options, struct settings *se
                         struct tally_error *err)
 {
     int64_t body = 0, header = 0, held = 0, connections = 0, per_address = 0;
-    int64_t idle_s = 0, request_s = 0, keep_s = 0;
+    int64_t idle_s = 0, request_s = 0, keep_s = 0, keep_ended_s = 0;
     struct tally_coordinator_config *config = &settings->coordinator;
     const struct {
         const char *name;
@@ -155,6 +159,8 @@ static void read_limits(const struct tally_options *options, struct settings *se
         {"session-timeout-ms", 100, 86400000, &config->session_timeout_ms},
         {"heartbeat-ms", 100, 86400000, &config->heartbeat_ms},
         {"metrics-keep-s", 0, 31536000, &keep_s},
+        {"keep-ended-s", 0, 3153600000, &keep_ended_s},
+        {"keep-ended-jobs", 0, 1000000000, &config->keep_ended_jobs},
     };
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         tally_options_integer(options, limits[i].name, limits[i].min, limits[i].max,
@@ -174,6 +180,7 @@ static void read_limits(const struct tally_options *options, struct settings *se
     settings->server.idle_timeout_s = (unsigned)idle_s;
     settings->server.request_timeout_s = (unsigned)request_s;
     config->metrics_keep_ms = keep_s * 1000;
+    config->keep_ended_ms = keep_ended_s * 1000;
 }
 
 static enum tally_status read_tls(const struct tally_options *options,

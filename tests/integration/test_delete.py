@@ -131,6 +131,39 @@ class Delete(TallyTestCase):
         self.run_to_end(seed=99)
 
 
+class Retention(TallyTestCase):
+    def ended(self, client, n, first_seed=1):
+        """Jobs that are cancelled, in the order of their submission."""
+        ids = [client.submit(job_document(**SHORT, seed=first_seed + i)) for i in range(n)]
+        for job_id in ids:
+            self.assertEqual(client.post(f"/v1/jobs/{job_id}/cancel").status, 200)
+        return ids
+
+    def listed(self, client):
+        return [job["id"] for job in client.get_json("/v1/jobs?limit=1000")["jobs"]]
+
+    def test_newest_ended_jobs_are_kept_and_live_ones(self):
+        coordinator = self.start_coordinator()
+        live = coordinator.client.submit(job_document(**SHORT))
+        ids = self.ended(coordinator.client, 70)  # more than a page
+        self.assertEqual(len(self.listed(coordinator.client)), 71)  # nothing is deleted unless it is asked for
+        self.assert_ends_well(coordinator)
+        coordinator = self.start_coordinator(name="again", options=("--keep-ended-jobs", "60"))
+        expected = [*reversed(ids[10:]), live]
+        wait_until(lambda: len(self.listed(coordinator.client)) <= len(expected), "the old jobs to go")
+        more = self.ended(coordinator.client, 1, first_seed=500)
+        wait_until(lambda: ids[10] not in self.listed(coordinator.client), "the oldest to go")
+        self.assertEqual(self.listed(coordinator.client), more + expected[:-2] + [live])
+
+    def test_old_jobs_are_deleted(self):
+        coordinator = self.start_coordinator(options=("--keep-ended-s", "2"))
+        live = coordinator.client.submit(job_document(**SHORT))
+        (job_id,) = self.ended(coordinator.client, 1)
+        finished_ms = coordinator.client.job(job_id)["finished_ms"]
+        wait_until(lambda: self.listed(coordinator.client) == [live], "the job to go")
+        self.assertGreaterEqual(time.time() * 1000, finished_ms + 2000)
+
+
 class DeleteAmongReplicas(PostgresTestCase):
     def test_any_replica_deletes_and_the_leader_forgets(self):
         a, b = self.start_replica("a"), self.start_replica("b")

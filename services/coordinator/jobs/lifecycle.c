@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -233,6 +234,64 @@ enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
         log_deleted(row);
     }
     return status;
+}
+
+/* What a second does: a page is read in a millisecond, and a job may have a million rounds. */
+enum { RETENTION_PAGE = 50, RETENTION_DELETIONS = 5 };
+
+static bool has_expired(const struct tally_coordinator *coordinator,
+                        const struct tally_store_job *row)
+{
+    const struct tally_coordinator_config *config = &coordinator->config;
+    const bool is_old = config->keep_ended_ms > 0 &&
+                        row->finished_ms + config->keep_ended_ms <= tally_realtime_ms();
+    const bool is_one_too_many = config->keep_ended_jobs > 0 &&
+                                 coordinator->jobs->retention.n_kept >= config->keep_ended_jobs;
+    return is_old || is_one_too_many;
+}
+
+/* Goes through a page. False: it stopped before the end. */
+static bool delete_of_page(struct tally_coordinator *coordinator, const struct job_rows *page)
+{
+    struct retention *retention = &coordinator->jobs->retention;
+    int n_left = RETENTION_DELETIONS;
+    for (size_t i = 0; i < page->n; i++) {
+        const struct tally_store_job *row = &page->rows[i];
+        const bool is_live =
+            !tally_job_status_is_terminal(row->status) || find_job(coordinator, row->id) != NULL;
+        const bool expires = !is_live && has_expired(coordinator, row);
+        retention->n_kept += !is_live && !expires;
+        if (expires) {
+            const enum tally_status status =
+                n_left-- > 0 ? delete_ended_job(coordinator, row, NULL) : TALLY_RESOURCE_EXHAUSTED;
+            if (status != TALLY_OK && status != TALLY_NOT_FOUND) {
+                return false;
+            }
+        }
+        retention->before_key = row->key;
+    }
+    return true;
+}
+
+void delete_expired(struct tally_coordinator *coordinator)
+{
+    struct tally_store *store = coordinator->store;
+    struct retention *retention = &coordinator->jobs->retention;
+    const bool is_on =
+        coordinator->config.keep_ended_ms > 0 || coordinator->config.keep_ended_jobs > 0;
+    if (!is_on || coordinator->draining) {
+        return;
+    }
+    if (retention->before_key == 0) {
+        *retention = (struct retention){.before_key = INT64_MAX};
+    }
+    struct job_rows page = {0};
+    const enum tally_status status = store->ops->job_list(store, -1, retention->before_key,
+                                                          RETENTION_PAGE, collect_row, &page, NULL);
+    if (status == TALLY_OK && delete_of_page(coordinator, &page) && page.n < RETENTION_PAGE) {
+        retention->before_key = 0;
+    }
+    free(page.rows);
 }
 
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,

@@ -38,6 +38,9 @@ enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct 
  * STORE. */
 enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
                                    const struct tally_store_job *row, struct tally_error *err);
+/* Deletes ended jobs that are older than --keep-ended-s, or not among the newest --keep-ended-jobs.
+ * To be called each second: it looks at a page of jobs, newest first, and deletes a few. */
+void delete_expired(struct tally_coordinator *coordinator);
 /* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. Errors:
  * STORE. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,

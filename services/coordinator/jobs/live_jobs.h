@@ -35,6 +35,12 @@ struct jobs_ops {
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
 };
 
+/* Where the search for jobs that have been kept long enough is: lifecycle.h. */
+struct retention {
+    int64_t before_key; /* 0 = it begins anew, with the newest job */
+    int64_t n_kept;     /* ended jobs that it has passed */
+};
+
 struct live_jobs {
     const struct jobs_ops *ops;
     struct hosted_job *first, **last; /* oldest first */
@@ -43,6 +49,7 @@ struct live_jobs {
     int64_t n_removed; /* jobs that were live here and are no more */
     struct job_marks marks;
     struct ended_jobs ended; /* receipts */
+    struct retention retention;
     struct preparer *preparer;
     struct memory_use memory; /* when jobs were last started */
     bool match_due;           /* sessions or jobs came or went: look for jobs to start */
