@@ -1,5 +1,6 @@
 """DELETE /v1/jobs/{id}: what is gone, what is refused, and that nothing comes back after a crash."""
 
+import json
 import subprocess
 import threading
 import time
@@ -162,6 +163,31 @@ class Retention(TallyTestCase):
         finished_ms = coordinator.client.job(job_id)["finished_ms"]
         wait_until(lambda: self.listed(coordinator.client) == [live], "the job to go")
         self.assertGreaterEqual(time.time() * 1000, finished_ms + 2000)
+
+
+class ListByName(TallyTestCase):
+    def test_pages_have_the_jobs_of_that_name(self):
+        client = self.start_coordinator(store="memory:").client
+        names = ["a", "b", "a b&", "a", "b", "a", "A"]
+        ids = [client.submit(job_document(**SHORT, seed=i, name=name)) for i, name in enumerate(names)]
+        expected = [ids[5], ids[3], ids[0]]
+        for limit in (1, 2, 3, 50):
+            found, cursor = [], ""
+            while cursor is not None:
+                page = client.get_json(f"/v1/jobs?name=a&limit={limit}{cursor and '&cursor=' + cursor}")
+                self.assertLessEqual(len(page["jobs"]), limit)
+                found += [job["id"] for job in page["jobs"]]
+                cursor = page["next_cursor"]
+            self.assertEqual(found, expected)
+        client.post(f"/v1/jobs/{ids[3]}/cancel")
+        found = client.get_json("/v1/jobs?name=a&status=cancelled")["jobs"]
+        self.assertEqual([job["id"] for job in found], [ids[3]])
+        self.assertEqual(client.get_json("/v1/jobs?name=nobody"), {"jobs": [], "next_cursor": None})
+        self.assertEqual(client.get("/v1/jobs?name=").status, 400)
+        url = f"http://127.0.0.1:{client.port}"
+        done = subprocess.run([BIN / "tally", "list", "--name", "a b&", "--json", "--coordinator", url],
+                              capture_output=True, text=True, check=True, timeout=300)
+        self.assertEqual([job["id"] for job in json.loads(done.stdout)["jobs"]], [ids[2]])
 
 
 class DeleteAmongReplicas(PostgresTestCase):

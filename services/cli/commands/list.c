@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "codec/base/record.h"
 #include "services/base/text/columns.h"
@@ -14,6 +15,7 @@
 const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {"status", "STATUS", NULL,
      "only jobs of this status: queued, running, paused, completed, failed, cancelled", NULL},
+    {"name", "NAME", NULL, "only jobs of exactly this name", NULL},
     {"limit", "N", "100", "at most N jobs", NULL},
     {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},
     {0},
@@ -22,17 +24,35 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
 /* A page of details is some 100 kB. */
 enum { PAGE_JOBS = 100, MAX_JOBS = 1000000 };
 
-static enum tally_status read_options(const struct tally_options *options, const char **ret_status,
-                                      int64_t *ret_limit, struct tally_error *err)
+/* Query parameters of the jobs that are wanted: "&status=failed&name=trial". */
+enum { FILTER_CAPACITY = 2 * TALLY_QUERY_VALUE_CAPACITY };
+
+static enum tally_status read_filter(const struct tally_options *options,
+                                     char ret_filter[FILTER_CAPACITY], struct tally_error *err)
 {
     enum tally_job_status ignored;
-    const char *wanted = tally_options_text(options, "status");
-    if (wanted != NULL && !tally_job_status_of_name(wanted, &ignored)) {
+    const char *status = tally_options_text(options, "status");
+    const char *name = tally_options_text(options, "name");
+    char encoded[TALLY_QUERY_VALUE_CAPACITY] = "";
+    if (status != NULL && !tally_job_status_of_name(status, &ignored)) {
         return tally_options_refuse(options, "status", err, "\"%.40s\" is no status of a job",
-                                    wanted);
+                                    status);
     }
-    *ret_status = wanted;
-    return tally_options_integer(options, "limit", 1, MAX_JOBS, ret_limit, err);
+    if (name != NULL && !tally_query_value(name, encoded)) {
+        return tally_options_refuse(options, "name", err, "is too long");
+    }
+    snprintf(ret_filter, FILTER_CAPACITY, "%s%s%s%s", status != NULL ? "&status=" : "",
+             status != NULL ? status : "", name != NULL ? "&name=" : "", encoded);
+    return TALLY_OK;
+}
+
+static enum tally_status read_options(const struct tally_options *options,
+                                      char ret_filter[FILTER_CAPACITY], int64_t *ret_limit,
+                                      struct tally_error *err)
+{
+    enum tally_status status = read_filter(options, ret_filter, err);
+    return status == TALLY_OK ? tally_options_integer(options, "limit", 1, MAX_JOBS, ret_limit, err)
+                              : status;
 }
 
 /* Appends the jobs of one page to `jobs`; *ret_cursor is the next one, "" at the end. */
@@ -57,8 +77,10 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
         }
     }
     const char *cursor = tally_json_get_text(page, "next_cursor");
+    /* A page of one name may be empty, and others follow; any other empty page is the last. */
+    const bool may_go_on = tally_json_size(more) > 0 || strstr(path, "&name=") != NULL;
     ret_cursor[0] = '\0';
-    if (status == TALLY_OK && cursor != NULL && tally_json_size(more) > 0 &&
+    if (status == TALLY_OK && cursor != NULL && may_go_on &&
         !tally_query_value(cursor, ret_cursor)) {
         status = tally_fail(err, TALLY_MALFORMED, NULL, "next_cursor is too long");
     }
@@ -66,20 +88,23 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
     return status;
 }
 
-static enum tally_status collect(struct tally_cli *cli, const char *wanted, int64_t limit,
+static enum tally_status collect(struct tally_cli *cli, const char *filter, int64_t limit,
                                  struct tally_json *jobs, struct tally_error *err)
 {
     char cursor[TALLY_QUERY_VALUE_CAPACITY] = "";
     enum tally_status status = TALLY_OK;
+    char previous[TALLY_QUERY_VALUE_CAPACITY] = "";
     bool more = true;
     while (more && status == TALLY_OK) {
+        memcpy(previous, cursor, sizeof previous);
         int64_t left = limit - (int64_t)tally_json_size(jobs);
-        char path[TALLY_QUERY_VALUE_CAPACITY + 128];
-        snprintf(path, sizeof path, "/v1/jobs?limit=%" PRId64 "%s%s%s%s",
-                 left < PAGE_JOBS ? left : (int64_t)PAGE_JOBS, wanted != NULL ? "&status=" : "",
-                 wanted != NULL ? wanted : "", cursor[0] != '\0' ? "&cursor=" : "", cursor);
+        char path[FILTER_CAPACITY + TALLY_QUERY_VALUE_CAPACITY + 64];
+        snprintf(path, sizeof path, "/v1/jobs?limit=%" PRId64 "%s%s%s",
+                 left < PAGE_JOBS ? left : (int64_t)PAGE_JOBS, filter,
+                 cursor[0] != '\0' ? "&cursor=" : "", cursor);
         status = add_page(cli, path, jobs, limit, cursor, err);
-        more = cursor[0] != '\0' && (int64_t)tally_json_size(jobs) < limit;
+        more = cursor[0] != '\0' && strcmp(cursor, previous) != 0 &&
+               (int64_t)tally_json_size(jobs) < limit;
     }
     return status;
 }
@@ -138,15 +163,15 @@ static int print_json(struct tally_json *jobs)
 
 int tally_cli_list(struct tally_cli *cli)
 {
-    const char *wanted = NULL;
+    char filter[FILTER_CAPACITY];
     int64_t limit = 0;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (read_options(cli->options, &wanted, &limit, &err) != TALLY_OK) {
+    if (read_options(cli->options, filter, &limit, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
     struct tally_json *jobs = tally_json_array();
     int exit_code;
-    if (collect(cli, wanted, limit, jobs, &err) != TALLY_OK) {
+    if (collect(cli, filter, limit, jobs, &err) != TALLY_OK) {
         exit_code = tally_cli_report(&err);
     } else if (tally_options_bool(cli->options, "json")) {
         return print_json(jobs);

@@ -188,7 +188,12 @@ struct page {
     int64_t n, limit;
     int64_t last_key;
     bool more;
+    const char *name; /* jobs of another name are passed by; NULL = none are */
+    int64_t n_looked_at;
 };
+
+/* Rows that one request looks at, a few milliseconds. */
+enum { MAX_LOOKED_AT = 10000 };
 
 /* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
  * job must not hide the others from a list. */
@@ -224,6 +229,11 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
         page->more = true;
         return TALLY_OK;
     }
+    page->n_looked_at++;
+    if (page->name != NULL && strcmp(page->name, row->name) != 0) {
+        page->last_key = row->key;
+        return TALLY_OK;
+    }
     struct tally_store *store = page->coordinator->store;
     struct tally_buffer document = {0};
     enum tally_status status = store->ops->document_get(store, row->key, &document, err);
@@ -242,10 +252,42 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     return status;
 }
 
+/* Goes through the store until the page is full, or enough rows were looked at. Without a name
+ * every row is of use, so that the first look is enough. */
+static enum tally_status fill_page(struct page *page, int status_wanted, int64_t before,
+                                   struct tally_error *err)
+{
+    struct tally_store *store = page->coordinator->store;
+    const int64_t most = page->name != NULL ? MAX_LOOKED_AT : page->limit + 1;
+    enum tally_status status = TALLY_OK;
+    bool is_over = false;
+    while (status == TALLY_OK && !page->more && !is_over && page->n_looked_at < most) {
+        const int64_t looked_at = page->n_looked_at;
+        const int64_t wanted = page->name != NULL ? MAX_PAGE : page->limit + 1;
+        status = store->ops->job_list(store, status_wanted, before, wanted, add_to_page, page, err);
+        is_over = page->n_looked_at - looked_at < wanted;
+        before = page->last_key;
+    }
+    page->more = page->more || !is_over;
+    return status;
+}
+
+static enum tally_status read_name(struct call *call, const char **ret_name,
+                                   struct tally_error *err)
+{
+    const char *name = tally_http_query(call->request, "name");
+    const size_t n = name != NULL ? strlen(name) : 1;
+    if (n < 1 || n >= TALLY_JOB_NAME_CAPACITY) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "name", "length %zu outside [1, %d]", n,
+                          TALLY_JOB_NAME_CAPACITY - 1);
+    }
+    *ret_name = name;
+    return TALLY_OK;
+}
+
 enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
                             struct tally_error *err)
 {
-    struct tally_store *store = coordinator->store;
     const char *name = tally_http_query(call->request, "status");
     enum tally_job_status wanted = TALLY_JOB_QUEUED;
     if (name != NULL && !tally_job_status_of_name(name, &wanted)) {
@@ -253,8 +295,10 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
     }
     struct page page = {.coordinator = coordinator};
     int64_t before;
-    enum tally_status status =
-        read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+    enum tally_status status = read_name(call, &page.name, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+    }
     if (status == TALLY_OK) {
         status = read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX, &before, err);
     }
@@ -262,8 +306,7 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
         return status;
     }
     page.jobs = tally_json_array();
-    status = store->ops->job_list(store, name != NULL ? (int)wanted : -1, before, page.limit + 1,
-                                  add_to_page, &page, err);
+    status = fill_page(&page, name != NULL ? (int)wanted : -1, before, err);
     char cursor[24];
     snprintf(cursor, sizeof cursor, "%" PRId64, page.last_key);
     struct tally_json *answer = tally_json_object();
