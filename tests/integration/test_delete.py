@@ -103,6 +103,13 @@ class Delete(TallyTestCase):
         done = subprocess.run([*words, "--force"], capture_output=True, text=True, check=True, timeout=300)
         self.assertEqual(done.stdout, f"{job_id} deleted\n")
 
+    def test_command_deletes_by_the_beginning_of_an_id(self):
+        job_id = self.client.submit(job_document(**SHORT))
+        words = [BIN / "tally", "delete", job_id[:6], "--force", "--coordinator", self.coordinator.url]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+        self.assertEqual(done.stdout, f"{job_id} deleted\n")
+        self.assertEqual(self.client.get(f"/v1/jobs/{job_id}").status, 404)
+
     def test_deleted_jobs_stay_deleted_after_kills(self):
         """A job whose deletion was answered never comes back; one whose deletion was not is whole or gone."""
         self.start_worker(self.coordinator, "w", clients=2)

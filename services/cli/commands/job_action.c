@@ -1,7 +1,7 @@
 /* tally cancel ID, tally pause ID, tally resume ID: one POST without a body; tally delete ID. */
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/result_table.h"
-#include "services/rest_client/job_path.h"
+#include "services/rest_client/job_name.h"
 
 const struct tally_option TALLY_CLI_ACTION_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
@@ -53,15 +53,12 @@ const struct tally_option TALLY_CLI_DELETE_OPTIONS[] = {
 
 int tally_cli_delete(struct tally_cli *cli)
 {
-    const char *id = tally_options_positional(cli->options, 0);
-    const bool is_forced = tally_options_bool(cli->options, "force");
-    char path[TALLY_JOB_PATH_CAPACITY];
-    tally_job_path(id, is_forced ? "?force=1" : "", path);
-    struct tally_http_exchange exchange = {.method = "DELETE", .path = path};
+    const char *query = tally_options_bool(cli->options, "force") ? "?force=1" : "";
+    struct tally_http_exchange exchange = {.method = "DELETE"};
     struct tally_buffer text = {0};
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_rest_call(&cli->rest, &exchange, &err) != TALLY_OK) {
+    if (tally_job_call(&cli->rest, cli->job, query, &exchange, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
-    return tally_cli_print(tally_buffer_printf(&text, "%s deleted\n", id), &text);
+    return tally_cli_print(tally_buffer_printf(&text, "%s deleted\n", cli->job), &text);
 }
