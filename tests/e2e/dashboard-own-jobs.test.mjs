@@ -172,3 +172,26 @@ test("stages, iterates and epochs are shown for the algorithms that have them", 
     assert.deepEqual(await hidden(), expected, document.name);
   }
 });
+
+test("an ended job is deleted, and the list no longer has it", async () => {
+  const id = await stage.submit({...FEDAVG, name: "to be deleted"});
+  await stage.ended(id);
+  await window.go(`#/job/${id}`);
+  await until("the button", async () => page.isEnabled("button[data-action=delete]"));
+  await page.click("button[data-action=delete]");
+  await page.locator("dialog").waitFor();
+  assert.match(await page.textContent("dialog"), /to be deleted.*gone for good/);
+  await page.click("dialog [data-confirm]");
+  await until("the list", () => page.url().endsWith("#/"));
+  assert.equal((await fetch(`${stage.url}/v1/jobs/${id}`)).status, 404);
+  await until("the rest of the list", async () => (await page.locator("tbody code").count()) > 0);
+  assert.ok(!(await page.locator("tbody code").allTextContents()).includes(id));
+});
+
+test("a job that runs cannot be deleted from its page", async () => {
+  const id = await stage.submit({...FEDAVG, algorithm: {...FEDAVG.algorithm, local_steps: 1}, horizon: 50_000_000});
+  await window.go(`#/job/${id}`);
+  await until("the page", async () => page.isEnabled("button[data-action=cancel]"));
+  assert.ok(await page.isDisabled("button[data-action=delete]"));
+  await fetch(`${stage.url}/v1/jobs/${id}/cancel`, {method: "POST"});
+});

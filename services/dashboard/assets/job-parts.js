@@ -1,6 +1,6 @@
 // job-parts: what the pages show of a job.
 
-import {ApiError, ConnectionError, jobPath, post} from "./api.js";
+import {ApiError, ConnectionError, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {NOTHING, age, duration, integer, moment, plural, ranges, real, regret, short, tenths} from "./format.js";
@@ -54,9 +54,11 @@ const ACTIONS = [
   {name: "resume", title: "Resume", of: ["paused"], text: "Workers go on where the job was paused."},
   {name: "cancel", title: "Cancel", of: ["queued", "running", "paused"], danger: true,
     text: "The job ends for good. Its rounds, its counters and its model stay."},
+  {name: "delete", title: "Delete", of: ["completed", "failed", "cancelled"], danger: true,
+    text: "Its rounds, its counters and its model are gone for good."},
 ];
 
-// Buttons for what can be done with the job. `onDone(job)` gets the new detail.
+// Buttons for what can be done with the job. `onDone(job)` gets the new detail; a deleted job leaves for the list.
 export function actionButtons(getJob, onDone) {
   const error = h("p", {class: "error", role: "alert", hidden: true});
   const buttons = ACTIONS.map((action) => h("button", {type: "button", class: action.danger ? "danger" : null,
@@ -72,7 +74,12 @@ export function actionButtons(getJob, onDone) {
     }
     setHidden(error, true);
     try {
-      onDone(await post(jobPath(job.id, `/${action.name}`), undefined, {}));
+      if (action.name === "delete") {
+        await request(jobPath(job.id), {method: "DELETE"});
+        location.hash = "#/";
+      } else {
+        onDone(await post(jobPath(job.id, `/${action.name}`), undefined, {}));
+      }
       announce(`${action.title}: done`);
     } catch (problem) {
       if (!(problem instanceof ApiError || problem instanceof ConnectionError)) {
