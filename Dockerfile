@@ -43,7 +43,7 @@ ENV PATH=/usr/local/bin:/usr/bin:/bin TALLY_DATA_DIR=/data
 WORKDIR /var/lib/tally
 # A number, so that container engines can see that it is not root.
 USER 10001:10001
-ARG VERSION=0.14.0
+ARG VERSION=0.15.0
 LABEL org.opencontainers.image.version=$VERSION \
     org.opencontainers.image.licenses=Apache-2.0 \
     org.opencontainers.image.vendor=Tally
