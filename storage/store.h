@@ -124,8 +124,8 @@ struct tally_store_ops {
     enum tally_status (*job_update)(struct tally_store *store, const struct tally_store_job *job,
                                     struct tally_error *err);
     /* Deletes a job that has ended, with its document, state, updates and round records; its id and
-     * idempotency key are free again. An ended job needs no lease for that. Its key is not given to
-     * another job while the store is open. Errors: NOT_FOUND (no such job, or it has not ended). */
+     * idempotency key are free again. Needs no lease. The job's key is not given to another job
+     * while the store is open. Errors: NOT_FOUND (no such job, or it has not ended). */
     enum tally_status (*job_delete)(struct tally_store *store, int64_t job_key,
                                     struct tally_error *err);
     /* Overwrites the engine state of a job (opaque bytes), whatever was appended to it included.

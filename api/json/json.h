@@ -58,17 +58,17 @@ bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);
 bool tally_json_append_integer(struct tally_json *array, int64_t value);
 
-/* Sets the member that a path such as "algorithm.step_size" names; objects that are missing on the
- * way are made. Takes the value. Errors: INVALID_ARGUMENT (no path, or something else than an
- * object is on the way), NO_MEMORY. */
+/* Sets the member that a path such as "algorithm.step_size" names; missing objects on the path
+ * are created. Takes the value. Errors: INVALID_ARGUMENT (empty path, or a value on the path is not
+ * an object), NO_MEMORY. */
 enum tally_status tally_json_set_path(struct tally_json *object, const char *path,
                                       struct tally_json *value, struct tally_error *err);
 
 bool tally_json_is_object(const struct tally_json *value);
 bool tally_json_is_array(const struct tally_json *value);
 const struct tally_json *tally_json_get(const struct tally_json *object, const char *key);
-/* The key at a place in an object's order of insertion, by going through those before it; NULL past
- * the last. */
+/* The key at an index in an object's order of insertion; NULL past the last. Takes time
+ * proportional to the index. */
 const char *tally_json_key(const struct tally_json *object, size_t index);
 size_t tally_json_size(const struct tally_json *array);
 const struct tally_json *tally_json_at(const struct tally_json *array, size_t index);

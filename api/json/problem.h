@@ -11,7 +11,7 @@
  * err->field is empty. `err->status` must not be OK. */
 enum tally_status tally_problem_encode(const struct tally_error *err, struct tally_buffer *out);
 
-/* The same with the member "errors", an array of all that is wrong; NULL = without it. */
+/* The same with the member "errors", an array of all faults of a document; NULL = without it. */
 enum tally_status tally_problem_encode_all(const struct tally_error *err,
                                            const struct tally_json *errors,
                                            struct tally_buffer *out);

@@ -36,10 +36,10 @@ enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
 /* Of the schedule of a job that its algorithm plans before it starts, as text; with NUL. */
 enum { TALLY_SCHEDULE_CAPACITY = 1024 };
 
-/* Named numbers that a worker reports beside its message: accuracy, seconds of computing. They are
- * telemetry and never enter the computation. */
+/* Metrics: named numbers that a worker reports with its message, such as an accuracy or a computing
+ * time. They are telemetry and never enter the computation. */
 enum {
-    TALLY_METRICS_MOST = 16,         /* in one update, and different names in one round */
+    TALLY_METRICS_MOST = 16,         /* of one update, and different names in one round */
     TALLY_METRIC_NAME_CAPACITY = 33, /* with NUL */
     TALLY_METRICS_CAPACITY = 1792    /* of a summary as text, with NUL; a multiple of 8 */
 };
@@ -51,18 +51,18 @@ struct tally_metric {
 
 bool tally_metric_is_name(const char *name);
 
-/* One metric over the clients of a round that reported it. Each of them made as many gradient
- * queries as the others, so the mean by samples is the plain mean. */
+/* One metric over the clients of a round that reported it. All of them made the same
+ * number of gradient queries, so the mean needs no weights. */
 struct tally_metric_summary {
     char name[TALLY_METRIC_NAME_CAPACITY];
     double mean, min, max;
 };
 
 /* Summaries are kept as text, "accuracy 0.9 0.8 1;seconds 2.5 2 3;": names ascending, each with
- * mean, min and max of 17 digits. Appends one to a text of TALLY_METRICS_CAPACITY bytes; a name
- * below the last one is the caller's mistake. */
+ * mean, min and max of 17 digits. Appends one to a text of TALLY_METRICS_CAPACITY bytes; names
+ * must be appended in ascending order. */
 void tally_metrics_append(char *text, const struct tally_metric_summary *summary);
-/* Reads the summary at *at and advances; false at the end of the text, and where it is damaged. */
+/* Reads the summary at *at and advances; false at the end of the text, or if it is damaged. */
 bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summary);
 
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
@@ -109,8 +109,8 @@ struct tally_progress {
     double cumulative_regret;
     double f_star; /* f(x*); meaningful if has_f_star */
     bool has_f_star;
-    double loss;         /* as the record of the last closed round has it */
-    bool has_loss;       /* it is of the present point */
+    double loss;         /* of the last closed round, as in its record */
+    bool has_loss;       /* `loss` is f at the present point, which has not moved since */
     uint64_t x_checksum; /* tally_checksum64 of the present point */
     struct tally_estimates estimates;
     struct tally_ledger bits;

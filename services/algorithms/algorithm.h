@@ -41,7 +41,7 @@ struct tally_baseline_params {
     int64_t levels;            /* s of the QSGD quantizer */
     double server_step_size;   /* of the server, times step_size */
     double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
-    double local_steps_growth; /* a round after t queries has K + local_steps_growth t more */
+    double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
 };
 
 /* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to
@@ -54,7 +54,7 @@ struct tally_calm_params {
     double curvature_spread; /* hs: relative variance of the curvature around h */
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* of a client's own steps; NaN: step_size */
-    bool shifts;             /* both sides remember each client (calm/calm_shift.h) */
+    bool shifts;             /* both sides keep a shift per client (calm/calm_shift.h) */
 };
 
 /* `own`: of an algorithm that none of these structs suits; its file names the places. */
@@ -96,8 +96,8 @@ struct tally_walk_facts {
     double noise;         /* s0 */
     double noise_growth;  /* m */
     double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
-    double shift_gain;    /* what a client's shift takes of its message; 0: there are no shifts */
-    double shift_error;   /* W: mean square of what the shifts lack; the server's own matter */
+    double shift_gain;    /* beta: a message is added to its client's shift times this; 0: none */
+    double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
 };
 
 /* What every client does in a round. */
@@ -257,8 +257,8 @@ struct tally_algorithm {
                       uint64_t bits);
         /* Whether stored bytes can be of this job. */
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
-        /* Optional: what both sides remember of a client, as part of the server's memory. NULL for
-         * a job that keeps no shifts. */
+        /* Optional: the shift of a client, a part of the server's memory. NULL for a job that keeps
+         * no shifts. */
         struct tally_calm_shift *(*shift)(const struct tally_setting *setting, void *memory,
                                           uint32_t client);
     } memory;
@@ -284,8 +284,8 @@ struct tally_algorithm {
     /* Whether a round of no samples has a message: that of the opening round's queries. */
     bool repeats_opening;
 
-    /* Optional: the bits of every message of a client and of every broadcast, where all have the
-     * same length; each round but a cut one has both. */
+    /* Optional, of algorithms whose messages all have the same length: the bits of each message of
+     * a client and of each broadcast. Every round except a cut one has both. */
     struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
     /* Client: makes plan->samples gradient queries from x on, and its message unless the round is

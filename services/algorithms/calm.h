@@ -126,13 +126,13 @@ enum tally_status calm_encode(const struct tally_setting *setting, const struct 
                               const struct tally_rng *rng, struct tally_scratch *scratch,
                               struct tally_message *message, struct tally_error *err);
 
-/* Server: what coordinate i of the clients' mean has beside the mean of their messages; 0 without
- * shifts. */
+/* Server: coordinate i of the mean of all shifts, which is added to the mean of the messages; 0
+ * without shifts. */
 double calm_mean_shift(const struct tally_server_task *task, size_t i);
-/* Server: W after a round whose broadcast has the mean square `moved`. */
+/* Server: updates W after a round. `moved`: the mean square of a coordinate of the broadcast. */
 void calm_follow_shifts(const struct tally_server_task *task, double moved);
 
-/* Both sides: a client's decoded message of a round goes into its shift. */
+/* Both sides: adds a client's decoded message of a round to its shift. */
 void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
                      size_t dim, struct tally_calm_shift *shift);
 

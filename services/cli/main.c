@@ -41,9 +41,8 @@ static const struct tally_command COMMANDS[] = {
     {"resume", "ID [OPTION]...", "resume a paused job", "Resumes a paused job.",
      TALLY_CLI_ACTION_OPTIONS, 1, 1, true, tally_cli_resume},
     {"delete", "ID [OPTION]...", "delete a job that has ended",
-     "Deletes a job with its round records and its model. What is deleted cannot be had back: "
-     "export "
-     "it first.",
+     "Deletes a job with its round records and its model. Deletion cannot be undone; "
+     "export what you need first.",
      TALLY_CLI_DELETE_OPTIONS, 1, 1, true, tally_cli_delete},
     {"export", "ID [OPTION]...", "save round records or the model to a file",
      "Saves the results of a job to a file, which appears whole or not at all.",
@@ -124,7 +123,7 @@ static const struct tally_command COMMANDS[] = {
      "client. Between the runs, the same updates go to libmicrohttpd alone. With two processors, "
      "one runs the servers and the other the clients.",
      TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
-    {"completion", "bash|zsh [OPTION]...", "print what completes command lines in a shell",
+    {"completion", "bash|zsh [OPTION]...", "print the completion script for a shell",
      "Prints the script that completes the command lines of tally in bash or zsh. It is installed "
      "as "
      "share/bash-completion/completions/tally and share/zsh/site-functions/_tally. Without an "
@@ -250,8 +249,8 @@ static int run_without_command(int argc, char *const *argv)
         .program = "tally",
         .synopsis = "COMMAND [ARGUMENT]... [OPTION]...",
         .description = "Submits and follows jobs of a Tally coordinator. Options may stand before "
-                       "or after the command. ID is a job's id, the beginning of one that no "
-                       "other job's has, or latest: the newest job.",
+                       "or after the command. ID is a job's id, a beginning of the id that no "
+                       "other job has, or latest, which is the newest job.",
         .tables = {TALLY_CLI_COORDINATOR_OPTIONS},
         .other_tables = all_tables,
         .epilogue = (const char *)epilogue.data,

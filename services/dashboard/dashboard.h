@@ -1,7 +1,7 @@
 /* dashboard: the files of the web page that watches jobs, embedded in the program.
  *
  * Plain HTML, CSS and ES modules from assets/, Chart.js from the system, api/openapi.yaml and the
- * documents of deploy/jobs; all were read, and compressed, when the program was built. */
+ * documents of deploy/jobs; all are read, and compressed, when the program is built. */
 #ifndef TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 #define TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 

@@ -57,9 +57,8 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 /* One round record as an object; NULL = out of memory. */
 struct tally_json *tally_detail_round(const struct tally_round_record *record);
 
-/* The CSV header line and one line per record, the same members as the object; empty for null. Of
- * the metrics those in `metrics`, a summary (record.h), have columns: NAME_mean, NAME_min and
- * NAME_max. */
+/* The CSV header line and one line per record, the same members as the object; empty for null. Each
+ * metric in `metrics`, a summary (record.h), has the columns NAME_mean, NAME_min and NAME_max. */
 enum tally_status tally_detail_round_csv_header(const char *metrics, struct tally_buffer *out);
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
                                          const char *metrics, struct tally_buffer *out);

@@ -15,7 +15,7 @@
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
                                        struct tally_error *err);
 
-/* How large a document may be. */
+/* Limits on the size and depth of a document. */
 extern const struct tally_json_limits TALLY_DOCUMENT_LIMITS;
 /* Keys of the top level that are objects; the others are TALLY_JOB_FIELDS. NULL-terminated. */
 extern const char *const TALLY_DOCUMENT_PARTS[];

@@ -1,5 +1,5 @@
-/* faults: everything that is wrong with a job document. tally_document_parse() says the first of
- * it; here a document is gone through once more, member by member and then rule by rule.
+/* faults: everything that is wrong with a job document. tally_document_parse() reports only the
+ * first fault; here the document is checked again, member by member and then rule by rule.
  *
  *     {"clients": 0, "horizon": 10, "algorithm": {"type": "fedavg", "stepsize": 1}, ...}
  *
@@ -12,13 +12,13 @@
  *   unknown_member   `suggestion` has the member that was probably meant, if one is near
  *   missing
  *   wrong_type       `auto` is true where the text "auto" is allowed in place of a number
- *   out_of_range     the same
- *   not_allowed      a text that is none of `choices`, which may have a `suggestion`, or that has a
+ *   out_of_range     `auto` as above
+ *   not_allowed      a text that is none of `choices`, perhaps with a `suggestion`, or that has a
  *                    control character
  *   conflict         members that are valid alone, but not together
  *   limit            a limit of this coordinator
  *
- * Rules between members are looked at once all members are valid. */
+ * Rules between members are checked only if all members are valid. */
 #ifndef TALLY_SERVICES_DOCUMENT_FAULTS_H
 #define TALLY_SERVICES_DOCUMENT_FAULTS_H
 
@@ -29,11 +29,11 @@
 enum { TALLY_MAX_FAULTS = 32 };
 
 /* An array of at most TALLY_MAX_FAULTS objects, in the order in which tally_document_parse() would
- * meet them. Empty: there is nothing wrong. NULL: the text is no JSON within the limits of a
+ * meet them. Empty: the document is valid. NULL: the text is not JSON within the limits of a
  * document, or memory ran out. */
 struct tally_json *tally_document_faults(const char *text, size_t n);
 
-/* Appends one more, unless the list is full; `err` is what is wrong. False = out of memory. */
+/* Appends the fault that `err` describes, unless the list is full. False = out of memory. */
 bool tally_document_add_fault(struct tally_json *faults, const char *code,
                               const struct tally_error *err);
 

@@ -1,14 +1,13 @@
-/* preview: what can be said of a job before it exists, from its document alone: the response to a
- * dry run.
+/* preview: the response to a dry run: what the document alone tells about a job.
  *
  *     {"document", "warnings", "expected_bits", "memory_bytes", "solving_bytes", "not_checked"}
  *
  * `document` is complete: every default is written out. `expected_bits` is
- * {"uplink_per_client", "downlink", "is_exact"}: what a baseline sends, to the bit, or the budget
- * of `calm`, an upper bound; a direction without a bound is null. It is null for `ceal`, and for
- * `calm` without a budget, whose bits depend on the run. Memory is that of footprint.h, which
- * --max-job-bytes limits. `not_checked` lists what only preparing the job can tell: it needs the
- * data. */
+ * {"uplink_per_client", "downlink", "is_exact"}: exact for a baseline. For `calm` it is the
+ * budget, an upper bound; a direction without a budget is null. For `ceal`, and for `calm` without
+ * a budget, `expected_bits` is null, because the bits depend on the run. Both numbers of bytes are
+ * estimates of footprint.h, which --max-job-bytes limits. `not_checked` lists what needs the data
+ * and is therefore checked only when the job is prepared. */
 #ifndef TALLY_SERVICES_DOCUMENT_PREVIEW_H
 #define TALLY_SERVICES_DOCUMENT_PREVIEW_H
 

@@ -25,9 +25,9 @@
  * estimates are part of the progress from then on.
  *
  * A store that loses its last commits in a power cut takes the job back to an earlier round. The
- * rounds after it close again, perhaps without other clients, so the number of a round does not say
- * which point a client has seen. Its mark does: a digest of all that an update depends on beside
- * spec, client and round. An update with another mark is refused.
+ * lost rounds close again, perhaps with other clients missing, so the number of a round does not
+ * identify the point that a client has seen. The round's mark does: a digest of everything that an
+ * update depends on besides spec, client and round. An update with another mark is refused.
  *
  * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
  * accepts updates without a loss, from clients that have gradients alone; f at that point is then
@@ -136,9 +136,9 @@ struct tally_receipt {
 /* Precondition: client < M. */
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client);
 
-/* The shift of a client in the open round, float[dim] (algorithms/calm/calm_shift.h), and the round
- * of the last message in it, 0 = none. NULL if the job keeps none. Borrowed, until the job changes.
- */
+/* The shift of a client in the open round, float[dim] (algorithms/calm/calm_shift.h); NULL if the
+ * job keeps none. *ret_round: the round of the last message in it, 0 = none. Borrowed until the job
+ * changes. */
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);
 /* OK if the update is the same message again; the outcome is then that of tally_job_receive().
  * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (another
@@ -148,8 +148,8 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         struct tally_job_outcome *ret_outcome,
                                         struct tally_error *err);
 
-/* Whether something that was computed for `round` and `mark` is for the open round. A mark of 0
- * fits every round. Errors: FAILED_PRECONDITION. */
+/* Checks that what was computed for `round` and `mark` is for the open round. A mark of 0 matches
+ * every point. Errors: FAILED_PRECONDITION. */
 enum tally_status tally_job_check_round(const struct tally_job *job, int64_t round, uint32_t mark,
                                         struct tally_error *err);
 

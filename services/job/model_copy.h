@@ -33,9 +33,10 @@ enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t 
 enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t iterate,
                                         const uint8_t *snapshot, size_t n, struct tally_error *err);
 
-/* Of a job that keeps shifts (algorithm.h): the client's last message that counted was that of
- * `round`, 0 = none. `vector`, unless n is 0: its shift, dim little-endian float32. Errors:
- * MALFORMED, DATA_LOSS (n is 0, and the shift is not here), NO_MEMORY. */
+/* For a job that keeps shifts (algorithm.h): sets the client's shift to the one after the message
+ * of `round`, the last that counted; 0 = none. `vector`, unless n is 0: that shift, dim
+ * little-endian float32. Errors: MALFORMED, DATA_LOSS (n is 0, and the copy does not have the
+ * shift), NO_MEMORY. */
 enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint32_t client,
                                              int64_t round, const uint8_t *vector, size_t n,
                                              struct tally_error *err);

@@ -89,7 +89,8 @@ struct tally_job_spec tally_job_spec_default(void);
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);
 
-/* One of these rules, [0, TALLY_N_JOB_RULES). The last one, of the stages, relies on the others. */
+/* Checks one of these rules, `rule` in [0, TALLY_N_JOB_RULES). The last rule, about stages,
+ * requires that the others hold. */
 extern const size_t TALLY_N_JOB_RULES;
 enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t rule,
                                        struct tally_error *err);

@@ -67,8 +67,8 @@ enum {
     TALLY_CODEC_QSGD_MAX = 32767,        /* s, at least 1 */
 };
 
-/* The encodings of levels: index 0, 1, ...; NULL past the last. `dithered`, that of jobs of calm,
- * is not among them: its messages mean nothing without the job's seed, client and round. */
+/* The encodings of levels: index 0, 1, ...; NULL past the last. `dithered`, the encoding of calm,
+ * is not among them: its messages cannot be decoded without the job's seed, client and round. */
 TALLY_API const char *tally_encoding_name(size_t index);
 
 /* The grid of the paper's quantizer for vectors of length up to `radius` and an error of at most

@@ -90,7 +90,7 @@ enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err);
-/* Whether an error of tally_plugin_set_objective() says that the job's plug-in is not loaded. */
+/* Whether an error of tally_plugin_set_objective() means that the job's plug-in is not loaded. */
 bool tally_plugin_set_is_absence(const struct tally_error *err);
 
 #endif

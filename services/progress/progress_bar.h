@@ -13,8 +13,8 @@ struct tally_progress_bar {
     double fraction;    /* taken into [0, 1]; NaN is 0 */
     int64_t elapsed_ms; /* since fraction was `start` */
     double start;       /* fraction when the clock started: the ETA is about what came after */
-    const char *text;   /* trailing; control characters become '?'. Of its fields, which two blanks
-                         * part, those that do not fit are left out; only the first is cut */
+    const char *text;   /* trailing; control characters become '?'. Its fields are separated by two
+                         * blanks. Fields that do not fit are left out; only the first is cut */
 };
 
 enum { TALLY_PROGRESS_LINE_CAPACITY = 1024 };

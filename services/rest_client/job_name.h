@@ -1,7 +1,7 @@
-/* job_name: what a person calls a job: its id, the beginning of its id, or "latest".
+/* job_name: how a person names a job: its id, a beginning of its id, or "latest", the newest job.
  *
- * A beginning must be that of one job alone. It is looked for only after the coordinator knows no
- * job of that name, so that a whole id costs one request. "latest" is the newest job. */
+ * A beginning must fit one job only. It is searched for only if the coordinator has no job with
+ * exactly that id, so that a complete id costs one request. */
 #ifndef TALLY_SERVICES_REST_CLIENT_JOB_NAME_H
 #define TALLY_SERVICES_REST_CLIENT_JOB_NAME_H
 

@@ -30,10 +30,10 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
     {"exit-when-idle", NULL, NULL,
-     "exit with the last job; before it has seen one, the worker waits --wait-ms for the first",
+     "exit when no job is left; a worker that has seen no job yet waits --wait-ms for the first",
      NULL},
     {"give-up-after", "SECONDS", "0",
-     "exit with status 3 after this long without a coordinator, or without work; 0 = never", NULL},
+     "exit with status 3 after this time without a coordinator or without work; 0 = never", NULL},
     {0},
 };
 
@@ -65,10 +65,10 @@ static const struct tally_options_spec SPEC = {
                 "  0  asked to stop, or --exit-when-idle and no job is left\n"
                 "  1  fatal error\n"
                 "  2  usage\n"
-                "  3  --give-up-after\n",
+                "  3  the time of --give-up-after is over\n",
 };
 
-enum { EXIT_GAVE_UP = 3 }; /* the exit code of a timeout in `tally`, too */
+enum { EXIT_GAVE_UP = 3 }; /* as `tally` exits after a timeout */
 
 struct settings {
     struct worker_config config;

@@ -27,7 +27,8 @@ void patience_missed(struct patience *patience)
     }
 }
 
-/* The clock that runs out first: the coordinator may be away since before the last task ended. */
+/* Takes the clock that runs out first: the coordinator may have been away since before the last
+ * task ended. */
 static int64_t since_ms(const struct patience *patience)
 {
     const int64_t idle_ms = patience->idle_since_ms, away_ms = patience->away_since_ms;

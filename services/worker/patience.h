@@ -1,8 +1,8 @@
 /* patience: how long a worker goes on without a coordinator, or without work.
  *
  * Two clocks run. One is reset by every response of the coordinator, the other by every task that
- * ends; a task that takes long therefore costs no patience. When either reaches the limit, the
- * worker gives up. Without a limit no clock is looked at. */
+ * ends; a long task therefore does not count as idle time. When either clock reaches the limit,
+ * the worker gives up. Without a limit neither clock is read. */
 #ifndef TALLY_SERVICES_WORKER_PATIENCE_H
 #define TALLY_SERVICES_WORKER_PATIENCE_H
 

@@ -63,7 +63,7 @@ struct tally_calm_constants {
     double client_spread;    /* B: of a client's own optimum around x*; >= 0 */
     double curvature_spread; /* hs: of the curvature around h, relative and squared; >= 0 */
     double initial_variance; /* V0: of the start point around x*; > 0 */
-    double shift_error;      /* W: of what the clients' shifts lack (calm_shift.h); 0: no shifts */
+    double shift_error;      /* W: of the shifts around the clients' optima; 0: no shifts */
     double local_step_limit; /* longest own step of a client; >= 0, 0 = none */
     uint32_t clients;        /* M >= 1 */
     size_t dim;              /* d >= 1 */
@@ -73,7 +73,7 @@ struct tally_calm_constants {
 /* A client's own steps in one epoch, and the totals that its message needs. */
 struct tally_calm_walk {
     double curvature, noise, noise_growth, client_spread, local_step_limit; /* constants */
-    double shift_error;                                                     /* another */
+    double shift_error;                                                     /* W of this epoch */
     double start_variance;                                                  /* V of x */
     double pull;                                                            /* lambda */
     double progress;     /* a of the next query */
@@ -113,11 +113,12 @@ struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk
 struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate_variance,
                                                 double resolution);
 
-/* The share of a message that a shift takes: W / (W + noise + step^2 / 12). 0 without shifts. */
+/* The factor with which a message is added to a shift: W / (W + noise + step^2 / 12). 0 without
+ * shifts. */
 double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step);
 
-/* W after an epoch that `answers` of the clients answered. `moved`: the mean square of what the
- * broadcast added to x. */
+/* W after an epoch in which `answers` of the clients answered. `moved`: the mean square of a
+ * coordinate of what the broadcast added to x. */
 double tally_calm_shift_error(const struct tally_calm_constants *constants,
                               const struct tally_calm_walk *walk, double step, uint32_t answers,
                               double moved);
@@ -125,8 +126,8 @@ double tally_calm_shift_error(const struct tally_calm_constants *constants,
 /* V of x after the broadcast: Vz + step^2 / 12. */
 double tally_calm_broadcast_variance(double estimate_variance, double step);
 
-/* The mean square of a broadcast after which V of x is `variance_after`: V - Vz for z - x, and its
- * rounding. */
+/* The mean square of a coordinate of a broadcast that leaves V of x at `variance_after`: V - Vz for
+ * z - x, plus the rounding. */
 double tally_calm_moved(double variance, double estimate_variance, double variance_after);
 
 /* How the server takes the clients' mean into z. */

@@ -34,7 +34,7 @@ struct tally_option {
 
 enum { TALLY_OPTIONS_MAX_TABLES = 4 };
 
-/* --config, --help and --version, which every program has. */
+/* --config, --help and --version, which every program has: the last table of every option set. */
 extern const struct tally_option TALLY_BUILTIN_OPTIONS[];
 
 /* What a program or sub-command understands. */

@@ -36,17 +36,16 @@ struct tally_options {
     enum tally_options_request request;
 };
 
-/* --config, --help, --version: the last table of every option set. */
-
 enum { TALLY_OPTION_ENVIRONMENT_CAPACITY = 96 };
 
 /* "round-limit" -> "TALLY_ROUND_LIMIT". */
 void tally_option_environment_name(const char *name,
                                    char ret_text[TALLY_OPTION_ENVIRONMENT_CAPACITY]);
-/* False for --help, --version and, in a config file, --config. */
-/* Whether it is the switch --json, which -o json names as well. */
+/* Whether it is the switch --json, which -o json sets as well. */
 bool tally_option_is_json(const struct tally_option *option);
+/* False for --help, --version and --json. */
 bool tally_option_has_environment(const struct tally_option *option);
+/* False for --help, --version and --config. */
 bool tally_option_has_config_key(const struct tally_option *option);
 
 /* Walks the rows of a spec, built-in ones last: `*table` and `*row` start at 0; NULL at the end. */

@@ -34,7 +34,7 @@ static enum tally_status fail_unknown(const struct tally_options_spec *spec, con
                       nearest.name);
 }
 
-/* -o json is --json, as other programs have it; -o table takes it back. */
+/* -o json is --json, as in other programs; -o table undoes it. */
 static enum tally_status read_output(struct tally_options *options, const char *format,
                                      struct tally_error *err)
 {

@@ -29,8 +29,7 @@ bool tally_option_is_json(const struct tally_option *option)
     return option->value == NULL && strcmp(option->name, "json") == 0;
 }
 
-/* A variable TALLY_JSON that was set for one script would break another: what a command prints is
- * said on its command line. */
+/* Not --json: a variable TALLY_JSON that was set for one script would break another. */
 bool tally_option_has_environment(const struct tally_option *option)
 {
     return option != &TALLY_BUILTIN_OPTIONS[1] && option != &TALLY_BUILTIN_OPTIONS[2] &&

@@ -1,4 +1,4 @@
-/* columns: how many columns of a terminal there are, and how many a text takes.
+/* columns: the width of a terminal, and of a text, in columns.
  *
  * A code point takes no column (a combining mark), one, or two (most of East Asia, emoji), as
  * wcwidth() of the locale C.UTF-8 says; the process's own locale does not matter. */
@@ -7,11 +7,12 @@
 
 #include <stddef.h>
 
-/* Of the first n bytes of a text, which are UTF-8; control characters and bytes that are not UTF-8
+/* Columns of the first n bytes of a UTF-8 text. Control characters and bytes that are not UTF-8
  * take one. */
 size_t tally_text_columns(const char *text, size_t n);
 
-/* Of the terminal behind the descriptor; 0 if it is none: there lines may be of any length. */
+/* Columns of the terminal behind the descriptor; 0 if it is not a terminal, so that lines may have
+ * any length. */
 int tally_terminal_columns(int fd);
 
 #endif

@@ -1,7 +1,7 @@
 /* text_table: cells in aligned columns, for terminals.
  *
- * libsmartcols truncates and wraps cells that do not fit; a number that is cut is wrong, so here
- * whole columns are left out instead. What remains of its work is this file. */
+ * Not libsmartcols, which truncates or wraps cells that do not fit: a truncated number is wrong.
+ * Here whole columns are left out instead. */
 #ifndef TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
 #define TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
 
@@ -14,8 +14,8 @@ struct tally_text_table {
     const char *alignment; /* one letter per column, 'l' or 'r': "lrr" has three; a 'w' in the last
                             * place is an 'l' whose words are wrapped at `columns` */
     int columns;           /* that a line may take; 0 = any */
-    const char *leaves;    /* columns that may be left out, 'a' is the first, in this order */
-    char **cells;          /* row by row; heap */
+    const char *leaves; /* columns that may be left out, in this order; 'a' is the first column */
+    char **cells;       /* row by row; heap */
     size_t n_cells, capacity;
     bool failed; /* an allocation failed: tally_text_table_end() reports it */
 };
@@ -33,8 +33,8 @@ void tally_text_table_printf(struct tally_text_table *table, const char *format,
 /* Fills up the row with empty cells. */
 void tally_text_table_end_row(struct tally_text_table *table);
 
-/* Lines are to fit `columns`; 0 = any length. As long as they do not, columns are left out whole,
- * in the order of `leaves`, letters from 'a' on; what is not named there always stays. */
+/* Makes lines fit `columns`; 0 = any length. Columns are left out one after the other, in the order
+ * of `leaves`, until the lines fit; a column that `leaves` does not name always stays. */
 void tally_text_table_fit(struct tally_text_table *table, int columns, const char *leaves);
 
 /* Appends the rows, columns two blanks apart, no blanks at line ends, and frees the table. Errors:

@@ -47,7 +47,7 @@ int tally_cli_resume(struct tally_cli *cli)
 }
 
 const struct tally_option TALLY_CLI_DELETE_OPTIONS[] = {
-    {"force", NULL, NULL, "delete a job that has not ended, too: it is cancelled first", NULL},
+    {"force", NULL, NULL, "also delete a job that has not ended; it is cancelled first", NULL},
     {0},
 };
 

@@ -15,7 +15,7 @@
 const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {"status", "STATUS", NULL,
      "only jobs of this status: queued, running, paused, completed, failed, cancelled", NULL},
-    {"name", "NAME", NULL, "only jobs of exactly this name", NULL},
+    {"name", "NAME", NULL, "only jobs with exactly this name", NULL},
     {"limit", "N", "100", "at most N jobs", NULL},
     {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},
     {0},

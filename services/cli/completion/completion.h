@@ -1,8 +1,9 @@
-/* completion: scripts that complete the command line of `tally` in bash and zsh, made of the same
- * tables that --help is made of.
+/* completion: scripts that complete the command line of `tally` in bash and zsh, generated from the
+ * same tables as --help.
  *
- * Words that complete: commands; the options of the command; files, where an option or an argument
- * is one; the ids of the newest jobs, where an argument is a job (the script asks `tally list`). */
+ * They complete commands, the options of the command, file names where an option or an argument is
+ * a file, and the ids of the newest jobs where an argument is a job (the script asks `tally list`).
+ */
 #ifndef TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
 #define TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
 

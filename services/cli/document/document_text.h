@@ -1,10 +1,10 @@
 /* document_text: the job document that a command is given, as text: the file that the first
- * argument names, with the edits of --set; and all that is wrong with it, for people.
+ * argument names, with the edits of --set; and the list of its faults, for people.
  *
  *     tally simulate job.json --set algorithm.step_size=0.1 --set name=trial
  *
- * A value that is JSON is taken as such, anything else as text: `--set 'name="7"'` is the text 7.
- * Objects that are missing on the way to a member are made. */
+ * A value that is valid JSON is taken as JSON, any other as text: `--set 'name="7"'` is the text 7.
+ * Missing objects on the path of a member are created. */
 #ifndef TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H
 #define TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H
 

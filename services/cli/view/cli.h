@@ -34,8 +34,8 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
 void tally_cli_fini(struct tally_cli *cli);
 
 /* Parses the job document in the file that the first argument names, - is standard input, with the
- * edits of --set. *ret_faults: all that is wrong with the document if it cannot be parsed, the
- * caller's to free; else NULL. Errors: those of tally_document_text_read() and
+ * edits of --set. *ret_faults: the faults of a document that cannot be parsed, for the caller
+ * to free; else NULL. Errors: those of tally_document_text_read() and
  * tally_document_parse(). */
 enum tally_status tally_cli_read_document(const struct tally_cli *cli,
                                           struct tally_job_spec *ret_spec,

@@ -82,8 +82,8 @@ struct forwarded {
     void (*free)(struct forwarded *forwarded);
 };
 
-/* A response that is made in pieces, one in each turn, because the whole would hold the loop for
- * long. The first member of the structure that knows the rest. */
+/* A response that is made in pieces, one in each turn, because making it at once would block the
+ * loop for long. The first member of the structure that has the rest. */
 struct response_pieces {
     /* Appends the next piece to call->body; the last one makes the response (answer_bytes()). */
     enum tally_status (*write)(struct call *call, struct tally_error *err);

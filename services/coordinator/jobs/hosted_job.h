@@ -36,10 +36,10 @@ struct job_supply {
     int64_t n_refused_free;   /* ... and their free slots */
 };
 
-/* A worker that refused the job because it has not loaded its plug-in. Kept when the worker leaves:
- * the job waits for another. */
+/* The last worker that refused the job because the job's plug-in is not loaded there. Kept when the
+ * worker leaves, because the job waits for another. */
 struct plugin_absence {
-    char worker[TALLY_WORKER_NAME_CAPACITY]; /* the last one; "" = none */
+    char worker[TALLY_WORKER_NAME_CAPACITY]; /* "" = none */
     char reason[TALLY_FAILURE_CAPACITY];
 };
 
@@ -49,7 +49,7 @@ struct client_slot {
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
     struct token_identity previous_identity;   /* of its token */
     int64_t delivered_iterate;                 /* newest point that its workers were sent */
-    bool has_shift; /* its session has its shift (algorithms/calm/calm_shift.h) */
+    bool has_shift; /* its session has the client's shift (algorithms/calm/calm_shift.h) */
     bool absent;    /* not to be waited for, if the policy allows (rounds.h) */
 };
 
@@ -89,11 +89,11 @@ struct hosted_job {
     struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
     struct stored_state stored_state;
-    bool has_stored_updates;  /* the store may hold some, of rounds that are closed or open */
-    bool needs_reload;        /* a commit failed, so the engine is ahead of the store; or .. */
-    bool is_deleted;          /* in the open transaction: it leaves the list when that is stored */
-    bool lacks_memory;        /* .. memory ran out: a queued engine stands in for its own */
-    bool deadline_noted;      /* the open round's deadline has passed, and did not end it */
+    bool has_stored_updates; /* the store may hold some, of rounds that are closed or open */
+    bool needs_reload;   /* a commit failed, so the engine is ahead of the store; or lacks_memory */
+    bool is_deleted;     /* by the open transaction; it leaves the live jobs once that commits */
+    bool lacks_memory;   /* to read it back from the store: a queued engine stands in for its own */
+    bool deadline_noted; /* the open round's deadline has passed, and did not end it */
     bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
     int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */

@@ -236,7 +236,7 @@ enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* What a second does: a page is read in a millisecond, and a job may have a million rounds. */
+/* The work of one second: a page is read in a millisecond, but a job may have a million rounds. */
 enum { RETENTION_PAGE = 50, RETENTION_DELETIONS = 5 };
 
 static bool has_expired(const struct tally_coordinator *coordinator,

@@ -14,7 +14,7 @@
  * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                                 const struct tally_job_spec *spec, struct tally_error *err);
-/* Which of those limits, but the number of jobs, a valid document exceeds: an array as of
+/* Those of these limits, except the number of jobs, that a valid document exceeds: an array as of
  * tally_document_faults(). NULL = out of memory. */
 struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
                                   const struct tally_job_spec *spec);
@@ -30,8 +30,8 @@ typedef enum tally_status change_fn(struct tally_job *engine, struct tally_error
 /* Errors: those of the event, STORE. */
 enum tally_status change_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                              change_fn *change, struct tally_error *err);
-/* Deletes a live job, which is cancelled first if it has not ended. It leaves the live ones once
- * that is stored. Errors: those of the event, STORE. */
+/* Deletes a live job; cancels it first if it has not ended. The job leaves the live ones once the
+ * deletion is stored. Errors: those of cancelling, STORE. */
 enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                                   struct tally_error *err);
 /* Deletes a job that has ended; `row` is as stored. Errors: NOT_FOUND (it was deleted meanwhile),
@@ -39,7 +39,7 @@ enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct 
 enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
                                    const struct tally_store_job *row, struct tally_error *err);
 /* Deletes ended jobs that are older than --keep-ended-s, or not among the newest --keep-ended-jobs.
- * To be called each second: it looks at a page of jobs, newest first, and deletes a few. */
+ * To be called each second: examines a page of jobs, newest first, and deletes at most a few. */
 void delete_expired(struct tally_coordinator *coordinator);
 /* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. Errors:
  * STORE. */

@@ -28,16 +28,16 @@ struct jobs_ops {
     void (*ending)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It has ended, in the store as well. */
     void (*ended)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
-    /* An ended job is deleted, in the open transaction or before it: what is kept of it beside the
-     * store goes. */
+    /* An ended job is deleted, by the open transaction or an earlier one: drops everything kept
+     * about the job outside the store. */
     void (*deleted)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
     /* Whether the store says that this replica leads the job. */
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
 };
 
-/* Where the search for jobs that have been kept long enough is: lifecycle.h. */
+/* How far delete_expired() (lifecycle.h) has come. */
 struct retention {
-    int64_t before_key; /* 0 = it begins anew, with the newest job */
+    int64_t before_key; /* 0 = begins again with the newest job */
     int64_t n_kept;     /* ended jobs that it has passed */
 };
 
@@ -46,7 +46,7 @@ struct live_jobs {
     struct hosted_job *first, **last; /* oldest first */
     struct hosted_job *by_id[JOB_BUCKETS];
     int64_t n;
-    int64_t n_removed; /* jobs that were live here and are no more */
+    int64_t n_removed; /* jobs that have left the live ones */
     struct job_marks marks;
     struct ended_jobs ended; /* receipts */
     struct retention retention;

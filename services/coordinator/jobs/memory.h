@@ -4,9 +4,9 @@
  * memory that it needs is free. Jobs that started before a restart, or at another replica, continue
  * even above the limit.
  *
- * A job that alone needs more than the limit is refused when it is submitted. One that was queued
- * under a higher limit stays queued, and says so: it was accepted, the operator may raise the limit
- * again, and it can be cancelled. */
+ * A job that alone needs more than the limit is refused when it is submitted. A job that was
+ * queued under a higher limit stays queued, and its `waiting` says so: it was accepted, the
+ * operator may raise the limit again, and it can be cancelled. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_MEMORY_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_MEMORY_H
 

@@ -41,7 +41,7 @@ struct metrics {
     uint64_t failed_reads;   /* of rows of ended jobs */
     struct ended_row *ended; /* ring, oldest first */
     int first_ended, n_ended;
-    int next_look; /* which of them is looked up in a shared store next: it may be deleted */
+    int next_look; /* the one to look up in a shared store next: another replica may delete it */
 };
 
 /* Sets coordinator->metrics. Also reads from the store, if it is this process's alone, which jobs

@@ -112,8 +112,8 @@ static void go_on(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-/* One step for the first of the calls whose responses may come in pieces. The others have not begun
- * and hold no memory: their number is not limited. */
+/* One step for the first call whose response may come in pieces. The other calls have not begun and
+ * hold no memory, so their number is not limited. */
 static void run_in_pieces(struct tally_coordinator *coordinator)
 {
     struct call_queue *queue = &coordinator->calls->in_pieces;

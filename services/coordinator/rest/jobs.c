@@ -80,8 +80,8 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     return TALLY_OK;
 }
 
-/* Reads the document, and checks that this coordinator takes the job. If it does not, call->errors
- * has all that is wrong. Errors: those of tally_document_parse() and check_new_job(). */
+/* Reads the document, and checks that this coordinator accepts the job. If not, call->errors has
+ * all faults. Errors: those of tally_document_parse() and check_new_job(). */
 static enum tally_status read_new_job(const struct tally_coordinator *coordinator,
                                       struct call *call, const char *body, size_t n_body,
                                       struct tally_job_spec *ret_spec, struct tally_error *err)
@@ -107,8 +107,8 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
     return status == TALLY_OK ? answer_json(call, 200, tally_document_preview(&spec), err) : status;
 }
 
-/* Two requests with one key met, or one random id was drawn twice: another replica was faster with
- * the same request. */
+/* Another replica was faster with the same idempotency key, or the same random id was drawn twice.
+ */
 static enum tally_status answer_other(struct tally_coordinator *coordinator, struct call *call,
                                       const char *key, uint64_t digest, struct tally_error *err)
 {
@@ -192,7 +192,7 @@ struct page {
     int64_t n_looked_at;
 };
 
-/* Rows that one request looks at, a few milliseconds. */
+/* Rows that one request examines; takes a few milliseconds. */
 enum { MAX_LOOKED_AT = 10000 };
 
 /* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
@@ -252,8 +252,8 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     return status;
 }
 
-/* Goes through the store until the page is full, or enough rows were looked at. Without a name
- * every row is of use, so that the first look is enough. */
+/* Reads rows until the page is full, or enough rows were examined. Without a name every row
+ * matches, so the first read is enough. */
 static enum tally_status fill_page(struct page *page, int status_wanted, int64_t before,
                                    struct tally_error *err)
 {

@@ -113,9 +113,9 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
     return status;
 }
 
-/* A number as JSON takes most of a microsecond: with a million of them one request would hold the
- * loop for a second, and others' leases with it. So the text is made in pieces, from a copy of the
- * point, because the job goes on meanwhile. */
+/* Writing a number as JSON takes most of a microsecond, so a model of a million numbers would block
+ * the loop for a second, and the renewal of leases with it. The text is therefore made in pieces.
+ * It is made from a copy of the point, because the job continues meanwhile. */
 enum { MAX_JSON_DIM = 1000000, PIECE_DIM = 4096 };
 
 struct model_pieces {

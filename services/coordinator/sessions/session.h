@@ -53,7 +53,7 @@ struct session {
     uint32_t turn; /* the assignment after the last one served: jobs take turns */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
-    int64_t n_removed; /* jobs that had left this coordinator by then */
+    int64_t n_removed; /* live_jobs.n_removed when it joined */
     /* The long poll that waits, if request is not NULL. */
     struct {
         struct tally_http_request *request;

@@ -301,9 +301,10 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     tally_buffer_fini(&body);
 }
 
-/* Whether the worker, which asks for that, hears at once that no job is left for it. It has seen
- * one: jobs are live, or were since it joined. Several coordinators count each other's jobs with
- * delay: there, a job on its way from one to the other would be missed. */
+/* Whether a poll with `until_idle` ends at once, because no job is left for the worker. The worker
+ * must have seen a job: jobs are live, or were live since it joined. Never with several
+ * coordinators: they learn of each other's jobs with a delay, and a job that moves between them
+ * would be missed. */
 static bool is_over(const struct tally_coordinator *coordinator, const struct session *session)
 {
     const struct live_jobs *jobs = coordinator->jobs;

@@ -34,7 +34,7 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 void answer_all_idle(struct tally_coordinator *coordinator);
 /* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
 void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* A job is removed: looks at the polls that end with the last one. */
+/* A job is removed: the polls with `until_idle` for which it was the last are due. */
 void mark_until_idle(struct tally_coordinator *coordinator);
 /* Whether an open round waits for a client of the session for whose task the call waits. */
 bool has_task(const struct tally_coordinator *coordinator, const struct call *call);

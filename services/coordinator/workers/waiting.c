@@ -25,7 +25,8 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting 
 }
 
 /* Names the newest worker that has refused the job, with its reason, and counts the others. While
- * no worker is here that could serve it, one that has left and lacked its plug-in counts, too. */
+ * no worker present could serve the job, a worker that lacked the plug-in and has left counts, too.
+ */
 static void add_refusals(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                          const char *before, const char *after, struct tally_waiting *waiting)
 {

@@ -60,8 +60,8 @@ enum { N_QUIET_FOUND = sizeof QUIET_FOUND / sizeof QUIET_FOUND[0] };
 /* A baseline's step sizes; wider than TALLY_PRESETS' because K changes the best one. */
 static const struct tally_step_range SEARCH_RANGE = {1.5, -6, 3};
 
-/* Schedules: rounds with messages from 68 (2 + 0.1 t) down to 4 (15 + 3 t). What steps decay by is
- * relative to the preset `scheduled`. */
+/* Schedules: from 68 rounds with messages (2 + 0.1 t) down to 4 (15 + 3 t). The decay of the steps
+ * is relative to the preset `scheduled`. */
 static const int64_t FIRST_ROUNDS[] = {2, 5, 15};
 static const double GROWTHS[] = {0.1, 0.3, 1, 3}, DECAYS[] = {0.4, 1, 2.5};
 enum {

@@ -20,9 +20,9 @@ struct tally_frontier_point {
     struct tally_budget budget;          /* of CALM; 0: none */
     struct tally_summary regret;
     struct tally_mean_bits bits;
-    bool
-        on_front; /* its algorithm, scheduled or not, has no point on this problem with less of both
-                   */
+    /* No point of the same algorithm, with the same kind of schedule, has less regret and fewer
+     * bits on this problem. */
+    bool on_front;
 };
 
 /* What CALM could do with a budget on one problem; forecast.h defines it. */

@@ -51,8 +51,8 @@ enum {
         }                                                                                          \
     }
 
-/* eta, K, s, what steps decay by, what rounds grow by; the bits of Table I are those of the same
- * algorithm as [1] runs it. */
+/* eta, K, s, decay of the steps, growth of the rounds; the bits of Table I are those that [1]
+ * reports for the same algorithm. */
 #define SCHEDULED(problem, kind, step, steps, s, decay, growth, up, down)                          \
     {                                                                                              \
         .name = "scheduled", .problems = problem, .algorithm = &(kind),                            \

@@ -1,15 +1,14 @@
 /* presets: the algorithms of [1]'s Table I, and CALM, with the parameters that they run with, and
  * the bits that [1] reports for them.
  *
- * Baselines have one preset, `paper`, at [1]'s step size, and know the step size of least regret
- * besides: a baseline at a step size that is too large for the problem makes CEAL and CALM look
- * better than they are. On the synthetic problem FedAvg and FedPAQ also have `scheduled`: steps
- * that decay and rounds that grow, tuned within Table I's rounds, which is what the structure of
- * CALM's epochs gives without CALM's coding. CEAL has more presets, because [1] states none of its
- * constants but the step size:
- *   paper        at [1]'s step size;
- *   paper_bits   within the bits of Table I, both ways;
- *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).
+ * Baselines have one preset, `paper`, at [1]'s step size. It also has the step size of least
+ * regret, because a baseline at a step size that is too large for the problem makes CEAL and CALM
+ * look better than they are. On the synthetic problem FedAvg and FedPAQ also have `scheduled`:
+ * steps that decay and rounds that grow, tuned within Table I's rounds, which is what the structure
+ * of CALM's epochs gives without CALM's coding. CEAL has more presets, because [1] states none of
+ * its constants but the step size: paper        at [1]'s step size; paper_bits   within the bits of
+ * Table I, both ways; low_regret   as little regret as a few hundred bits more buy (on MNIST that
+ * is `paper`).
  *
  * CALM's presets on the synthetic problem have the constants of the problem and a budget. Lengths
  * of messages scatter, so a job leaves a part of its budget unused; the budgets are such that the

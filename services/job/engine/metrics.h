@@ -1,9 +1,9 @@
 /* metrics: the named numbers that the clients report in the open round, and their summary.
  *
- * Values are kept per client and combined in client order when the round closes, so the order of
- * arrival does not show in the mean. Names are kept in the order in which they arrive and sorted in
- * the summary. The memory, double[clients][TALLY_METRICS_MOST], is made for the first update that
- * has a metric: most jobs have none. */
+ * Values are kept per client and combined in client order when the round closes, so the mean does
+ * not depend on the order of arrival. Names are kept in the order in which they arrive and sorted
+ * in the summary. The memory, double[clients][TALLY_METRICS_MOST], is made for the first update
+ * that has a metric: most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_METRICS_H
 #define TALLY_SERVICES_JOB_ENGINE_METRICS_H
 
@@ -20,7 +20,7 @@ struct job_metrics {
 void job_metrics_fini(struct job_metrics *metrics);
 /* Forgets what was reported: a round opens. */
 void job_metrics_clear(struct job_metrics *metrics);
-/* Checks n metrics of one client, and makes room for them. Nothing is changed that shows. Errors:
+/* Checks n metrics of one client, and makes room for them. Changes nothing visible. Errors:
  * MALFORMED (the field is "metrics"), NO_MEMORY. */
 enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t clients,
                                     const struct tally_metric *reported, size_t n,

@@ -26,7 +26,8 @@ void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *
 /* Fills order[points] with the permutation (Fisher and Yates, points - 1 draws). */
 void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order);
 
-/* The same from another stream: the order of points that tally_shard_permutation() has chosen. */
+/* The same from another random stream, for the points that tally_shard_permutation() has selected.
+ */
 void tally_shard_permutation_of_chosen(struct tally_rng_key key, uint32_t points, uint32_t *order);
 
 #endif

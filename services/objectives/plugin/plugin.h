@@ -44,7 +44,7 @@ struct tally_plugin_query {
     void *stream;
 };
 
-/* A number about one round, beside the gradient: accuracy, seconds of computing. */
+/* A named number about one round, such as an accuracy or a computing time. */
 #define TALLY_PLUGIN_METRICS_MOST 16
 struct tally_plugin_metric {
     char name[33]; /* [a-z][a-z0-9_]{0,31}, with NUL; each once */
@@ -71,14 +71,14 @@ struct tally_plugin {
 
     /* f_m(x), for the regret. May be NULL for jobs whose reference is of type `none`, which have no
      * regret. Methods whose clients walk (fedavg and its like) ask it of all clients of the job,
-     * also of those that other workers play. */
+     * also of those that other workers run. */
     int (*loss)(void *state, uint32_t client, const double *x, double *ret_loss, char *ret_why,
                 size_t capacity);
 
-    /* Optional, and the last member of an older plug-in is `loss`. Called when a client has
-     * computed its message of a round: writes up to TALLY_PLUGIN_METRICS_MOST metrics, and how
-     * many. They are telemetry and change nothing of the job. x is the point that all clients began
-     * the round at. */
+    /* Optional. Plug-ins built with an older plugin.h end with `loss`. Called when a client has
+     * computed its message of a round. Writes up to TALLY_PLUGIN_METRICS_MOST metrics, and their
+     * number to *ret_n. Metrics are telemetry and never change the job. x is the point at which all
+     * clients began the round. */
     int (*metrics)(void *state, uint32_t client, uint32_t round, const double *x,
                    struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
                    size_t capacity);

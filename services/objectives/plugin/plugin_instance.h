@@ -17,7 +17,7 @@ enum { TALLY_PLUGIN_NAME_CAPACITY = 65, TALLY_PLUGIN_WHY_CAPACITY = 192 }; /* wi
 
 struct tally_plugin_instance;
 
-/* All slots required but as said. x and ret_gradient are double[dim]. */
+/* All slots are required unless said otherwise. x and ret_gradient are double[dim]. */
 struct tally_plugin_instance_ops {
     void (*free)(struct tally_plugin_instance *instance);
     /* Writes the mean of `samples` stochastic gradients of f_m at x, whose points are drawn from
@@ -29,8 +29,8 @@ struct tally_plugin_instance_ops {
     /* f_m(x). Only if has_loss. Errors: as gradient. */
     enum tally_status (*loss)(struct tally_plugin_instance *instance, uint32_t client,
                               const double *x, double *ret_loss, struct tally_error *err);
-    /* Metrics of a round: ret_metrics[TALLY_METRICS_MOST]; names end, but are not looked at. Only
-     * if has_metrics. Errors: as gradient. */
+    /* Metrics of a round: ret_metrics[TALLY_METRICS_MOST]; names are NUL-terminated, but not
+     * checked. Only if has_metrics. Errors: as gradient. */
     enum tally_status (*metrics)(struct tally_plugin_instance *instance, uint32_t client,
                                  uint32_t round, const double *x, struct tally_metric *ret_metrics,
                                  size_t *ret_n, struct tally_error *err);

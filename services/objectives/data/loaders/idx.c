@@ -103,9 +103,9 @@ static enum tally_status load_labels(const struct tally_idx_data *data,
 
 static const uint32_t NOT_CHOSEN = UINT32_MAX;
 
-/* Gives the chosen images new places. In the first permutation a class that has more images than
- * are taken fills up earlier than the others, so that its images are missing among the last ones.
- * order: room for `points`. */
+/* Gives the selected images new places. In the first permutation a class with more images reaches
+ * points_per_class earlier than the others, so the last shards would lack it. order: room for
+ * `points`. */
 static void mix(struct tally_rng_key key, uint32_t n, uint32_t points, uint32_t *order,
                 uint32_t *place)
 {
