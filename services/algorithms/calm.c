@@ -76,8 +76,8 @@ static const struct tally_field CALM_FIELDS[] = {
                .doc = "longest own step of a client between two rounds; `auto`: `step_size`"),
     TALLY_BOOL("shifts", PARAM(shifts), .quiet = true,
                .doc =
-                   "whether a client sends only what its earlier messages lack, which saves bits "
-                   "where clients have unlike data (large `client_spread`); needs `noise`, "
+                   "whether a client sends only what its message adds to its earlier ones, which "
+                   "saves bits if clients have unlike data (large `client_spread`); needs `noise`, "
                    "`client_spread` and `initial_variance`"),
 };
 
