@@ -243,7 +243,7 @@ class BadDocuments(TallyTestCase):
     def test_methods_and_routes(self):
         for path, wrong in (
             ("/v1/jobs", ("PUT", "DELETE", "PATCH")),
-            ("/v1/jobs/abc", ("POST", "PUT", "DELETE")),
+            ("/v1/jobs/abc", ("POST", "PUT", "PATCH")),
             ("/v1/jobs/abc/cancel", ("GET", "DELETE")),
             ("/v1/workers", ("POST", "DELETE")),
             ("/healthz", ("POST",)),

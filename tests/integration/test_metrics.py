@@ -117,6 +117,8 @@ def job_samples(detail):
     }
     if detail["loss"] is not None:
         samples["tally_job_loss",] = detail["loss"]
+    for name, values in detail.get("metrics", {}).items():
+        samples["tally_job_metric", ("name", name)] = values["mean"]
     kinds = {"uplink": {**{kind: bits["uplink"][kind] for kind in ("formula", "payload")},
                         "telemetry": bits["telemetry"]},
              "downlink": {**{kind: bits["downlink"][kind] for kind in ("formula", "payload", "delivered_payload")},
@@ -146,12 +148,16 @@ def promtool(*arguments, text=None):
 
 
 class MetricsTestCase(TallyTestCase):
-    def run_round(self, worker, n=1, clients=1):
-        """Plays all clients for n rounds; returns the last task."""
+    def run_round(self, worker, n=1, clients=1, metrics=()):
+        """Plays all clients for n rounds; returns the last task. Each update reports the metrics, pairs of name and
+        value."""
         for _ in range(n):
             task = worker.poll_task()
             for client in range(clients):
-                worker.post(worker.update(task, client))
+                update = worker.update(task, client)
+                for name, value in metrics:
+                    update.metrics.add(name=name, value=value)
+                worker.post(update)
         return task
 
     def assert_job_is_shown(self, metrics, detail):
@@ -862,7 +868,7 @@ class Scraped(MetricsTestCase):
         self.run_round(foreign)
         seen = f'tally_job_rounds_total{{job="{running}"}}'
         wait_until(lambda: [value for _, value in prometheus.query(seen)] == [1], "a scrape of the first round")
-        self.run_round(foreign, 4)
+        self.run_round(foreign, 4, metrics=[("accuracy", 0.75)])
         waits = client.submit(document(100, name=HOSTILE_NAMES[2]))
 
         def scraped():

@@ -587,7 +587,7 @@ class Types(unittest.TestCase):
     def test_everything_public_is_documented(self):
         for name in tally.__all__:
             thing = getattr(tally, name)
-            if callable(thing) and name not in ("Gradient", "Loss"):
+            if callable(thing) and name not in ("Gradient", "Loss", "Metrics"):
                 self.assertTrue(thing.__doc__ and not thing.__doc__.startswith(f"{name}("), name)
 
     def test_structs_are_those_of_the_headers(self):

@@ -36,7 +36,7 @@ def by_hand(clients=3, **changes):
     """A job whose messages are vectors of float32, so that a hand can write them: x moves by
     minus their mean. It starts at zero and never ends by itself."""
     members = {"clients": clients, "quorum": clients, "horizon": 10**8, "initial_point": {"type": "zeros"},
-               "policy": "wait", "round_deadline_ms": HOUR_MS, **changes}
+               "policy": "wait", "round_deadline_ms": HOUR_MS, "algorithm__step_size": 1.0, **changes}
     return job_document("synthetic-minibatch-sgd", **members)
 
 

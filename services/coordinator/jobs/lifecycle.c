@@ -94,16 +94,23 @@ struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
     return tally_json_if_complete(faults, ok);
 }
 
-/* 12 hexadecimal digits: short enough to type, random enough never to meet again (the store would
+/* Of an id, hexadecimal: short enough to type, random enough never to meet again (the store would
  * refuse the second). */
+enum { N_ID_DIGITS = 12 };
 static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct tally_error *err)
 {
     uint64_t word;
     if (getrandom(&word, sizeof word, 0) != (ssize_t)sizeof word) {
         return tally_fail(err, TALLY_INTERNAL, NULL, "no random bytes for a job id");
     }
-    snprintf(ret_id, TALLY_JOB_ID_CAPACITY, "%012" PRIx64, word >> 16);
+    snprintf(ret_id, TALLY_JOB_ID_CAPACITY, "%0*" PRIx64, N_ID_DIGITS,
+             word >> (64 - 4 * N_ID_DIGITS));
     return TALLY_OK;
+}
+
+bool may_be_job_id(const char *id)
+{
+    return strlen(id) == N_ID_DIGITS && strspn(id, "0123456789abcdef") == N_ID_DIGITS;
 }
 
 enum tally_status create_job(struct tally_coordinator *coordinator,

@@ -41,6 +41,9 @@ enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
 /* Deletes ended jobs that are older than --keep-ended-s, or not among the newest --keep-ended-jobs.
  * To be called each second: examines a page of jobs, newest first, and deletes at most a few. */
 void delete_expired(struct tally_coordinator *coordinator);
+/* Whether the text has the form of the ids that jobs get. A job with such an id that is not stored
+ * has most likely been deleted. */
+bool may_be_job_id(const char *id);
 /* Fails the job, in the open transaction, with the reason that TALLY_REASON_WRITE wrote. Errors:
  * STORE. */
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,

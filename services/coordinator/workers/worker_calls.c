@@ -333,7 +333,8 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
 {
     struct tally_store_job row;
     enum tally_status status = read_row(coordinator, update->job_id, &row, err);
-    if (status == TALLY_NOT_FOUND) { /* the session has other jobs to go on with */
+    if (status == TALLY_NOT_FOUND &&
+        may_be_job_id(update->job_id)) { /* the session has other jobs to go on with */
         tally_error_clear(err);
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
                           update->job_id);
