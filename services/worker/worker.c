@@ -253,25 +253,25 @@ static enum tally_status join(struct worker *worker, struct tally_error *err)
     return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
 }
 
-/* Posting. */
-
-/* What the answer to an update means for it. */
-static enum tally_status after_refusal(struct worker *worker, const struct tally_update *update,
-                                       enum tally_status status, const struct tally_error *why)
+/* Posting. Metrics are telemetry: an update that may be refused for them goes once more without.
+ * Returns whether it does. */
+static bool after_refusal(struct worker *worker, struct tally_update *update,
+                          enum tally_status status, const struct tally_error *why)
 {
-    tally_log(status == TALLY_INVALID_ARGUMENT ? TALLY_LOG_ERROR : TALLY_LOG_INFO,
-              tally_log_event("update refused"), tally_log_text("job", update->job_id),
-              tally_log_integer("round", update->round),
+    const bool is_wrong = status == TALLY_INVALID_ARGUMENT;
+    const bool goes_again = is_wrong && update->n_metrics > 0;
+    tally_log(is_wrong ? TALLY_LOG_ERROR : TALLY_LOG_INFO, tally_log_event("update refused"),
+              tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
               tally_log_integer("client", update->client), tally_log_problem(why));
-    if (status == TALLY_INVALID_ARGUMENT) {
+    if (is_wrong && !goes_again) {
         pause_before_retry(worker, NULL); /* the same would come out again: do not spin */
     }
-    return TALLY_OK;
+    update->n_metrics = 0;
+    return goes_again;
 }
 
-/* Posts until the update is acknowledged or refused for good. A new session takes the old one's
- * place if the coordinator has forgotten it. A stop ends it: the round's task is handed out again.
- */
+/* Posts until the update is acknowledged or refused for good. A new session replaces one that the
+ * coordinator has forgotten. A stop ends it: the round's task is handed out again. */
 static enum tally_status post(struct worker *worker, struct tally_update *update,
                               const struct tally_bits *bits, struct tally_error *err)
 {
@@ -309,7 +309,9 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
                 return status;
             }
         } else if (!is_passing(status)) {
-            return after_refusal(worker, update, status, &why);
+            if (!after_refusal(worker, update, status, &why)) {
+                return TALLY_OK;
+            }
         } else if (is_stopping(worker)) {
             return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
         } else {
@@ -322,8 +324,7 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
     }
 }
 
-/* As much of the message as travels, which must be valid UTF-8; it may quote a file or a plug-in.
- */
+/* As much of the message as travels, which must be valid UTF-8; it may quote a file. */
 static void write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
 {
     snprintf(ret_reason, TALLY_FAILURE_CAPACITY, "%.*s", TALLY_FAILURE_CAPACITY - 1, why->message);
@@ -492,8 +493,7 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
     return call_poll(worker->client, &worker->buffers, &request, response, err);
 }
 
-/* One poll and what follows from it. Sets *ret_idle if there is nothing to do and nothing coming.
- */
+/* One poll and what follows. Sets *ret_idle if there is nothing to do and nothing coming. */
 static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct tally_error *err)
 {
     struct tally_poll_response *response = &worker->response;

@@ -326,6 +326,17 @@ class Gradients(PythonCase):
             self.assertEqual(record["metrics"]["queries"]["min"], record["samples"])
         self.assertEqual(detail["metrics"], [record["metrics"] for record in records if "metrics" in record][-1])
 
+    def test_clients_with_too_many_names_cannot_hold_up_a_job(self):
+        """The coordinator refuses the 17th name of a round; the update itself must count."""
+        coordinator = self.coordinator
+        job = coordinator.client.submit(plugin_job(clients=20, quorum=20))
+        self.play(coordinator.url, pull, 4, loss=squares, clients=20,
+                  metrics=lambda x, client: {f"of_client_{client}": 1})
+        coordinator.client.wait_status(job, "completed")
+        records = coordinator.client.rounds(job)
+        self.assertEqual({record["received"] for record in records if not record["cut"]}, {20})
+        self.assertEqual({len(record["metrics"]) for record in records if "metrics" in record}, {16})
+
     def test_metrics_that_are_wrong(self):
         for name, value, said in (("Loss", 1, "is not named"), ("a" * 33, 1, "is not named"),
                                   ("a", float("nan"), "not finite"), ("a", "b", "could not convert")):
