@@ -111,21 +111,35 @@ void job_metrics_take(struct job_metrics *metrics, uint32_t client,
     }
 }
 
+/* Of one name's values from `first` on, in client order, each divided by `divisor`. */
+static double sum_of(const struct job_metrics *metrics, const double *first, double divisor)
+{
+    double sum = 0;
+    for (uint32_t m = 0; m < metrics->clients; m++) {
+        const double value = first[m * (size_t)TALLY_METRICS_MOST];
+        sum += isnan(value) ? 0 : value / divisor;
+    }
+    return sum;
+}
+
 static struct tally_metric_summary summary_of(const struct job_metrics *metrics, int place)
 {
     struct tally_metric_summary summary = {.min = INFINITY, .max = -INFINITY};
-    double sum = 0;
+    const double *first = metrics->values + place;
     int64_t n = 0;
     for (uint32_t m = 0; m < metrics->clients; m++) {
-        const double value = metrics->values[m * (size_t)TALLY_METRICS_MOST + (size_t)place];
+        const double value = first[m * (size_t)TALLY_METRICS_MOST];
         if (!isnan(value)) {
-            sum += value;
             n++;
             summary.min = value < summary.min ? value : summary.min;
             summary.max = value > summary.max ? value : summary.max;
         }
     }
-    summary.mean = sum / (double)n;
+    const double sum = sum_of(metrics, first, 1);
+    /* The mean of finite values is finite, even if their sum is not. */
+    summary.mean = isfinite(sum)
+                       ? sum / (double)n
+                       : fmin(fmax(sum_of(metrics, first, (double)n), summary.min), summary.max);
     memcpy(summary.name, metrics->names[place], sizeof summary.name);
     return summary;
 }

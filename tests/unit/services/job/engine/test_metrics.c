@@ -1,5 +1,6 @@
 #include "services/job/engine/metrics.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +70,21 @@ static void test_job_metrics__what_is_wrong_is_named(void)
         TALLY_ASSERT_TEXT(err.message, rows[i].message);
     }
     CU_ASSERT_PTR_NULL(metrics.values);
+    job_metrics_fini(&metrics);
+}
+
+static void test_job_metrics__mean_of_huge_values_is_finite(void)
+{
+    struct job_metrics metrics = {.n_names = 0};
+    struct tally_error err;
+    const struct tally_metric huge = {.name = "a", .value = DBL_MAX};
+    char text[TALLY_METRICS_CAPACITY], expected[128];
+    for (uint32_t client = 0; client < 3; client++) {
+        CU_ASSERT_EQUAL(take(&metrics, client, &huge, 1, &err), TALLY_OK);
+    }
+    job_metrics_write(&metrics, text);
+    snprintf(expected, sizeof expected, "a %.17g %.17g %.17g;", DBL_MAX, DBL_MAX, DBL_MAX);
+    TALLY_ASSERT_TEXT(text, expected);
     job_metrics_fini(&metrics);
 }
 
@@ -168,6 +184,7 @@ static void test_job_metrics__are_no_part_of_a_messages_identity(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_metrics__arrival_does_not_show),
     TALLY_TEST(test_job_metrics__what_is_wrong_is_named),
+    TALLY_TEST(test_job_metrics__mean_of_huge_values_is_finite),
     TALLY_TEST(test_job_metrics__a_round_has_at_most_16_names),
     TALLY_TEST(test_job_metrics__change_nothing_but_telemetry),
     TALLY_TEST(test_job_metrics__are_no_part_of_a_messages_identity),
