@@ -109,7 +109,7 @@ static const struct tally_option OPTIONS[] = {
     {"metrics-keep-s", "N", "600", "seconds that a job which ended stays in /metrics", "Limits"},
     {"keep-ended-s", "N", "0", "seconds after which a job that ended is deleted; 0 = never",
      "Limits"},
-    {"keep-ended-jobs", "N", "0", "how many ended jobs to keep; older ones are deleted; 0 = all",
+    {"keep-ended-jobs", "N", "0", "how many ended jobs to keep: those submitted last; 0 = all",
      "Limits"},
     {0},
 };

@@ -38,7 +38,8 @@ enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct 
  * STORE. */
 enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
                                    const struct tally_store_job *row, struct tally_error *err);
-/* Deletes ended jobs that are older than --keep-ended-s, or not among the newest --keep-ended-jobs.
+/* Deletes ended jobs that are older than --keep-ended-s, or not among the --keep-ended-jobs
+ * that were submitted last.
  * To be called each second: examines a page of jobs, newest first, and deletes at most a few. */
 void delete_expired(struct tally_coordinator *coordinator);
 /* Whether the text has the form of the ids that jobs get. A job with such an id that is not stored

@@ -211,8 +211,7 @@ static void make_older(const struct store_fixture *f, int version)
 {
     static const char *const UNDO[] = {
         [1] = "DROP INDEX jobs_live",
-        [2] = "DROP TABLE job_state_changes;"
-              "ALTER TABLE replicas RENAME COLUMN incarnation TO session",
+        [2] = "DROP TABLE job_state_changes; ALTER TABLE replicas RENAME incarnation TO session",
         [3] = "ALTER TABLE jobs DROP COLUMN schedule",
         [4] = "ALTER TABLE jobs DROP COLUMN metrics; ALTER TABLE rounds DROP COLUMN metrics",
     };
