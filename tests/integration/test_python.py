@@ -208,6 +208,13 @@ class BesideC(PythonCase):
                 total[j] += factor * a
         return [g / query.samples for g in total]
 
+    def payloads(self, proxy):
+        """Of every accepted update with a message, by round and client."""
+        updates = [messages.PostUpdateRequest.FromString(exchange.request_body) for exchange in list(proxy.exchanges)
+                   if exchange.method == "PostUpdate" and exchange.status == 200]
+        return {(update.round, update.client): (update.payload, update.payload_bits, update.loss)
+                for update in updates if update.payload}
+
     def run_job(self, *starters):
         """Returns the detail and the payload of every client in every round."""
         coordinator = self.start_coordinator()
@@ -217,12 +224,11 @@ class BesideC(PythonCase):
         for start in starters:
             start(proxy.url)
         detail = coordinator.client.wait_status(job, "completed")
-        payloads = {}
-        for exchange in list(proxy.exchanges):
-            if exchange.method == "PostUpdate" and exchange.status == 200:
-                update = messages.PostUpdateRequest.FromString(exchange.request_body)
-                payloads[update.round, update.client] = (update.payload, update.payload_bits, update.loss)
+        # The job may be complete before the proxy has seen the answers to the last round.
+        n_messages = detail["bits"]["uplink"]["messages"]
+        wait_until(lambda: len(self.payloads(proxy)) == n_messages, f"{n_messages} updates at the proxy")
         coordinator.terminate()
+        payloads = self.payloads(proxy)
         return detail, payloads
 
     def c_worker(self, name, clients):

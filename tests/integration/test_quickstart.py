@@ -1,5 +1,6 @@
 """deploy/quickstart shows how far its build is. A stand-in for cmake builds as far as the test wants."""
 
+import fcntl
 import os
 import pathlib
 import pty
@@ -60,6 +61,18 @@ class Progress(unittest.TestCase):
                 self.read(source, f"{before}building [{i}/3]")
         self.read(source, "the build failed")
         self.assertEqual(process.wait(HANG_S), 1)
+        os.close(source)
+
+    def test_two_builds_in_one_folder_wait_for_each_other(self):
+        lock = REPO / "build/release.lock"
+        lock.parent.mkdir(exist_ok=True)
+        with open(lock, "w", encoding="ascii") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            source, output = os.pipe()
+            self.start(output)
+            self.read(source, "waiting for another build")
+        open(self.folder / "steps", "w", encoding="ascii").close()
+        self.read(source, "the build failed")
         os.close(source)
 
     def test_on_a_terminal_on_one_line(self):
