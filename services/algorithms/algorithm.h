@@ -42,6 +42,7 @@ struct tally_baseline_params {
     double server_step_size;   /* of the server, times step_size */
     double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
     double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
+    double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
 };
 
 /* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to
@@ -322,7 +323,8 @@ struct tally_algorithm {
     X(FEDAVG, fedavg)                                                                              \
     X(FEDPAQ, fedpaq)                                                                              \
     X(FEDCOM, fedcom)                                                                              \
-    X(CALM, calm)
+    X(CALM, calm)                                                                                  \
+    X(FEDPROX, fedprox)
 
 #define TALLY_ALGORITHM_EXTERN(symbol, name) extern const struct tally_algorithm TALLY_##symbol;
 TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_EXTERN)

@@ -1,4 +1,4 @@
-"""All five algorithms, on both kinds of data: `tally simulate` and the service with ten one-client
+"""All algorithms of the paper and FedProx, on both kinds of data: `tally simulate` and the service with ten one-client
 workers agree in every bit of the point and of the counters, and in the regret."""
 
 import math
@@ -11,7 +11,7 @@ import numpy
 
 from common import HANG_S, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
-ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")
+ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")  # of the paper
 DATA = REPO / "data"  # git-ignored; kept from run to run
 WORKERS = 10
 
@@ -55,12 +55,12 @@ class AlgorithmTestCase(TallyTestCase):
 
 
 class Synthetic(AlgorithmTestCase):
-    MESSAGE_BITS = {"minibatch-sgd": 960, "fedavg": 960, "fedpaq": 122, "fedcom": 122}
+    MESSAGE_BITS = {"minibatch-sgd": 960, "fedavg": 960, "fedpaq": 122, "fedcom": 122, "fedprox": 960}
 
     def test_service_equals_simulation(self):
         """T = 430 is no multiple of K: the last round is cut."""
         coordinator = self.start_service()
-        for name in ALGORITHMS:
+        for name in (*ALGORITHMS, "fedprox"):
             with self.subTest(name):
                 document = job_document(f"synthetic-{name}", horizon=430)
                 detail, records = self.run_job(coordinator, document)
@@ -122,21 +122,22 @@ class Schedule(AlgorithmTestCase):
     def loss(self, x):
         return numpy.mean((self.POINTS @ x - self.LABELS) ** 2)
 
-    def walk(self, x, client, before, samples):
+    def walk(self, x, client, before, samples, mu):
         """The end of a client's own steps, and the sum of f over the points that it queries."""
         own, losses, point = x.copy(), 0.0, self.POINTS[client]
         for step in range(before, before + samples):
             losses += self.loss(own)
-            own -= 2 * 0.08 / (1 + 0.05 * step) * (point @ own - self.LABELS[client]) * point
+            gradient = 2 * (point @ own - self.LABELS[client]) * point + mu * (own - x)
+            own -= 0.08 / (1 + 0.05 * step) * gradient
         return own, losses
 
-    def expected(self):
-        """x and the regret at the end; f is quadratic, so x* solves the normal equations."""
+    def expected(self, mu=0):
+        """The regret at the end; f is quadratic, so x* solves the normal equations."""
         optimum = numpy.linalg.lstsq(self.POINTS, self.LABELS, rcond=None)[0]
         x, done, regret = numpy.zeros(3), 0, 0.0
         while done < self.HORIZON:
             samples = min(3 + math.floor(0.6 * done), self.HORIZON - done)
-            walks = [self.walk(x, client, done, samples) for client in range(4)]
+            walks = [self.walk(x, client, done, samples, mu) for client in range(4)]
             regret += sum(losses for _, losses in walks) - 4 * samples * self.loss(optimum)
             done += samples
             x = numpy.mean([own for own, _ in walks], axis=0)
@@ -147,6 +148,19 @@ class Schedule(AlgorithmTestCase):
         detail = simulate(self.document(type="fedavg"), options)
         self.assertAlmostEqual(detail["cumulative_regret"] / self.expected(), 1, delta=1e-6)
 
+    def test_fedprox_follows_its_definition(self):
+        options = ("--data-dir", self.folder)
+        for mu in (0.3, 2.0):
+            detail = simulate(self.document(type="fedprox", mu=mu), options)
+            self.assertAlmostEqual(detail["cumulative_regret"] / self.expected(mu), 1, delta=1e-6)
+            self.assertGreater(abs(self.expected(mu) / self.expected(0) - 1), 0.01)
+
+    def test_fedprox_without_its_term_is_fedavg(self):
+        options = ("--data-dir", self.folder)
+        fedavg = essence(simulate(self.document(type="fedavg"), options))
+        fedprox = essence(simulate(self.document(type="fedprox", mu=0), options))
+        self.assertEqual(fedprox, fedavg)
+
     def test_fedpaq_with_fine_levels_is_as_good(self):
         options = ("--data-dir", self.folder)
         detail = simulate(self.document(type="fedpaq", levels=32767), options)
@@ -155,7 +169,7 @@ class Schedule(AlgorithmTestCase):
     def test_service_equals_simulation(self):
         self.options = ("--data-dir", self.folder)
         coordinator = self.start_service()
-        for algorithm in ({"type": "fedavg"}, {"type": "fedpaq", "levels": 5}):
+        for algorithm in ({"type": "fedavg"}, {"type": "fedpaq", "levels": 5}, {"type": "fedprox", "mu": 0.7}):
             with self.subTest(algorithm["type"]):
                 _, records = self.run_job(coordinator, self.document(**algorithm))
                 self.assertEqual([record["samples"] for record in records], self.SAMPLES)

@@ -56,6 +56,15 @@ static void draw_policy(struct tally_job_spec *spec)
     spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
 }
 
+/* Jobs of fedavg that keep their shape: rounds and messages are as long as before. */
+static void turn_into_fedprox(struct tally_job_spec *spec)
+{
+    while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_FEDPROX) {
+        spec->algorithm++;
+    }
+    spec->params.baseline.mu = (double)(spec->seed / 10000 % 10) * 0.5;
+}
+
 /* Estimated parameters, a schedule, a domain, no reference: by the digits of the job's seed, which
  * is drawn already. */
 static void vary(struct tally_job_spec *spec)
@@ -112,8 +121,8 @@ static void turn_into_calm(struct tally_job_spec *spec)
 
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
-    int n_algorithms = 0; /* calm, the last, comes in through vary() */
-    while (TALLY_ALGORITHMS[n_algorithms + 1] != NULL) {
+    int n_algorithms = 0; /* calm and those after it come in through the digits of the seed */
+    while (TALLY_ALGORITHMS[n_algorithms] != &TALLY_CALM) {
         n_algorithms++;
     }
     int n_encodings = 0;
@@ -142,6 +151,9 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     vary(&spec);
     if (tally_job_spec_algorithm(&spec) == &TALLY_CEAL && spec.seed % 5 == 4) {
         turn_into_calm(&spec);
+    }
+    if (tally_job_spec_algorithm(&spec) == &TALLY_FEDAVG && spec.seed / 10000 % 10 < 4) {
+        turn_into_fedprox(&spec);
     }
     job->spec = spec;
 }

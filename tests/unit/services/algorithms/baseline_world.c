@@ -95,7 +95,8 @@ void baseline_walk(const struct baseline_world *world, uint32_t client, uint32_t
         const struct tally_baseline_params *params = &world->params.baseline;
         const double divisor = 1 + params->step_decay * (double)(world->plan.stage + k);
         for (size_t i = 0; i < BASELINE_DIM; i++) {
-            x[i] -= params->step_size / divisor * gradient[i];
+            const double pull = params->mu * (x[i] - world->x[i]); /* 0 unless fedprox */
+            x[i] -= params->step_size / divisor * (gradient[i] + pull);
         }
         tally_domain_project(&world->setting.domain, x, BASELINE_DIM);
     }

@@ -1,5 +1,5 @@
 /* What the clients of the four baselines send and say, against a recomputation. */
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What the server of the four baselines makes of messages, and the clients of its broadcasts,
  * against a recomputation. */
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 #include <math.h>
 #include <stdio.h>

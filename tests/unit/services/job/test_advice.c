@@ -33,11 +33,13 @@ static void test_job_advice__steps_have_the_limit_of_their_method(void)
         double server_step_size;
         int64_t local_steps;
         double limit; /* times smoothness */
+        double mu;
     } rows[] = {
-        {"ceal", 0, 0, 1},      {"minibatch_sgd", 0, 50, 2},
-        {"fedavg", 0, 50, 2},   {"fedpaq", 0, 50, 2},
-        {"fedcom", 1, 50, 2},   {"fedcom", 2, 50, 1},
-        {"fedcom", 10, 1, 0.2}, {"fedcom", 4, 2, 0.2928932188134524},
+        {"ceal", 0, 0, 1, 0},      {"minibatch_sgd", 0, 50, 2, 0},
+        {"fedavg", 0, 50, 2, 0},   {"fedpaq", 0, 50, 2, 0},
+        {"fedcom", 1, 50, 2, 0},   {"fedcom", 2, 50, 1, 0},
+        {"fedcom", 10, 1, 0.2, 0}, {"fedcom", 4, 2, 0.2928932188134524, 0},
+        {"fedprox", 0, 50, 2, 0},  {"fedprox", 0, 50, 1.6, 1},
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         for (int side = -1; side <= 1; side += 2) {
@@ -46,6 +48,7 @@ static void test_job_advice__steps_have_the_limit_of_their_method(void)
             if (rows[r].local_steps > 0) {
                 spec.params.baseline.local_steps = rows[r].local_steps;
                 spec.params.baseline.server_step_size = rows[r].server_step_size;
+                spec.params.baseline.mu = rows[r].mu;
             }
             const struct tally_advice advice = tally_advise(&spec, &CURVATURE);
             CU_ASSERT_EQUAL(advice.n, side > 0);

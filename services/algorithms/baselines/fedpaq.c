@@ -5,7 +5,7 @@
  *     server   x <- x + mean Q(difference), broadcast as float32
  *
  * Steps may decay and rounds grow as in fedavg.c. */
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,

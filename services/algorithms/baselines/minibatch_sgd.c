@@ -3,7 +3,7 @@
  *
  *     client   K gradients at x; sends their mean g_m as float32
  *     server   x <- x - eta (1/M) sum g_m, broadcast as float32 */
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,

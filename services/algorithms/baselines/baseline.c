@@ -1,4 +1,4 @@
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,6 +17,16 @@
     TALLY_INTEGER("local_steps", PARAM(local_steps), 1, INT32_MAX, .required = true,               \
                   .unit = "gradient queries",                                                      \
                   .doc = "gradient queries K of a client between two rounds")
+#define STEP_DECAY                                                                                 \
+    TALLY_REAL(                                                                                    \
+        "step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true, .unit = "per gradient query", \
+        .doc = "decay of the steps: after t queries of each client a step is `step_size` / "       \
+               "(1 + `step_decay` t) long")
+#define LOCAL_STEPS_GROWTH                                                                         \
+    TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,       \
+               .doc =                                                                              \
+                   "growth of the rounds: a round that begins after t queries of each client has " \
+                   "`local_steps` + `local_steps_growth` t of them, rounded down")
 #define LEVELS                                                                                     \
     TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,             \
                   .unit = "levels", .doc = "levels s of the QSGD quantizer")
@@ -30,17 +40,17 @@ const struct tally_field TALLY_BASELINE_FIELDS[4] = {
 };
 
 const struct tally_field TALLY_SCHEDULED_FIELDS[5] = {
+    STEP_SIZE, LOCAL_STEPS, STEP_DECAY, LOCAL_STEPS_GROWTH, LEVELS,
+};
+
+const struct tally_field TALLY_PROXIMAL_FIELDS[5] = {
     STEP_SIZE,
     LOCAL_STEPS,
-    TALLY_REAL("step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true,
-               .unit = "per gradient query",
-               .doc = "decay of the steps: after t queries of each client a step is `step_size` / "
-                      "(1 + `step_decay` t) long"),
-    TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,
-               .doc =
-                   "growth of the rounds: a round that begins after t queries of each client has "
-                   "`local_steps` + `local_steps_growth` t of them, rounded down"),
-    LEVELS,
+    STEP_DECAY,
+    LOCAL_STEPS_GROWTH,
+    TALLY_REAL("mu", PARAM(mu), 0, 1e9, .required = true, .unit = "gradient per x",
+               .doc = "weight mu of the proximal term mu/2 |x - x_round|^2, which keeps a client "
+                      "near the point of the round; 0: `fedavg`"),
 };
 
 union tally_algorithm_params tally_baseline_defaults(void)
@@ -102,6 +112,22 @@ static enum tally_status diverged(const struct tally_client_task *task, struct t
                       task->setting->params->baseline.step_size);
 }
 
+/* The step after n queries of the open round, against scratch->gradient. */
+static void take_step(const struct tally_client_task *task, int64_t n,
+                      struct tally_scratch *scratch)
+{
+    const struct tally_setting *setting = task->setting;
+    const double mu = setting->params->baseline.mu;
+    const double step_size = step_size_at(task, n);
+    for (size_t i = 0; mu > 0 && i < setting->dim; i++) {
+        scratch->gradient[i] += mu * (scratch->local[i] - task->x[i]);
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        scratch->local[i] -= step_size * scratch->gradient[i];
+    }
+    tally_domain_project(&setting->domain, scratch->local, setting->dim);
+}
+
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err)
@@ -128,11 +154,9 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                 tally_objective_local_gradient(task->objective, task->client, scratch->local,
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
-        const double step_size = step_size_at(task, step);
-        for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
-            scratch->local[i] -= step_size * scratch->gradient[i];
+        if (status == TALLY_OK) {
+            take_step(task, step, scratch);
         }
-        tally_domain_project(&setting->domain, scratch->local, dim);
     }
     if (status == TALLY_OK && task->evaluate) {
         status = tally_loss_path_mean(&path, ret_loss, err);

@@ -7,7 +7,7 @@
  * With `step_decay` and `local_steps_growth` it is local SGD with steps that decay and intervals
  * that grow: Spiridonoff, Olshevsky, Paschalidis, "Communication-efficient SGD: From Local SGD to
  * One-Shot Averaging", NeurIPS 2021. There the intervals grow linearly, here geometrically. */
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,

@@ -1,16 +1,17 @@
-/* baseline: what Minibatch-SGD, FedAvg, FedPAQ and FedCOM share: local steps, real-valued sums, and
- * a float32 broadcast of the new point.
+/* baseline: what Minibatch-SGD, FedAvg, FedProx, FedPAQ and FedCOM share: local steps, real-valued
+ * sums, and a float32 broadcast of the new point.
  *
  *     between rounds   K gradient queries, at the common point or along a client's own iterates;
- *                      FedAvg and FedPAQ may have steps that decay and rounds that grow
+ *                      FedAvg, FedProx and FedPAQ may have steps that decay and rounds
+ *                      that grow
  *     server           x <- x + mean of the clients' (dequantized) steps
  *     downlink         x as float32; every client and the server go on from the rounded values,
  *                      projected onto the domain, as every local step is
  *
  * The server adds in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
  * order. */
-#ifndef TALLY_SERVICES_ALGORITHMS_BASELINE_H
-#define TALLY_SERVICES_ALGORITHMS_BASELINE_H
+#ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_BASELINE_H
+#define TALLY_SERVICES_ALGORITHMS_BASELINES_BASELINE_H
 
 #include "services/algorithms/algorithm.h"
 
@@ -21,6 +22,8 @@ extern const struct tally_field TALLY_BASELINE_FIELDS[4];
  * step_decay, local_steps_growth, levels. The stage of such a job is the number of queries that
  * each client has made before the round; it stays 0 if neither is set. */
 extern const struct tally_field TALLY_SCHEDULED_FIELDS[5];
+/* The same with mu in place of levels. */
+extern const struct tally_field TALLY_PROXIMAL_FIELDS[5];
 union tally_algorithm_params tally_baseline_defaults(void);
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
 /* 2 / smoothness. A step multiplies the distance from x* by 1 - step_size lambda along an
@@ -42,8 +45,9 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting);
 struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting);
 
-/* K local steps from x: leaves the end point in scratch->local and, if asked, the mean of f along
- * the way in *ret_loss. Errors: NOT_FINITE, NO_MEMORY. */
+/* K local steps from x, along gradients of f plus mu/2 |. - x|^2: leaves the end point in
+ * scratch->local and, if asked, the mean of f along the way in *ret_loss. Errors: NOT_FINITE,
+ * NO_MEMORY. */
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err);

@@ -5,7 +5,7 @@
  *     server   x <- x - eta * server_step_size * mean Q, broadcast as float32 */
 #include <math.h>
 
-#include "services/algorithms/baseline.h"
+#include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
