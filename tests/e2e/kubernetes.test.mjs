@@ -455,7 +455,8 @@ containerRule("programs know their variables and options", (container, list) => 
   const program = `tally-${container.name}`;
   const known = `${helpOf(program)} ${run(path.join(process.env.TALLY_BIN, "tally"), ["list", "--help"]).replace(/\s+/g, " ")}`;
   for (const name of Object.keys(environmentOf(list, container))) {
-    assert.ok(FOREIGN.includes(name) || known.includes(`environment ${name})`), `${program}: ${name}`);
+    const option = name.replace("TALLY_", "--").toLowerCase().replaceAll("_", "-");
+    assert.ok(FOREIGN.includes(name) || known.includes(` ${option} `), `${program}: ${name}`);
   }
   for (const word of container.args ?? []) {
     assert.ok(helpOf(program).includes(` ${word.split("=")[0]} `), `${program}: ${word}`);
