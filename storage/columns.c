@@ -53,6 +53,12 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPAC
         .offset = offsetof(struct tally_store_job, schedule),                                      \
         .capacity = sizeof((struct tally_store_job *)0)->schedule, .since = 6                      \
     }
+#define LABELS                                                                                     \
+    {                                                                                              \
+        .name = "labels", .kind = TALLY_COLUMN_TEXT,                                               \
+        .offset = offsetof(struct tally_store_job, labels),                                        \
+        .capacity = sizeof((struct tally_store_job *)0)->labels, .fixed = true, .since = 7         \
+    }
 #define PROGRESS_METRICS                                                                           \
     {                                                                                              \
         .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
@@ -125,7 +131,8 @@ static const struct tally_column JOB_COLUMN[] = {
     CURVATURE(smoothness),
     CURVATURE(strong_convexity),
     SCHEDULE,
-    PROGRESS_METRICS,
+    LABELS,
+    PROGRESS_METRICS, /* last is a column that moves: an update has its parameter, the largest */
 };
 
 static const struct tally_column ROUND_COLUMN[] = {

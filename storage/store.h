@@ -54,6 +54,7 @@ struct tally_store_job {
     int64_t key;                        /* given by job_insert, ascending; the cursor of job_list */
     char id[TALLY_JOB_ID_CAPACITY];     /* public, unique */
     char name[TALLY_JOB_NAME_CAPACITY]; /* chosen by the user, not unique */
+    char labels[TALLY_LABELS_CAPACITY]; /* as services/base/text/labels.h has them */
     char algorithm[32];                 /* for lists */
     enum tally_job_status status;
     char reason[TALLY_JOB_REASON_CAPACITY]; /* why it failed or was cancelled; else "" */
@@ -119,8 +120,8 @@ struct tally_store_ops {
                                     const char *document, size_t n_document,
                                     const char *idempotency_key, uint64_t request_digest,
                                     int64_t *ret_key, struct tally_error *err);
-    /* Overwrites all mutable members of the job `job->key` (not id, name, algorithm, created_ms,
-     * clients, dim, horizon). Errors: NOT_FOUND. */
+    /* Overwrites all mutable members of the job `job->key` (not id, name, labels, algorithm,
+     * created_ms, clients, dim, horizon). Errors: NOT_FOUND. */
     enum tally_status (*job_update)(struct tally_store *store, const struct tally_store_job *job,
                                     struct tally_error *err);
     /* Deletes a job that has ended, with its document, state, updates and round records; its id and

@@ -36,6 +36,9 @@ enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
 /* Of the schedule of a job that its algorithm plans before it starts, as text; with NUL. */
 enum { TALLY_SCHEDULE_CAPACITY = 1024 };
 
+/* Of the labels of a job as text (services/base/text/labels.h), with NUL; a multiple of 8. */
+enum { TALLY_LABELS_CAPACITY = 2056 };
+
 /* Metrics: named numbers that a worker reports with its message, such as an accuracy or a computing
  * time. They are telemetry and never enter the computation. */
 enum {

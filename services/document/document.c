@@ -1,5 +1,7 @@
 #include "services/document/document.h"
 
+#include "services/document/labels.h"
+
 /* Puts the name of the member that was read in front of the path of an error. */
 static enum tally_status in_field(enum tally_status status, const char *key,
                                   struct tally_error *err)
@@ -165,14 +167,17 @@ static void complete_encoding(const struct tally_json *document, struct tally_jo
     }
 }
 
-const char *const TALLY_DOCUMENT_PARTS[] = {
-    "algorithm", "objective", "initial_point", "domain", "reference", "budget", NULL};
+const char *const TALLY_DOCUMENT_PARTS[] = {"labels", "algorithm", "objective", "initial_point",
+                                            "domain", "reference", "budget",    NULL};
 
 enum tally_status tally_document_read(const struct tally_json *document,
                                       struct tally_job_spec *spec, struct tally_error *err)
 {
     enum tally_status status = tally_json_read_fields(
         document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, TALLY_DOCUMENT_PARTS, spec, err);
+    if (status == TALLY_OK) {
+        status = tally_document_read_labels(document, spec->labels, err);
+    }
     if (status == TALLY_OK) {
         status = read_algorithm(document, spec, err);
     }
@@ -207,7 +212,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
     return status;
 }
 
-/* A complete document has about 60 members on 3 levels, and 30 KiB if every text has its greatest
+/* A complete document has about 75 members on 3 levels, and 30 KiB if every text has its greatest
  * length and is escaped. The rest is room for white space and for unknown keys, which the error
  * then names. */
 const struct tally_json_limits TALLY_DOCUMENT_LIMITS = {
@@ -282,7 +287,8 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
     static const char *const keys[] = {"algorithm", "objective", "initial_point", "domain",
                                        "reference"};
     const bool has_budget = spec->budget.uplink_bits > 0 || spec->budget.downlink_bits > 0;
-    bool ok = tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec);
+    bool ok = tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec) &&
+              tally_document_set_labels(document, spec->labels);
     if (has_budget) {
         struct tally_json *budget = tally_json_object();
         ok = tally_json_set(document, "budget", budget) &&

@@ -6,6 +6,7 @@
 #include "codec/base/utf8.h"
 #include "services/base/options/nearest_name.h"
 #include "services/document/document.h"
+#include "services/document/labels.h"
 
 /* The list under construction; `ok` turns false when memory runs out. */
 struct faults {
@@ -209,6 +210,36 @@ static bool get_type(struct faults *faults, const struct tally_json *object, con
     return true;
 }
 
+static void check_label(struct faults *faults, const struct tally_json *labels, const char *key)
+{
+    char path[PATH_CAPACITY];
+    struct tally_label label;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_document_read_label(labels, key, &label, &err) == TALLY_OK) {
+        return;
+    }
+    const bool is_text = tally_json_get_text(labels, key) != NULL;
+    snprintf(path, sizeof path, "labels%s%s", key[0] != '\0' ? "." : "", key);
+    add(faults, path,
+        &(struct fault){.code = err.status == TALLY_OUT_OF_RANGE      ? "out_of_range"
+                                : is_text || !tally_label_is_key(key) ? "not_allowed"
+                                                                      : "wrong_type",
+                        .detail = err.message});
+}
+
+static void check_labels(struct faults *faults, const struct tally_json *document)
+{
+    const struct tally_json *labels = get_object(faults, document, "", "labels", false);
+    struct tally_error err = TALLY_ERROR_INIT;
+    const char *key;
+    if (labels != NULL && tally_document_count_labels(labels, &err) != TALLY_OK) {
+        add(faults, "labels", &(struct fault){.code = "out_of_range", .detail = err.message});
+    }
+    for (size_t i = 0; labels != NULL && (key = tally_json_key(labels, i)) != NULL; i++) {
+        check_label(faults, labels, key);
+    }
+}
+
 static const char *const BESIDE_TYPE[] = {"type", NULL};
 
 static void check_algorithm(struct faults *faults, const struct tally_json *document)
@@ -272,6 +303,7 @@ static void check_all_members(struct faults *faults, const struct tally_json *do
 {
     const struct members top = {TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, TALLY_DOCUMENT_PARTS};
     check_members(faults, document, "", &top);
+    check_labels(faults, document);
     check_algorithm(faults, document);
     check_objective(faults, document);
     check_optional(faults, document, "initial_point", TALLY_INITIAL_POINT_FIELDS,

@@ -14,7 +14,7 @@
  *   wrong_type       `auto` is true where the text "auto" is allowed in place of a number
  *   out_of_range     `auto` as above
  *   not_allowed      a text that is none of `choices`, perhaps with a `suggestion`, or that has a
- *                    control character
+ *                    control character; a label with a key that no label may have
  *   conflict         members that are valid alone, but not together
  *   limit            a limit of this coordinator
  *

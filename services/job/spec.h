@@ -8,6 +8,7 @@
 
 #include "codec/base/error.h"
 #include "codec/base/field.h"
+#include "codec/base/record.h"
 #include "services/algorithms/algorithm.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
@@ -40,7 +41,8 @@ enum tally_policy {
 
 struct tally_job_spec {
     char name[129];
-    int algorithm; /* index into TALLY_ALGORITHMS */
+    char labels[TALLY_LABELS_CAPACITY]; /* as services/base/text/labels.h has it */
+    int algorithm;                      /* index into TALLY_ALGORITHMS */
     union tally_algorithm_params params;
     struct tally_objective_spec objective;
     int64_t clients;        /* M */

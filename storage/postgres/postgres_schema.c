@@ -121,9 +121,11 @@ static const char *const VERSION_4[] = {
     NULL,
 };
 
-/* What the workers report beside their messages. Coordinators of older versions do not touch it. */
+/* What the workers report beside their messages, and the labels of jobs. Coordinators of older
+ * versions do not touch them. */
 static const char *const VERSION_5[] = {
     "ALTER TABLE jobs ADD COLUMN metrics text NOT NULL DEFAULT ''",
+    "ALTER TABLE jobs ADD COLUMN labels text NOT NULL DEFAULT ''",
     "ALTER TABLE rounds ADD COLUMN metrics text NOT NULL DEFAULT ''",
     NULL,
 };

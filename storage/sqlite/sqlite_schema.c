@@ -15,6 +15,11 @@
     "downlink_formula_bits, downlink_payload_bits, downlink_messages, downlink_clipped,"           \
     "delivered_payload_bits, control_bits, telemetry_bits"
 
+/* As of version 2: the columns that the fixed checksum of a job covers. */
+#define FIXED_NAMES_2                                                                              \
+    "job_key, idempotency_key, request_digest, id, name, algorithm, created_ms, clients, dim,"     \
+    " horizon"
+
 /* As of version 4: the columns that the row checksum of a job covers. */
 #define MOVING_NAMES_4                                                                             \
     "status, reason, started_ms, finished_ms, round, time_step, iterate, stage,"                   \
@@ -142,12 +147,17 @@ static const char *const MIGRATIONS[] = {
     ", schedule)"
     " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ");",
 
-    /* 6 to 7: what the workers report beside their messages. A damaged row stays damaged. */
+    /* 6 to 7: what the workers report beside their messages, and the labels of jobs, which are
+     * fixed. A row with a damaged column keeps a checksum that does not match, and stays damaged.
+     */
     "ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE rounds ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
-    "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
-    ", schedule, metrics)"
-    " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ", schedule);"
+    "UPDATE jobs SET fixed_checksum = tally_checksum('jobs', " FIXED_NAMES_2 ", labels),"
+    " row_checksum = tally_checksum('jobs', tally_checksum('jobs', " FIXED_NAMES_2
+    ", labels), " MOVING_NAMES_4 ", schedule, metrics)"
+    " WHERE fixed_checksum = tally_checksum('jobs', " FIXED_NAMES_2 ")"
+    " AND row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ", schedule);"
     "UPDATE rounds SET row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ", metrics)"
     " WHERE row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ");",
 };

@@ -55,6 +55,7 @@ void tally_options_free(struct tally_options *options)
     if (options != NULL) {
         for (int i = 0; i < options->n_values; i++) {
             free(options->values[i].joined);
+            free(options->values[i].items);
         }
         free(options->values);
         free(options->positionals);

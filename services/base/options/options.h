@@ -17,6 +17,7 @@
 #define TALLY_SERVICES_BASE_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "codec/base/buffer.h"
@@ -76,6 +77,9 @@ const char *tally_options_positional(const struct tally_options *options, int in
 bool tally_options_has(const struct tally_options *options, const char *name); /* has any value */
 bool tally_options_is_given(const struct tally_options *options, const char *name); /* no default */
 const char *tally_options_text(const struct tally_options *options, const char *name); /* or NULL */
+/* Item `index` of an option that is a list, from 0; NULL past the last. Each use on the command
+ * line is one item; a value from elsewhere is a single one. */
+const char *tally_options_item(const struct tally_options *options, const char *name, size_t index);
 bool tally_options_bool(const struct tally_options *options, const char *name);
 /* Inclusive limits. Durations are integers whose names end in their unit ("interval-ms"). */
 enum tally_status tally_options_integer(const struct tally_options *options, const char *name,

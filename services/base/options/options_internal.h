@@ -21,8 +21,10 @@ struct tally_option_value {
     const struct tally_option *option;
     const char *text; /* borrowed; NULL = none */
     enum tally_option_source source;
-    int line;     /* of the config file */
-    char *joined; /* heap: `text`, if that is a list from several flags; else NULL */
+    int line;           /* of the config file */
+    char *joined;       /* heap: `text`, if that is a list from several flags; else NULL */
+    const char **items; /* heap: the flags that were joined, in order; else NULL */
+    size_t n_items;
 };
 
 struct tally_options {

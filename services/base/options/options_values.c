@@ -81,12 +81,26 @@ static bool is_list(const struct tally_option *option)
     return n >= 3 && strcmp(option->value + n - 3, "...") == 0;
 }
 
+static bool append_item(struct tally_option_value *value, const char *text)
+{
+    const char **items = realloc(value->items, (value->n_items + 2) * sizeof *items);
+    if (items == NULL) {
+        return false;
+    }
+    if (value->n_items == 0) {
+        items[value->n_items++] = value->text;
+    }
+    items[value->n_items++] = text;
+    value->items = items;
+    return true;
+}
+
 /* Only the command line can name an option twice. */
 static enum tally_status append(struct tally_option_value *value, const char *text,
                                 struct tally_error *err)
 {
     char *joined;
-    if (asprintf(&joined, "%s:%s", value->text, text) < 0) {
+    if (!append_item(value, text) || asprintf(&joined, "%s:%s", value->text, text) < 0) {
         return tally_fail(err, TALLY_NO_MEMORY, value->option->name, "out of memory");
     }
     free(value->joined);
@@ -127,6 +141,15 @@ bool tally_options_is_given(const struct tally_options *options, const char *nam
 const char *tally_options_text(const struct tally_options *options, const char *name)
 {
     return named_value(options, name)->text;
+}
+
+const char *tally_options_item(const struct tally_options *options, const char *name, size_t index)
+{
+    const struct tally_option_value *value = named_value(options, name);
+    if (value->n_items == 0) {
+        return index == 0 ? value->text : NULL;
+    }
+    return index < value->n_items ? value->items[index] : NULL;
 }
 
 bool tally_options_bool(const struct tally_options *options, const char *name)

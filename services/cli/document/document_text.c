@@ -1,6 +1,5 @@
 #include "services/cli/document/document_text.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,18 +8,16 @@
 
 enum { MAX_EDIT = 4096 };
 
-static bool is_path_character(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '-';
-}
+static const char LABELS[] = "labels.";
+enum { LABELS_LENGTH = sizeof LABELS - 1 };
+
+#define PATH_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 /* Whether an edit begins here: "path=". */
 static bool begins_edit(const char *at)
 {
-    size_t n = 0;
-    while (is_path_character(at[n])) {
-        n++;
-    }
+    const bool is_label = strncmp(at, LABELS, LABELS_LENGTH) == 0;
+    const size_t n = strspn(at, is_label ? PATH_CHARACTERS "/" : PATH_CHARACTERS);
     return n > 0 && at[n] == '=';
 }
 
@@ -32,6 +29,26 @@ static size_t edit_length(const char *edits)
         n++;
     }
     return n;
+}
+
+/* Sets label `key` to `value`, which it takes, or to `text` if that is no text. */
+static enum tally_status set_label(struct tally_json *document, const char *key, const char *text,
+                                   struct tally_json *value, struct tally_error *err)
+{
+    const struct tally_json *before = tally_json_get(document, "labels");
+    if (before != NULL && !tally_json_is_object(before)) {
+        tally_json_free(value);
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "labels is no object");
+    }
+    if (tally_json_as_text(value) == NULL) {
+        tally_json_free(value);
+        value = tally_json_text(text);
+    }
+    struct tally_json *labels = before != NULL ? tally_json_copy(before) : tally_json_object();
+    const bool ok = tally_json_set(labels, key, value);
+    return tally_json_set(document, "labels", tally_json_if_complete(labels, ok))
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the labels");
 }
 
 /* "path=value" */
@@ -48,8 +65,12 @@ static enum tally_status apply(char *edit, struct tally_json *document, struct t
     if (tally_json_parse(text, strlen(text), &value, NULL) != TALLY_OK) {
         value = tally_json_text(text);
     }
-    const enum tally_status status =
-        value != NULL ? tally_json_set_path(document, edit, value, err) : TALLY_INVALID_ARGUMENT;
+    enum tally_status status = value != NULL ? TALLY_OK : TALLY_INVALID_ARGUMENT;
+    if (value != NULL && strncmp(edit, LABELS, LABELS_LENGTH) == 0) {
+        status = set_label(document, edit + LABELS_LENGTH, text, value, err);
+    } else if (value != NULL) {
+        status = tally_json_set_path(document, edit, value, err);
+    }
     if (status != TALLY_OK) {
         tally_fail(err, status, NULL, "%.100s is no UTF-8", edit);
         tally_error_wrap(err, "--set");

@@ -4,6 +4,7 @@
  *     tally simulate job.json --set algorithm.step_size=0.1 --set name=trial
  *
  * A value that is valid JSON is taken as JSON, any other as text: `--set 'name="7"'` is the text 7.
+ * All that follows "labels." is one key, dots included, and the value is always a text.
  * Missing objects on the path of a member are created. */
 #ifndef TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H
 #define TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H

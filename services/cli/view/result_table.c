@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/text/labels.h"
 #include "services/base/text/text_table.h"
 #include "services/base/time.h"
 
@@ -47,6 +48,23 @@ static void add_two(struct tally_text_table *table, const char *label,
     tally_result_cell(object, key_b, b);
     snprintf(text, sizeof text, "%s%s%s", a, separator, b);
     add_fact(table, label, text);
+}
+
+/* A row for all labels, "example.org/run=7  team=vision"; none without labels. */
+static void add_labels(struct tally_text_table *table, const struct tally_json *labels)
+{
+    char text[TALLY_LABELS_CAPACITY + TALLY_LABELS_MOST] = "";
+    const char *key;
+    size_t length = 0;
+    for (size_t i = 0; i < TALLY_LABELS_MOST && (key = tally_json_key(labels, i)) != NULL; i++) {
+        const char *value = tally_json_get_text(labels, key);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%.*s=%.*s",
+                                   i > 0 ? "  " : "", TALLY_LABEL_KEY_CAPACITY - 1, key,
+                                   TALLY_LABEL_VALUE_CAPACITY - 1, value != NULL ? value : "");
+    }
+    if (length > 0) {
+        add_fact(table, "labels", text);
+    }
 }
 
 static void add_algorithm(struct tally_text_table *table, const struct tally_json *detail)
@@ -134,6 +152,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     } else {
         add_two(table, "job", detail, "id", "  ", "name");
     }
+    add_labels(table, tally_json_get(detail, "labels"));
     add_member(table, "status", detail, "status");
     const char *reason = tally_json_get_text(detail, "reason");
     if (reason != NULL && reason[0] != '\0') {

@@ -125,6 +125,7 @@ enum tally_status create_job(struct tally_coordinator *coordinator,
                                   .horizon = spec->horizon,
                                   .curvature = TALLY_CURVATURE_UNKNOWN};
     snprintf(row.name, sizeof row.name, "%s", spec->name);
+    memcpy(row.labels, spec->labels, sizeof row.labels);
     snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
     struct tally_buffer document = {0};
     struct tally_job *engine = NULL;

@@ -248,6 +248,7 @@ void test_store__job_update_overwrites_what_is_mutable(void)
     expected.clients = first.clients;
     expected.dim = first.dim;
     expected.horizon = first.horizon;
+    memcpy(expected.labels, first.labels, sizeof expected.labels);
     struct tally_store_job actual;
     TALLY_ASSERT_STATUS(f.ops->job_get(f.store, "a", &actual, &f.err), TALLY_OK, &f.err);
     expect_same_job(&actual, &expected);

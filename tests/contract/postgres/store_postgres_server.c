@@ -213,7 +213,7 @@ static void make_older(const struct store_fixture *f, int version)
         [1] = "DROP INDEX jobs_live",
         [2] = "DROP TABLE job_state_changes; ALTER TABLE replicas RENAME incarnation TO session",
         [3] = "ALTER TABLE jobs DROP COLUMN schedule",
-        [4] = "ALTER TABLE jobs DROP COLUMN metrics; ALTER TABLE rounds DROP COLUMN metrics",
+        [4] = "ALTER TABLE jobs DROP metrics, DROP labels; ALTER TABLE rounds DROP metrics",
     };
     for (int i = 4; i >= version; i--) {
         raw_ask(f->schema, "%s; UPDATE tally_schema SET version = %d", UNDO[i], i);

@@ -264,6 +264,7 @@ struct tally_store_job sample_job(const char *id, int salt)
     snprintf(job.id, sizeof job.id, "%s", id);
     snprintf(job.name, sizeof job.name, "name %d", salt);
     snprintf(job.algorithm, sizeof job.algorithm, "algorithm %d", salt);
+    snprintf(job.labels, sizeof job.labels, "run=%d\nteam=\n", salt);
     snprintf(job.reason, sizeof job.reason, "reason %d", salt);
     snprintf(job.schedule, sizeof job.schedule, "1 %d 0x1p+0 0x1p+0", salt);
     snprintf(job.progress.metrics, sizeof job.progress.metrics, "seconds %d -1 0.25;", salt);
@@ -322,6 +323,7 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     TALLY_ASSERT_TEXT(actual->id, expected->id);
     TALLY_ASSERT_TEXT(actual->name, expected->name);
     TALLY_ASSERT_TEXT(actual->algorithm, expected->algorithm);
+    TALLY_ASSERT_TEXT(actual->labels, expected->labels);
     CU_ASSERT_EQUAL(actual->status, expected->status);
     TALLY_ASSERT_TEXT(actual->reason, expected->reason);
     CU_ASSERT_EQUAL(actual->created_ms, expected->created_ms);

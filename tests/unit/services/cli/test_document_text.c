@@ -51,6 +51,15 @@ static void test_document_text__edits_replace_and_add(void)
     expect("b.c=auto:b.d=0.1", "{\"b\":{\"c\":1}}", "{\"b\":{\"c\":\"auto\",\"d\":0.1}}");
 }
 
+static void test_document_text__labels_are_texts_under_any_key(void)
+{
+    expect("labels.run=7", "{}", "{\"labels\":{\"run\":\"7\"}}");
+    expect("labels.run=\"7\"", "{}", "{\"labels\":{\"run\":\"7\"}}");
+    expect("labels.example.org/run=true:labels.team=a:b",
+           "{\"labels\":{\"team\":\"c\",\"x\":\"y\"},\"a\":1}",
+           "{\"labels\":{\"team\":\"a:b\",\"x\":\"y\",\"example.org/run\":\"true\"},\"a\":1}");
+}
+
 static void expect_refused(const char *edits, const char *text, enum tally_status status,
                            const char *part)
 {
@@ -63,6 +72,7 @@ static void expect_refused(const char *edits, const char *text, enum tally_statu
 
 static void test_document_text__what_is_no_edit_is_refused(void)
 {
+    expect_refused("labels.a=1", "{\"labels\":1}", TALLY_INVALID_ARGUMENT, "labels is no object");
     expect_refused("a", "{}", TALLY_INVALID_ARGUMENT, "PATH=VALUE");
     expect_refused("=1", "{}", TALLY_INVALID_ARGUMENT, "PATH=VALUE");
     expect_refused("a..b=1", "{}", TALLY_INVALID_ARGUMENT, "no path");
@@ -74,6 +84,7 @@ static void test_document_text__what_is_no_edit_is_refused(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_text__edits_replace_and_add),
+    TALLY_TEST(test_document_text__labels_are_texts_under_any_key),
     TALLY_TEST(test_document_text__what_is_no_edit_is_refused),
 };
 TALLY_SUITE(document_text, TESTS);

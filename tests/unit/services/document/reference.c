@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/base/text/labels.h"
 #include "services/job/reasons.h"
 #include "services/job/spec.h"
 
@@ -183,6 +184,7 @@ static void write_top(struct tally_buffer *out)
     write_head(out);
     write_object_row(out, "algorithm", "required", "the algorithm and its parameters");
     write_object_row(out, "objective", "required", "the function to minimise, and its data");
+    write_object_row(out, "labels", "none", "text that lists of jobs can be filtered by");
     write_object_row(out, "initial_point", "type `zeros`", "the point that the job starts from");
     write_object_row(out, "domain", "type `whole`", "the set that the iterates stay in");
     write_object_row(out, "reference", "type `solve`; `none` for a plug-in",
@@ -245,6 +247,19 @@ static void write_objectives(struct tally_buffer *out)
 static void write_others(struct tally_buffer *out)
 {
     const struct tally_job_spec spec = tally_job_spec_default();
+    tally_buffer_printf(
+        out,
+        "## labels\n\n"
+        "At most %d members, which you name: `{\"team\": \"vision\", \"example.org/run\": "
+        "\"7\"}`. They do not change what\nthe job computes. `GET /v1/jobs?label=team=vision` and "
+        "`tally list --label team=vision` list the jobs with a label.\n\n",
+        TALLY_LABELS_MOST);
+    write_head(out);
+    tally_buffer_printf(
+        out,
+        "| `KEY` | text |  | at most %d bytes of UTF-8 | none | the value of the "
+        "label; any text without control characters. A key has " TALLY_LABEL_KEY_RULE " |\n\n",
+        TALLY_LABEL_VALUE_CAPACITY - 1);
     tally_buffer_append_text(out, "## initial_point\n\n");
     write_head(out);
     write_rows(out, TALLY_INITIAL_POINT_FIELDS, TALLY_N_INITIAL_POINT_FIELDS, &spec.initial_point,
