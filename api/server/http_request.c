@@ -177,6 +177,37 @@ const char *tally_http_query(const struct tally_http_request *request, const cha
     return lookup(request, MHD_GET_ARGUMENT_KIND, name);
 }
 
+/* Counts down to one of several values of a parameter. */
+struct nth_value {
+    const char *name;
+    size_t n_before;
+    const char *value; /* NULL = not found yet */
+};
+
+static enum MHD_Result find_nth(void *context, enum MHD_ValueKind kind, const char *name,
+                                const char *value)
+{
+    struct nth_value *nth = context;
+    (void)kind;
+    if (strcmp(name, nth->name) != 0) {
+        return MHD_YES;
+    }
+    if (nth->n_before > 0) {
+        nth->n_before--;
+        return MHD_YES;
+    }
+    nth->value = value != NULL ? value : "";
+    return MHD_NO;
+}
+
+const char *tally_http_query_at(const struct tally_http_request *request, const char *name,
+                                size_t index)
+{
+    struct nth_value nth = {.name = name, .n_before = index};
+    MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, find_nth, &nth);
+    return nth.value;
+}
+
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
     const size_t n_name = strlen(name);

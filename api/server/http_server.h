@@ -96,6 +96,9 @@ const char *tally_http_method(const struct tally_http_request *request);
 const char *tally_http_path(const struct tally_http_request *request); /* decoded, without query */
 /* Value of a query parameter or header (case-insensitive), or NULL. */
 const char *tally_http_query(const struct tally_http_request *request, const char *name);
+/* Value number `index` of a query parameter that may be repeated, from 0; NULL past the last. */
+const char *tally_http_query_at(const struct tally_http_request *request, const char *name,
+                                size_t index);
 const char *tally_http_header(const struct tally_http_request *request, const char *name);
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
 /* Frees the body: for a request whose response will take long. */

@@ -581,6 +581,19 @@ function* mutations(schema, value, at) {
     yield {at: [...at, "type"], value: 5, good: false};
     object = check.resolve({$ref: types[value.type]});
   }
+  if (typeof object.additionalProperties === "object") { // labels
+    const many = (n) => Object.fromEntries(Array.from({length: n}, (_, i) => [`k${i}`, "v"]));
+    yield {at, value: many(object.maxProperties), good: true};
+    yield {at, value: many(object.maxProperties + 1), good: false};
+    for (const [key, good] of [["x".repeat(63), true], ["0", true], ["A.b_c/d-e", true], ["x".repeat(64), false],
+      ["-a", false], [".a", false], ["a b", false], ["a=b", false], ["\u00e9", false]]) {
+      yield {at: [...at, key], value: "v", good};
+    }
+    for (const [trial, good] of trials(check.resolve(object.additionalProperties))) {
+      yield {at: [...at, "key"], value: trial, good};
+    }
+    return;
+  }
   assert.equal(object.additionalProperties, false, at.join("."));
   yield {at: [...at, "surprise"], value: 1, good: false};
   for (const [name, member] of Object.entries(object.properties)) {
@@ -601,9 +614,11 @@ function* mutations(schema, value, at) {
 }
 
 // The member that an error of ajv is about, as the server writes it.
-function fieldOf({instancePath, keyword, params}) {
-  const at = instancePath.split("/").slice(1);
-  if (keyword === "required") {
+function fieldOf({instancePath, keyword, params, propertyName}) {
+  const at = instancePath.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
+  if (propertyName !== undefined || keyword === "propertyNames") {
+    at.push(propertyName ?? params.propertyName);
+  } else if (keyword === "required") {
     at.push(params.missingProperty);
   } else if (keyword === "additionalProperties") {
     at.push(params.additionalProperty);
@@ -744,6 +759,10 @@ test("schema and server draw the same limits around parameters", async (context)
       } else if (schema.pattern) { // a cursor of two numbers
         const bad = ["", "x", "1", "1-", "-1", "1--1", "1-x", "0x1-1", "1-1-1"];
         tries.push(...bad.map((value) => [value, new RegExp(schema.pattern).test(value)]), ["0-1", true]);
+      } else if (schema.type === "array") { // labels
+        const item = new RegExp(schema.items.pattern);
+        tries.push(...["a", "a=", "a=b=c", "A.b_c/d-e=\u00e9", `${"x".repeat(63)}=${"x".repeat(63)}`, "", "=a", "-a=b", "a b", "x".repeat(64)]
+          .map((value) => [value, item.test(value) && value.length <= schema.items.maxLength]), [`a=${"x".repeat(64)}`, false]);
       } else if (schema.type === "string") {
         tries.push(["x".repeat(schema.minLength), true], ["x".repeat(schema.maxLength), true],
           ["x".repeat(schema.minLength - 1), false], ["x".repeat(schema.maxLength + 1), false]);

@@ -43,6 +43,19 @@ class Lists(PythonCase):
         with self.assertRaises(ValueError):
             client.jobs(limit=-1)
 
+    def test_jobs_are_listed_by_name_and_label(self):
+        client = tally.Client(self.start_coordinator().url)
+        ids = [client.submit(job_document(name=f"job {n % 2}", labels={"run": str(n), "team": "a"})) for n in range(3)]
+        for label, expected in [("run=1", [1]), ("team", [2, 1, 0]), (["team=a", "run=2"], [2]), ({"run": None, "team": "a"}, [2, 1, 0]),
+                                ({"run": "0"}, [0]), ({"run": "0", "team": "b"}, []), ((), [2, 1, 0]), ({}, [2, 1, 0])]:
+            with mock.patch("tally._client._PAGE", 2):
+                self.assertEqual([job["id"] for job in client.jobs(label=label)], [ids[n] for n in expected], label)
+        self.assertEqual([job["id"] for job in tally.jobs(name="job 0", label="run", url=client.url)], [ids[2], ids[0]])
+        self.assertEqual(client.show(ids[0])["labels"], {"run": "0", "team": "a"})
+        with self.assertRaises(tally.Error) as caught:
+            client.jobs(label="a b")
+        self.assertEqual(caught.exception.field, "label")
+
     def test_workers_are_listed(self):
         coordinator = self.start_coordinator()
         self.assertEqual(tally.workers(url=coordinator.url), [])

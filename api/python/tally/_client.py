@@ -17,7 +17,7 @@ import urllib.request
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,19 +161,33 @@ class Client:
             raise Error(f"{self.url}{path}: {error}", "unavailable") from error
         return x
 
-    def jobs(self, *, status: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+    def jobs(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        label: str | Mapping[str, str | None] | Iterable[str] = (),
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
         """The details of the jobs, newest first.
 
         status: only jobs of this status ("queued", "running", "paused", "completed", "failed" or "cancelled").
+        name: only jobs of exactly this name.
+        label: only jobs with this label, "key=value", or "key" for any value. Several labels, which a job must all
+            have, are a list of such texts, or a mapping of keys to values, where None stands for any value.
         limit: at most so many; None = all.
         """
-        return self._pages("/v1/jobs", "jobs", limit, {} if status is None else {"status": status})
+        query = [("label", text) for text in _labels_of(label)]
+        query += [(key, value) for key, value in (("status", status), ("name", name)) if value is not None]
+        return self._pages("/v1/jobs", "jobs", limit, query)
 
     def workers(self, *, limit: int | None = None) -> list[dict[str, Any]]:
         """The workers that have joined, newest first: name, slots, state and the clients that each runs."""
-        return self._pages("/v1/workers", "workers", limit, {})
+        return self._pages("/v1/workers", "workers", limit, [])
 
-    def _pages(self, path: str, member: str, limit: int | None, query: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _pages(
+        self, path: str, member: str, limit: int | None, query: list[tuple[str, str]]
+    ) -> list[dict[str, Any]]:
         """A list that comes in pages, whole or up to `limit` elements."""
         if limit is not None and limit < 0:
             raise ValueError("limit is negative")
@@ -181,7 +195,7 @@ class Client:
         cursor: str | None = ""
         while cursor is not None and (limit is None or len(found) < limit):
             size = _PAGE if limit is None else min(_PAGE, limit - len(found))
-            page = {**query, "limit": str(size)} | ({"cursor": cursor} if cursor else {})
+            page = [*query, ("limit", str(size)), *([("cursor", cursor)] if cursor else [])]
             answer = self._json(f"{path}?{urllib.parse.urlencode(page)}")
             found += answer[member]
             cursor = answer["next_cursor"]
@@ -299,6 +313,15 @@ def to_pandas(rounds: NDArray[np.void]) -> Any:
     return pandas.DataFrame({name: rounds[name] for name in rounds.dtype.names or ()}).set_index("round")
 
 
+def _labels_of(label: str | Mapping[str, str | None] | Iterable[str]) -> list[str]:
+    """The values of the query parameter `label`."""
+    if isinstance(label, str):
+        return [label]
+    if isinstance(label, Mapping):
+        return [key if value is None else f"{key}={value}" for key, value in label.items()]
+    return list(label)
+
+
 def _has_ended(detail: Mapping[str, Any]) -> bool:
     return detail.get("status") in ("completed", "failed", "cancelled")
 
@@ -338,9 +361,17 @@ def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Ev
     return Client(**where).watch(job_id, after=after)
 
 
-def jobs(*, status: str | None = None, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:
-    """The details of the jobs, newest first. Other arguments: those of Client."""
-    return Client(**where).jobs(status=status, limit=limit)
+def jobs(
+    *,
+    status: str | None = None,
+    name: str | None = None,
+    label: str | Mapping[str, str | None] | Iterable[str] = (),
+    limit: int | None = None,
+    **where: Any,
+) -> list[dict[str, Any]]:
+    """The details of the jobs, newest first. The first arguments are those of Client.jobs(), the others those of
+    Client."""
+    return Client(**where).jobs(status=status, name=name, label=label, limit=limit)
 
 
 def workers(*, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@
 
 #include "codec/base/record.h"
 #include "services/base/text/columns.h"
+#include "services/base/text/labels.h"
 #include "services/base/text/text_table.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
@@ -16,6 +17,8 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {"status", "STATUS", NULL,
      "only jobs of this status: queued, running, paused, completed, failed, cancelled", NULL},
     {"name", "NAME", NULL, "only jobs with exactly this name", NULL},
+    {"label", "KEY[=VALUE]...", NULL,
+     "only jobs with this label, or with any label of this key; may be given several times", NULL},
     {"limit", "N", "100", "at most N jobs", NULL},
     {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},
     {0},
@@ -24,8 +27,31 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
 /* A page of details is some 100 kB. */
 enum { PAGE_JOBS = 100, MAX_JOBS = 1000000 };
 
-/* Query parameters of the jobs that are wanted: "&status=failed&name=trial". */
-enum { FILTER_CAPACITY = 2 * TALLY_QUERY_VALUE_CAPACITY };
+/* Query parameters of the jobs that are wanted: "&status=failed&name=trial&label=team%3Da". */
+enum { FILTER_CAPACITY = (2 + TALLY_LABELS_MOST) * TALLY_QUERY_VALUE_CAPACITY };
+
+/* Appends "&label=..." for each label. */
+static enum tally_status add_labels(const struct tally_options *options,
+                                    char filter[FILTER_CAPACITY], struct tally_error *err)
+{
+    char encoded[TALLY_QUERY_VALUE_CAPACITY];
+    const char *item;
+    for (size_t i = 0; (item = tally_options_item(options, "label", i)) != NULL; i++) {
+        struct tally_label_filter ignored;
+        struct tally_error why = TALLY_ERROR_INIT;
+        if (i == TALLY_LABELS_MOST) {
+            return tally_options_refuse(options, "label", err, "more than %d labels",
+                                        TALLY_LABELS_MOST);
+        }
+        if (tally_label_filter_parse(item, &ignored, &why) != TALLY_OK) {
+            return tally_options_refuse(options, "label", err, "%s", why.message);
+        }
+        tally_query_value(item, encoded); /* at most 127 bytes: they fit */
+        const size_t n = strlen(filter);
+        snprintf(filter + n, FILTER_CAPACITY - n, "&label=%s", encoded);
+    }
+    return TALLY_OK;
+}
 
 static enum tally_status read_filter(const struct tally_options *options,
                                      char ret_filter[FILTER_CAPACITY], struct tally_error *err)
@@ -43,7 +69,7 @@ static enum tally_status read_filter(const struct tally_options *options,
     }
     snprintf(ret_filter, FILTER_CAPACITY, "%s%s%s%s", status != NULL ? "&status=" : "",
              status != NULL ? status : "", name != NULL ? "&name=" : "", encoded);
-    return TALLY_OK;
+    return add_labels(options, ret_filter, err);
 }
 
 static enum tally_status read_options(const struct tally_options *options,
@@ -77,8 +103,10 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
         }
     }
     const char *cursor = tally_json_get_text(page, "next_cursor");
-    /* A page of one name may be empty, and others follow; any other empty page is the last. */
-    const bool may_go_on = tally_json_size(more) > 0 || strstr(path, "&name=") != NULL;
+    /* A page of one name or label may be empty, and others follow; any other empty page is the
+     * last. */
+    const bool may_go_on = tally_json_size(more) > 0 || strstr(path, "&name=") != NULL ||
+                           strstr(path, "&label=") != NULL;
     ret_cursor[0] = '\0';
     if (status == TALLY_OK && cursor != NULL && may_go_on &&
         !tally_query_value(cursor, ret_cursor)) {

@@ -8,10 +8,12 @@
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rest/listing/job_filter.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"
 #include "services/document/faults.h"
+#include "services/document/labels.h"
 #include "services/document/preview.h"
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
@@ -188,7 +190,7 @@ struct page {
     int64_t n, limit;
     int64_t last_key;
     bool more;
-    const char *name; /* jobs of another name are passed by; NULL = none are */
+    struct job_filter filter; /* jobs that it does not pass are left out */
     int64_t n_looked_at;
 };
 
@@ -208,6 +210,7 @@ static enum tally_status replace_document(struct tally_coordinator *coordinator,
     bool ok = object != NULL && algorithm != NULL &&
               tally_json_set_text(algorithm, "type", row->algorithm) &&
               tally_json_set_text(object, "name", row->name) &&
+              tally_document_set_labels(object, row->labels) &&
               tally_json_set_integer(object, "clients", row->clients) &&
               tally_json_set_integer(object, "horizon", row->horizon);
     if (ok) {
@@ -230,7 +233,7 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
         return TALLY_OK;
     }
     page->n_looked_at++;
-    if (page->name != NULL && strcmp(page->name, row->name) != 0) {
+    if (!job_filter_passes(&page->filter, row)) {
         page->last_key = row->key;
         return TALLY_OK;
     }
@@ -252,19 +255,20 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     return status;
 }
 
-/* Reads rows until the page is full, or enough rows were examined. Without a name every row
- * matches, so the first read is enough. */
-static enum tally_status fill_page(struct page *page, int status_wanted, int64_t before,
-                                   struct tally_error *err)
+/* Reads rows until the page is full, or enough rows were examined. Unless the filter is
+ * selective every row matches, so the first read is enough. */
+static enum tally_status fill_page(struct page *page, int64_t before, struct tally_error *err)
 {
     struct tally_store *store = page->coordinator->store;
-    const int64_t most = page->name != NULL ? MAX_LOOKED_AT : page->limit + 1;
+    const bool is_selective = job_filter_is_selective(&page->filter);
+    const int64_t most = is_selective ? MAX_LOOKED_AT : page->limit + 1;
     enum tally_status status = TALLY_OK;
     bool is_over = false;
     while (status == TALLY_OK && !page->more && !is_over && page->n_looked_at < most) {
         const int64_t looked_at = page->n_looked_at;
-        const int64_t wanted = page->name != NULL ? MAX_PAGE : page->limit + 1;
-        status = store->ops->job_list(store, status_wanted, before, wanted, add_to_page, page, err);
+        const int64_t wanted = is_selective ? MAX_PAGE : page->limit + 1;
+        status = store->ops->job_list(store, page->filter.status, before, wanted, add_to_page, page,
+                                      err);
         is_over = page->n_looked_at - looked_at < wanted;
         before = page->last_key;
     }
@@ -285,17 +289,42 @@ static enum tally_status read_name(struct call *call, const char **ret_name,
     return TALLY_OK;
 }
 
-enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+static enum tally_status read_labels(struct call *call, struct job_filter *filter,
+                                     struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    const char *text;
+    for (size_t i = 0;
+         status == TALLY_OK && (text = tally_http_query_at(call->request, "label", i)) != NULL;
+         i++) {
+        if (i == TALLY_LABELS_MOST) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "label", "more than %d labels",
+                              TALLY_LABELS_MOST);
+        }
+        status = tally_label_filter_parse(text, &filter->labels[filter->n_labels++], err);
+    }
+    return status;
+}
+
+static enum tally_status read_filter(struct call *call, struct job_filter *ret_filter,
+                                     struct tally_error *err)
 {
     const char *name = tally_http_query(call->request, "status");
     enum tally_job_status wanted = TALLY_JOB_QUEUED;
     if (name != NULL && !tally_job_status_of_name(name, &wanted)) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "status", "%.32s is no job status", name);
     }
+    ret_filter->status = name != NULL ? (int)wanted : -1;
+    const enum tally_status status = read_name(call, &ret_filter->name, err);
+    return status == TALLY_OK ? read_labels(call, ret_filter, err) : status;
+}
+
+enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
     struct page page = {.coordinator = coordinator};
     int64_t before;
-    enum tally_status status = read_name(call, &page.name, err);
+    enum tally_status status = read_filter(call, &page.filter, err);
     if (status == TALLY_OK) {
         status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
     }
@@ -306,7 +335,7 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
         return status;
     }
     page.jobs = tally_json_array();
-    status = fill_page(&page, name != NULL ? (int)wanted : -1, before, err);
+    status = fill_page(&page, before, err);
     char cursor[24];
     snprintf(cursor, sizeof cursor, "%" PRId64, page.last_key);
     struct tally_json *answer = tally_json_object();

@@ -99,6 +99,13 @@ const char *tally_http_query(const struct tally_http_request *request, const cha
     return NULL;
 }
 
+const char *tally_http_query_at(const struct tally_http_request *request, const char *name,
+                                size_t index)
+{
+    (void)request, (void)name, (void)index;
+    return NULL;
+}
+
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
     const struct sim_message *message = sim_exchange_message(request->exchange);

@@ -158,6 +158,31 @@ static void test_base_options__lists_take_all_that_the_command_line_names(void)
     expect_config_refused("part = g\npart = h\n", ":2: part stands in line 1 already");
 }
 
+static void expect_item(const struct parsed *p, size_t index, const char *item)
+{
+    const char *found = tally_options_item(p->options, "part", index);
+    TALLY_ASSERT_TEXT(found != NULL ? found : "none", item);
+}
+
+static void test_base_options__items_of_a_list_are_told_apart(void)
+{
+    char *environment[] = {"TALLY_PART=e:f", NULL};
+    struct parsed p;
+    parse(&p, "--part a:b --json --part=c --part d", environment);
+    expect_item(&p, 0, "a:b");
+    expect_item(&p, 1, "c");
+    expect_item(&p, 2, "d");
+    expect_item(&p, 3, "none");
+    tally_options_free(p.options);
+    parse(&p, "", environment);
+    expect_item(&p, 0, "e:f");
+    expect_item(&p, 1, "none");
+    tally_options_free(p.options);
+    parse(&p, "", NULL);
+    expect_item(&p, 0, "none");
+    tally_options_free(p.options);
+}
+
 static void test_base_options__positionals_stand_anywhere(void)
 {
     struct parsed p;
@@ -483,6 +508,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_base_options__both_spellings_of_a_value),
     TALLY_TEST(test_base_options__last_one_on_the_command_line_wins),
     TALLY_TEST(test_base_options__lists_take_all_that_the_command_line_names),
+    TALLY_TEST(test_base_options__items_of_a_list_are_told_apart),
     TALLY_TEST(test_base_options__positionals_stand_anywhere),
     TALLY_TEST(test_base_options__too_few_positionals_show_the_usage),
     TALLY_TEST(test_base_options__stronger_sources_win),

@@ -40,6 +40,12 @@ const char *tally_http_query(const struct tally_http_request *request, const cha
                : NULL;
 }
 
+const char *tally_http_query_at(const struct tally_http_request *request, const char *name,
+                                size_t index)
+{
+    return index == 0 ? tally_http_query(request, name) : NULL;
+}
+
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
     return strcasecmp(name, "Content-Type") == 0 ? request->content_type
