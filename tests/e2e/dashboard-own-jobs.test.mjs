@@ -188,6 +188,33 @@ test("an ended job is deleted, and the list no longer has it", async () => {
   assert.ok(!(await page.locator("tbody code").allTextContents()).includes(id));
 });
 
+test("jobs show their labels, and the list is filtered by them", async () => {
+  const [a, b, c] = [await stage.submit({...FEDAVG, name: "a", labels: {team: "x & y", run: "1"}}),
+    await stage.submit({...FEDAVG, name: "b", labels: {team: "z"}}), await stage.submit({...FEDAVG, name: "c"})];
+  const shown = () => page.locator("tbody code").allTextContents();
+  const expectShown = (...ids) => until(`only ${ids}`, async () => (await shown()).join() === ids.join());
+  await window.go("#/submit");
+  await window.go("#/");
+  await until("the jobs", async () => (await shown()).slice(0, 3).join() === [c, b, a].join());
+  assert.deepEqual(await page.locator(`tr:has(code:text-is("${a}")) .chip`).allTextContents(), ["run=1", "team=x & y"]);
+  await page.click('tbody .chip:text-is("team=x & y")');
+  await expectShown(a);
+  await page.click('.page-tools .chip:text-is("team=x & y")');
+  await until("all jobs", async () => (await shown()).length > 3);
+  await page.fill("#label-filter", "team");
+  await page.press("#label-filter", "Enter");
+  await expectShown(b, a);
+  await page.fill("#label-filter", "run=1");
+  await page.press("#label-filter", "Enter");
+  await expectShown(a);
+  await page.fill("#label-filter", "run=2");
+  await page.press("#label-filter", "Enter");
+  await until("that there is none", async () => /No job here has these labels/.test(await window.text(".empty")));
+  await page.fill("#label-filter", "no key=1");
+  await page.press("#label-filter", "Enter");
+  assert.equal(await page.locator(".page-tools .chip").count(), 3);
+});
+
 test("a job that runs cannot be deleted from its page", async () => {
   const id = await stage.submit({...FEDAVG, algorithm: {...FEDAVG.algorithm, local_steps: 1}, horizon: 50_000_000});
   await window.go(`#/job/${id}`);

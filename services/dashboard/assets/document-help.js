@@ -39,7 +39,7 @@ export function helpAt(tables, text, offset) {
   const choices = typesOf(tables, object);
   const row = name === "type" && choices.length > 0
     ? {name, type: "text", unit: "", limits: choices.join(", "), default: "", meaning: `which ${object.split(".").at(-1)}; the other members follow from it`}
-    : rows.find((each) => each.name === name) ?? null;
+    : rows.find((each) => each.name === name || (object === "labels" && name !== "")) ?? null;
   const path = [object, name].filter((part) => part !== "").join(".");
   return {path, row, object, type, others: rows.filter((each) => !names.has(each.name))};
 }

@@ -11,8 +11,16 @@ export const MAX_COMPARED = 8;
 const STATUSES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
 const HEADS = [["", "Compare"], ["Job"], ["Status"], ["Progress"], ["Regret"], ["Bits up per client"], ["Bits down"], ["Age"]];
 const NUMBERS = [4, 5, 6, 7];
+const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // api/openapi.yaml; the pattern of an input
+const MAX_LABELS = 16;
 
 const chosen = new Set(); // jobs to compare; outlives the page, so that it can span pages
+
+// {team: "a"} as ["team=a"].
+const labelsOf = (job) => Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`);
+
+// A button for a label; `onclick` filters by it, or no longer.
+const chip = (text, action, onclick) => h("button", {type: "button", class: "chip", "aria-label": `${action} ${text}`, title: `${action} ${text}`, onclick}, text);
 
 function makeRow(id, onChosen) {
   const box = h("input", {type: "checkbox", "aria-label": `Compare ${id}`, onchange: (event) => {
@@ -25,18 +33,19 @@ function makeRow(id, onChosen) {
   }});
   const cells = HEADS.map((head, i) => h("td", {role: "cell", class: NUMBERS.includes(i) ? "num" : null, "data-label": head[0]}));
   cells[0].append(h("label", {class: "pick"}, box));
-  cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id));
+  cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id), h("span", {class: "chips"}));
   cells[2].append(statusBadge(), h("span", {class: "waits"}));
   cells[3].append(progressBar(), h("span", {class: "steps"}));
   return h("tr", {role: "row"}, cells);
 }
 
-function fillRow(row, job) {
+function fillRow(row, job, onLabel) {
   const [pick, name, status, progress, regret, up, down, age] = row.children;
   const box = pick.querySelector("input");
   box.checked = chosen.has(job.id);
   box.disabled = !box.checked && chosen.size >= MAX_COMPARED;
   setText(name.firstChild, job.name || job.id, job.name);
+  syncChildren(name.lastChild, labelsOf(job), (text) => chip(text, "Only jobs with", () => onLabel(text)));
   setStatus(status.firstChild, job.status);
   setAttribute(status, "title", job.reason ?? "");
   setText(status.lastChild, waitingText(job), waitingText(job));
@@ -52,6 +61,7 @@ function fillRow(row, job) {
 export function mount(main, {signal, onError}) {
   let cursors = [null]; // of the pages up to this one
   let status = "";
+  let labels = []; // that the shown jobs have: "key=value" or "key"
   let jobs = [];
   let next = null;
   let isLoaded = false;
@@ -63,13 +73,17 @@ export function mount(main, {signal, onError}) {
   const clear = h("button", {type: "button", class: "quiet", onclick: () => { chosen.clear(); show(); }}, "Clear");
   const filter = h("select", {id: "status-filter", onchange: (event) => { status = event.target.value; go([null]); }},
     h("option", {value: ""}, "all"), STATUSES.map((name) => h("option", {value: name}, name)));
+  const labelled = h("span", {class: "chips", role: "group", "aria-label": "Only jobs with"});
+  const label = h("input", {id: "label-filter", type: "text", placeholder: "key=value", size: "14", maxlength: "127", pattern: LABEL, autocomplete: "off"});
+  const byLabel = h("form", {class: "page-tools", onsubmit: (event) => { event.preventDefault(); addLabel(label.value); label.value = ""; }},
+    h("label", {for: "label-filter"}, "Label "), label);
   const newer = h("button", {type: "button", disabled: true, onclick: () => go(cursors.slice(0, -1))}, "Newer");
   const older = h("button", {type: "button", disabled: true, onclick: () => go([...cursors, next])}, "Older");
   const place = h("span", {class: "place", "aria-live": "polite"}, "\u00a0");
   main.append(
     h("div", {class: "page-head"}, h("h1", {}, "Jobs"),
       h("div", {class: "page-tools"},
-        h("label", {for: "status-filter"}, "Status "), filter, compare, clear,
+        h("label", {for: "status-filter"}, "Status "), filter, byLabel, labelled, compare, clear,
         h("a", {class: "button primary", href: "#/submit"}, "Submit a job"))),
     h("div", {class: "card list"},
       h("table", {role: "table", class: "jobs"},
@@ -82,11 +96,13 @@ export function mount(main, {signal, onError}) {
 
   function show() {
     syncChildren(body, jobs.map(({id}) => id), (id) => makeRow(id, show));
-    jobs.forEach((job, index) => fillRow(body.children[index], job));
+    jobs.forEach((job, index) => fillRow(body.children[index], job, addLabel));
+    syncChildren(labelled, labels, (text) => chip(text, "No longer only jobs with", () => setLabels(labels.filter((each) => each !== text))));
     newer.disabled = cursors.length === 1;
     older.disabled = next === null;
     setText(place, !isLoaded ? "\u00a0" : `Page ${cursors.length}, ${plural(jobs.length, "job")}`);
-    setText(empty, status === "" ? "No job yet. Submit one to see its regret and bits." : `No job is ${status}.`);
+    const without = status === "" ? "No job yet. Submit one to see its regret and bits." : `No job is ${status}.`;
+    setText(empty, labels.length === 0 ? without : "No job here has these labels.");
     setHidden(empty, jobs.length > 0 || !isLoaded);
     setText(compare, chosen.size === 0 ? "Compare" : `Compare (${chosen.size})`);
     if (chosen.size >= 2) {
@@ -100,6 +116,17 @@ export function mount(main, {signal, onError}) {
     clear.disabled = chosen.size === 0;
   }
 
+  function setLabels(wanted) {
+    labels = wanted;
+    go([null]);
+  }
+
+  function addLabel(text) {
+    if (text !== "" && labels.length < MAX_LABELS) {
+      setLabels([...labels.filter((each) => each !== text), text]);
+    }
+  }
+
   show();
 
   async function load(mine) {
@@ -110,6 +137,7 @@ export function mount(main, {signal, onError}) {
     if (status !== "") {
       query.set("status", status);
     }
+    labels.forEach((text) => query.append("label", text));
     const answer = await getJson(`/v1/jobs?${query}`, mine);
     if (!mine.aborted && !document.hidden) {
       isLoaded = true;
