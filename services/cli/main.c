@@ -209,6 +209,13 @@ static struct tally_options_spec spec_of(const struct tally_command *command, ch
     };
 }
 
+/* Whether the first argument names a job, but is empty: `tally show "$ID"` without an ID. */
+static bool lacks_job(const struct tally_command *command, const struct tally_cli *cli)
+{
+    return strncmp(command->synopsis, "ID ", 3) == 0 &&
+           cli->job[strspn(cli->job, " \t\r\n")] == '\0';
+}
+
 static int run_command(const struct tally_command *command, int argc, char *const *argv)
 {
     char program[64];
@@ -223,6 +230,10 @@ static int run_command(const struct tally_command *command, int argc, char *cons
     if (tally_signals_install(&err) != TALLY_OK) {
         exit_code = tally_cli_report(&err);
     } else if (tally_cli_init(&cli, options, command->needs_coordinator, &err) != TALLY_OK) {
+        exit_code = tally_options_usage_error(&spec, &err);
+    } else if (lacks_job(command, &cli)) {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
+                   "the job's id is empty; tally list shows the ids");
         exit_code = tally_options_usage_error(&spec, &err);
     } else {
         exit_code = command->run(&cli);

@@ -192,6 +192,10 @@ class Usage(CliCase):
                 (["--zzz"], "unknown option --zzz"),
                 (["show"], "too few arguments; usage: tally show ID"),
                 (["show", "a", "b"], 'unexpected argument "b"'),
+                *[([verb, empty], f"tally {verb}: the job's id is empty; tally list shows the ids")
+                  for verb in ("show", "watch", "cancel", "pause", "resume", "delete", "export") for empty in ("", " ")],
+                (["list", "--label", "=a"], '--label: "=a" is neither KEY=VALUE nor KEY'),
+                (["list", *["--label=a"] * 17], "--label: more than 16 labels"),
                 (["show", "a", "--jsn"], "did you mean --json?"),
                 (["list", "--limit", "0"], "--limit: 0 outside [1, 1000000]"),
                 (["list", "--status", "odd"], '--status: "odd" is no status'),
