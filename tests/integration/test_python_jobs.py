@@ -92,10 +92,27 @@ class Changes(PythonCase):
         with self.assertRaises(tally.Error) as caught:
             client.cancel(job)
         self.assertEqual(caught.exception.status, 409)
-        for missing in (client.wait, client.cancel, client.rounds):
+        for missing in (client.wait, client.cancel, client.rounds, client.delete):
+            with self.assertRaises(ValueError):
+                missing("")
             with self.assertRaises(tally.Error) as caught:
                 missing("0123456789ab")
             self.assertEqual((caught.exception.code, caught.exception.status), ("not_found", 404))
+
+    def test_delete(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        ended, queued, kept = (client.submit(job_document(seed=seed)) for seed in range(3))
+        client.cancel(ended)
+        self.assertIsNone(client.delete(ended))
+        with self.assertRaises(tally.Error) as caught:
+            client.delete(queued)
+        self.assertEqual((caught.exception.code, caught.exception.status), ("failed_precondition", 409))
+        tally.delete(queued, force=True, url=coordinator.url)
+        self.assertEqual([job["id"] for job in client.jobs()], [kept])
+        with self.assertRaises(tally.Error) as caught:
+            client.delete(ended)
+        self.assertEqual(caught.exception.status, 404)
 
     def test_waiting_survives_a_restart(self):
         coordinator = self.start_coordinator()

@@ -119,8 +119,10 @@ class Client:
             handlers.append(urllib.request.HTTPSHandler(context=context))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def _open(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        request = urllib.request.Request(self.url + path, body, {**self._headers, **(headers or {})})
+    def _open(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, method: str | None = None
+    ) -> Any:
+        request = urllib.request.Request(self.url + path, body, {**self._headers, **(headers or {})}, method=method)
         try:
             return self._opener.open(request, timeout=self._timeout_s)
         except urllib.error.HTTPError as error:
@@ -149,11 +151,11 @@ class Client:
     def show(self, job_id: str) -> dict[str, Any]:
         """The detail of a job: document, status, progress and bit counters. Once the job has ended,
         `reason_code` says why (services/job/REASONS.md), and `reason` says it as text."""
-        return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}")
+        return self._json(_job_path(job_id))
 
     def model(self, job_id: str) -> NDArray[np.float64]:
         """The current point of a job."""
-        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/model"
+        path = _job_path(job_id, "/model")
         try:
             with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
                 x: NDArray[np.float64] = np.load(io.BytesIO(answer.read()), allow_pickle=False)
@@ -213,8 +215,21 @@ class Client:
         """Lets a paused job go on and returns its detail."""
         return self._change(job_id, "resume")
 
+    def delete(self, job_id: str, *, force: bool = False) -> None:
+        """Deletes a job that has ended, with its model and its rounds. This cannot be undone.
+
+        force: also a job that has not ended, which is cancelled first. Without it, such a job is an Error with the
+            code "failed_precondition". A job that is not there (any more) is an Error with the code "not_found".
+        """
+        path = _job_path(job_id, "?force=1" if force else "")
+        try:
+            with self._open(path, None, None, "DELETE") as answer:
+                answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Error(f"{self.url}{path}: {error}", "unavailable") from error
+
     def _change(self, job_id: str, verb: str) -> dict[str, Any]:
-        return self._json(f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/{verb}", b"")
+        return self._json(_job_path(job_id, f"/{verb}"), b"")
 
     def wait(self, job_id: str, *, wait_s: float | None = None) -> dict[str, Any]:
         """Waits until a job has ended and returns its final detail, whose `status` says how it ended.
@@ -243,7 +258,7 @@ class Client:
         `missing` as text, all others as float64, where nan means unknown. So `rounds["t"]` against
         `rounds["regret"]` is the curve of the regret. to_pandas() makes a DataFrame of it.
         """
-        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/rounds.csv"
+        path = _job_path(job_id, "/rounds.csv")
         try:
             with self._open(path, None, {"Accept": "text/csv"}) as answer:
                 names, *rows = csv.reader(io.TextIOWrapper(answer, encoding="utf-8", newline=""))
@@ -261,7 +276,7 @@ class Client:
         after: the last round that the caller has; the rounds after it come first. Without it, only new events.
         Waits while the coordinator is unreachable.
         """
-        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}/events"
+        path = _job_path(job_id, "/events")
         last = after
         pause_s = _FIRST_PAUSE_S
         has_ended = False  # the last event said so
@@ -311,6 +326,12 @@ def to_pandas(rounds: NDArray[np.void]) -> Any:
     """What rounds() returned, as a pandas.DataFrame with the round as its index. Raises ImportError without pandas."""
     pandas = importlib.import_module("pandas")  # not needed for anything else
     return pandas.DataFrame({name: rounds[name] for name in rounds.dtype.names or ()}).set_index("round")
+
+
+def _job_path(job_id: str, rest: str = "") -> str:
+    if not job_id.strip():
+        raise ValueError("job_id is empty")
+    return f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}{rest}"
 
 
 def _labels_of(label: str | Mapping[str, str | None] | Iterable[str]) -> list[str]:
@@ -382,6 +403,11 @@ def workers(*, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:
 def cancel(job_id: str, **where: Any) -> dict[str, Any]:
     """Ends a job for good and returns its detail. Other arguments: those of Client."""
     return Client(**where).cancel(job_id)
+
+
+def delete(job_id: str, *, force: bool = False, **where: Any) -> None:
+    """Deletes a job that has ended; with `force` also one that has not. Other arguments: those of Client."""
+    Client(**where).delete(job_id, force=force)
 
 
 def wait(job_id: str, *, wait_s: float | None = None, **where: Any) -> dict[str, Any]:
