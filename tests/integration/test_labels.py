@@ -1,4 +1,4 @@
-"""Labels of jobs: in the document, in lists and on the command line."""
+"""Labels of jobs: in the document, in lists and on the command line; and the order of lists."""
 
 import json
 import subprocess
@@ -104,6 +104,101 @@ class Labels(LabelCase):
         self.assertIn('--label: "a b" is neither KEY=VALUE nor KEY', refused.stderr)
 
 
-class LabelsInPostgres(LabelCase, PostgresTestCase):
+class SortCase(LabelCase):
+    def check_orders(self, client):
+        names = ["b", "a", "é", "", "a", "B"]
+        ids = [self.submit(client, i, {"even": str(i % 2)}, name=name) for i, name in enumerate(names)]
+        client.post(f"/v1/jobs/{ids[1]}/cancel")
+        by_name = [3, 5, 4, 1, 0, 2]
+        for limit in (1, 2, 4, 6, 50):
+            for sort, expected in [
+                ("name", by_name), ("-name", [2, 0, 4, 1, 5, 3]), ("created", range(6)), ("-created", range(5, -1, -1)),
+                ("status", [5, 4, 3, 2, 0, 1]), ("-status", [1, 5, 4, 3, 2, 0]), ("round", range(5, -1, -1)),
+                ("id", sorted(range(6), key=ids.__getitem__)),
+            ]:
+                self.assertEqual(self.listed(client, limit=limit, sort=sort), [ids[i] for i in expected], (sort, limit))
+            for labels, query, expected in [
+                (["even=0"], {}, [i for i in by_name if i % 2 == 0]), ([], {"status": "queued"}, [i for i in by_name if i != 1]),
+                ([], {"name": "a"}, [4, 1]),
+            ]:
+                self.assertEqual(self.listed(client, *labels, limit=limit, sort="name", **query), [ids[i] for i in expected])
+
+
+class Sort(SortCase):
+    def test_every_order_has_each_job_once(self):
+        self.check_orders(self.start_coordinator(store="memory:").client)
+
+    def test_every_order_has_each_job_once_in_sqlite(self):
+        self.check_orders(self.start_coordinator().client)
+
+    def test_every_number_is_sorted_as_it_is_shown(self):
+        coordinator = self.start_coordinator(store="memory:")
+        self.start_worker(coordinator, "w", clients=2)
+        client = coordinator.client
+        ids = [client.submit(job_document(**{**SHORT, "horizon": 20 + 20 * i}, seed=i)) for i in range(4)]
+        ids.append(client.submit(job_document(**SHORT, seed=9, reference={"type": "none"})))
+        for job_id in ids:
+            client.wait_status(job_id, "completed")
+        shown = {
+            "regret": lambda job: job["cumulative_regret"], "loss": lambda job: job["loss"],
+            "round": lambda job: job["round"], "time_step": lambda job: job["time_step"],
+            "progress": lambda job: job["time_step"] / job["horizon"],
+            "uplink_bits": lambda job: job["bits"]["uplink"]["payload"],
+            "uplink_bits_per_client": lambda job: job["bits"]["uplink_per_client"]["payload"],
+            "downlink_bits": lambda job: job["bits"]["downlink"]["payload"],
+        }
+        for sort, value in shown.items():
+            for sign in ("", "-"):
+                values = [value(client.job(job_id)) for job_id in self.listed(client, limit=2, sort=sign + sort)]
+                known = [each for each in values if each is not None]
+                self.assertEqual(known, sorted(known, reverse=sign == "-"), sort)
+                self.assertEqual((values[:len(known)], len(values)), (known, 5), sort)
+
+    def test_pages_go_on_behind_a_job_that_is_gone_and_have_new_ones(self):
+        client = self.start_coordinator(store="memory:").client
+        ids = [self.submit(client, i, {}, name=name) for i, name in enumerate("abcd")]
+        page = client.get_json("/v1/jobs?sort=name&limit=2")
+        self.assertEqual([job["id"] for job in page["jobs"]], ids[:2])
+        self.assertEqual(client.request("DELETE", f"/v1/jobs/{ids[1]}?force=1").status, 204)
+        for i, name in enumerate(["a", "bb", "e"]):
+            self.submit(client, 10 + i, {}, name=name)
+        page = client.get_json(f"/v1/jobs?sort=name&limit=2&cursor={page['next_cursor']}")
+        self.assertEqual([job["name"] for job in page["jobs"]], ["bb", "c"])
+        page = client.get_json(f"/v1/jobs?sort=name&limit=2&cursor={page['next_cursor']}")
+        self.assertEqual(([job["name"] for job in page["jobs"]], page["next_cursor"]), (["d", "e"], None))
+
+    def test_a_cursor_of_another_order_is_refused(self):
+        client = self.start_coordinator(store="memory:").client
+        for i in range(3):
+            self.submit(client, i, {})
+        orders = ("", "&sort=name", "&sort=-name", "&sort=regret")
+        cursors = [client.get_json(f"/v1/jobs?limit=1{order}")["next_cursor"] for order in orders]
+        for order in orders:
+            for cursor, made_by in zip(cursors, orders):
+                answer = client.get(f"/v1/jobs?limit=1{order}&cursor={cursor}")
+                if order == made_by:
+                    self.assertEqual(answer.status, 200)
+                else:
+                    self.assertEqual((answer.status, answer.json().get("field")), (400, "cursor"), (order, made_by))
+                    self.assertIn("begin again", answer.json()["detail"])
+        for sort in ("", "-", "title", "name,-round"):
+            answer = client.get(f"/v1/jobs?sort={sort}")
+            self.assertEqual((answer.status, answer.json().get("field")), (400, "sort"), sort)
+
+    def test_command_line_sorts(self):
+        coordinator = self.start_coordinator(store="memory:")
+        ids = [self.submit(coordinator.client, i, {}, name=name) for i, name in enumerate("bca")]
+        for sort, expected in [("name", [2, 0, 1]), ("-name", [1, 0, 2]), ("created", [0, 1, 2])]:
+            done = self.tally(coordinator, "list", "--json", "--sort", sort)
+            self.assertEqual([job["id"] for job in json.loads(done.stdout)["jobs"]], [ids[i] for i in expected], sort)
+        refused = self.tally(coordinator, "list", "--sort", "title")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn('sort: "title" is none of created, id, name', refused.stderr)
+
+
+class LabelsInPostgres(SortCase, PostgresTestCase):
     def test_jobs_are_listed_by_label(self):
         self.check_filters(self.start_replica("a").client)
+
+    def test_every_order_has_each_job_once(self):
+        self.check_orders(self.start_replica("a").client)

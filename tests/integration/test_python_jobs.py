@@ -51,6 +51,8 @@ class Lists(PythonCase):
             with mock.patch("tally._client._PAGE", 2):
                 self.assertEqual([job["id"] for job in client.jobs(label=label)], [ids[n] for n in expected], label)
         self.assertEqual([job["id"] for job in tally.jobs(name="job 0", label="run", url=client.url)], [ids[2], ids[0]])
+        for sort, expected in [("created", [0, 1, 2]), ("-name", [1, 2, 0])]:
+            self.assertEqual([job["id"] for job in tally.jobs(sort=sort, label="run", url=client.url)], [ids[n] for n in expected])
         self.assertEqual(client.show(ids[0])["labels"], {"run": "0", "team": "a"})
         with self.assertRaises(tally.Error) as caught:
             client.jobs(label="a b")

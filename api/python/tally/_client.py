@@ -169,18 +169,22 @@ class Client:
         status: str | None = None,
         name: str | None = None,
         label: str | Mapping[str, str | None] | Iterable[str] = (),
+        sort: str | None = None,
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
-        """The details of the jobs, newest first.
+        """The details of the jobs, newest first unless `sort` says otherwise.
 
         status: only jobs of this status ("queued", "running", "paused", "completed", "failed" or "cancelled").
         name: only jobs of exactly this name.
         label: only jobs with this label, "key=value", or "key" for any value. Several labels, which a job must all
             have, are a list of such texts, or a mapping of keys to values, where None stands for any value.
+        sort: the order: "created", "id", "name", "algorithm", "status", "time_step", "progress", "round", "regret",
+            "loss", "uplink_bits", "uplink_bits_per_client" or "downlink_bits"; with "-" in front descending.
         limit: at most so many; None = all.
         """
         query = [("label", text) for text in _labels_of(label)]
-        query += [(key, value) for key, value in (("status", status), ("name", name)) if value is not None]
+        others = (("status", status), ("name", name), ("sort", sort))
+        query += [(key, value) for key, value in others if value is not None]
         return self._pages("/v1/jobs", "jobs", limit, query)
 
     def workers(self, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -387,12 +391,13 @@ def jobs(
     status: str | None = None,
     name: str | None = None,
     label: str | Mapping[str, str | None] | Iterable[str] = (),
+    sort: str | None = None,
     limit: int | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
     """The details of the jobs, newest first. The first arguments are those of Client.jobs(), the others those of
     Client."""
-    return Client(**where).jobs(status=status, name=name, label=label, limit=limit)
+    return Client(**where).jobs(status=status, name=name, label=label, sort=sort, limit=limit)
 
 
 def workers(*, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:

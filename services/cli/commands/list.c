@@ -1,4 +1,4 @@
-/* tally list: jobs, newest first as the coordinator gives them, over as many pages as it takes. */
+/* tally list: jobs as the coordinator gives them, over as many pages as it takes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +19,10 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {"name", "NAME", NULL, "only jobs with exactly this name", NULL},
     {"label", "KEY[=VALUE]...", NULL,
      "only jobs with this label, or with any label of this key; may be given several times", NULL},
+    {"sort", "COLUMN", "-created",
+     "the order: created, id, name, algorithm, status, time_step, progress, round, regret, loss, "
+     "uplink_bits, uplink_bits_per_client or downlink_bits; with - in front descending",
+     NULL},
     {"limit", "N", "100", "at most N jobs", NULL},
     {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},
     {0},
@@ -28,7 +32,7 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
 enum { PAGE_JOBS = 100, MAX_JOBS = 1000000 };
 
 /* Query parameters of the jobs that are wanted: "&status=failed&name=trial&label=team%3Da". */
-enum { FILTER_CAPACITY = (2 + TALLY_LABELS_MOST) * TALLY_QUERY_VALUE_CAPACITY };
+enum { FILTER_CAPACITY = (3 + TALLY_LABELS_MOST) * TALLY_QUERY_VALUE_CAPACITY };
 
 /* Appends "&label=..." for each label. */
 static enum tally_status add_labels(const struct tally_options *options,
@@ -69,6 +73,13 @@ static enum tally_status read_filter(const struct tally_options *options,
     }
     snprintf(ret_filter, FILTER_CAPACITY, "%s%s%s%s", status != NULL ? "&status=" : "",
              status != NULL ? status : "", name != NULL ? "&name=" : "", encoded);
+    if (tally_options_is_given(options, "sort")) {
+        if (!tally_query_value(tally_options_text(options, "sort"), encoded)) {
+            return tally_options_refuse(options, "sort", err, "is too long");
+        }
+        const size_t n = strlen(ret_filter);
+        snprintf(ret_filter + n, FILTER_CAPACITY - n, "&sort=%s", encoded);
+    }
     return add_labels(options, ret_filter, err);
 }
 

@@ -8,7 +8,7 @@
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rest/listing/job_filter.h"
+#include "services/coordinator/rest/listing/sorted_page.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"
@@ -191,11 +191,9 @@ struct page {
     int64_t last_key;
     bool more;
     struct job_filter filter; /* jobs that it does not pass are left out */
+    struct job_order order;
     int64_t n_looked_at;
 };
-
-/* Rows that one request examines; takes a few milliseconds. */
-enum { MAX_LOOKED_AT = 10000 };
 
 /* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
  * job must not hide the others from a list. */
@@ -224,19 +222,9 @@ static enum tally_status replace_document(struct tally_coordinator *coordinator,
     return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
 }
 
-static enum tally_status add_to_page(void *context, const struct tally_store_job *row,
-                                     struct tally_error *err)
+static enum tally_status append_detail(struct page *page, const struct tally_store_job *row,
+                                       struct tally_error *err)
 {
-    struct page *page = context;
-    if (page->n == page->limit) { /* one row more than asked for tells that there is a next page */
-        page->more = true;
-        return TALLY_OK;
-    }
-    page->n_looked_at++;
-    if (!job_filter_passes(&page->filter, row)) {
-        page->last_key = row->key;
-        return TALLY_OK;
-    }
     struct tally_store *store = page->coordinator->store;
     struct tally_buffer document = {0};
     enum tally_status status = store->ops->document_get(store, row->key, &document, err);
@@ -250,9 +238,24 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
         }
     }
     tally_buffer_fini(&document);
-    page->n++;
-    page->last_key = row->key;
     return status;
+}
+
+static enum tally_status add_to_page(void *context, const struct tally_store_job *row,
+                                     struct tally_error *err)
+{
+    struct page *page = context;
+    if (page->n == page->limit) { /* one row more than asked for tells that there is a next page */
+        page->more = true;
+        return TALLY_OK;
+    }
+    page->n_looked_at++;
+    page->last_key = row->key;
+    if (!job_filter_passes(&page->filter, row)) {
+        return TALLY_OK;
+    }
+    page->n++;
+    return append_detail(page, row, err);
 }
 
 /* Reads rows until the page is full, or enough rows were examined. Unless the filter is
@@ -261,7 +264,7 @@ static enum tally_status fill_page(struct page *page, int64_t before, struct tal
 {
     struct tally_store *store = page->coordinator->store;
     const bool is_selective = job_filter_is_selective(&page->filter);
-    const int64_t most = is_selective ? MAX_LOOKED_AT : page->limit + 1;
+    const int64_t most = is_selective ? JOBS_LOOKED_AT : page->limit + 1;
     enum tally_status status = TALLY_OK;
     bool is_over = false;
     while (status == TALLY_OK && !page->more && !is_over && page->n_looked_at < most) {
@@ -319,25 +322,85 @@ static enum tally_status read_filter(struct call *call, struct job_filter *ret_f
     return status == TALLY_OK ? read_labels(call, ret_filter, err) : status;
 }
 
+static enum tally_status read_order(struct call *call, struct job_order *ret_order,
+                                    struct tally_error *err)
+{
+    const char *text = tally_http_query(call->request, "sort");
+    *ret_order = JOB_ORDER_DEFAULT;
+    return text != NULL ? job_order_parse(text, ret_order, err) : TALLY_OK;
+}
+
+/* A job that a place stands for, which another replica may have deleted since. */
+static enum tally_status add_placed(void *context, const struct tally_store_job *row,
+                                    struct tally_error *err)
+{
+    struct page *page = context;
+    return row->key == page->last_key ? append_detail(page, row, err) : TALLY_OK;
+}
+
+/* A page in the order of the store. */
+static enum tally_status list_newest(struct page *page, struct call *call,
+                                     char ret_cursor[JOB_CURSOR_CAPACITY], struct tally_error *err)
+{
+    const char *cursor = tally_http_query(call->request, "cursor");
+    int64_t before = INT64_MAX;
+    enum tally_status status =
+        cursor != NULL ? job_order_check_default_cursor(cursor, err) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX, &before, err);
+    }
+    if (status == TALLY_OK) {
+        status = fill_page(page, before, err);
+    }
+    snprintf(ret_cursor, JOB_CURSOR_CAPACITY, "%" PRId64, page->last_key);
+    return status;
+}
+
+/* A page in any other order. */
+static enum tally_status list_sorted(struct page *page, struct call *call,
+                                     char ret_cursor[JOB_CURSOR_CAPACITY], struct tally_error *err)
+{
+    struct tally_store *store = page->coordinator->store;
+    const char *cursor = tally_http_query(call->request, "cursor");
+    struct job_place after;
+    struct tally_buffer places = {0};
+    enum tally_status status =
+        cursor != NULL ? job_order_read_cursor(&page->order, cursor, &after, err) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status =
+            sorted_page_find(store, &page->filter, &page->order, cursor != NULL ? &after : NULL,
+                             page->limit, &places, &page->more, err);
+    }
+    const size_t n = places.size / sizeof(struct job_place);
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        struct job_place place;
+        memcpy(&place, places.data + i * sizeof place, sizeof place);
+        page->last_key = place.key;
+        status = store->ops->job_list(store, -1, place.key + 1, 1, add_placed, page, err);
+        job_order_write_cursor(&page->order, &place, ret_cursor);
+    }
+    tally_buffer_fini(&places);
+    return status;
+}
+
 enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
                             struct tally_error *err)
 {
     struct page page = {.coordinator = coordinator};
-    int64_t before;
+    char cursor[JOB_CURSOR_CAPACITY] = "";
     enum tally_status status = read_filter(call, &page.filter, err);
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+        status = read_order(call, &page.order, err);
     }
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX, &before, err);
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
     page.jobs = tally_json_array();
-    status = fill_page(&page, before, err);
-    char cursor[24];
-    snprintf(cursor, sizeof cursor, "%" PRId64, page.last_key);
+    status =
+        (job_order_is_default(&page.order) ? list_newest : list_sorted)(&page, call, cursor, err);
     struct tally_json *answer = tally_json_object();
     bool ok = tally_json_set(answer, "jobs", page.jobs);
     ok = tally_json_set_text_or_null(answer, "next_cursor", page.more ? cursor : NULL) && ok;
