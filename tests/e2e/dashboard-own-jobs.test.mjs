@@ -215,6 +215,38 @@ test("jobs show their labels, and the list is filtered by them", async () => {
   assert.equal(await page.locator(".page-tools .chip").count(), 3);
 });
 
+test("a click on the head of a column sorts the list, a second one turns the order", async () => {
+  const ids = [];
+  for (const [name, seed] of [["m", 1], ["A", 2], ["z", 3]]) {
+    ids.push(await stage.submit({...FEDAVG, name, seed, labels: {sorted: "yes"}}));
+  }
+  const jobs = await Promise.all(ids.map((id) => stage.ended(id)));
+  const shown = () => page.locator("tbody code").allTextContents();
+  const expectShown = (what, list) => until(what, async () => (await shown()).join() === list.join());
+  await window.go("#/submit");
+  await window.go("#/");
+  await page.fill("#label-filter", "sorted");
+  await page.press("#label-filter", "Enter");
+  const [m, a, z] = ids;
+  await expectShown("the newest first", [z, a, m]);
+  const sortedBy = () => page.locator("th[aria-sort=ascending], th[aria-sort=descending]")
+    .evaluateAll((heads) => heads.map((head) => `${head.textContent} ${head.getAttribute("aria-sort")}`));
+  assert.deepEqual(await sortedBy(), ["Age ascending"]);
+  await page.click("th button:text-is('Job')");
+  await expectShown("the names", [a, m, z]);
+  assert.deepEqual(await sortedBy(), ["Job ascending"]);
+  await page.click("th button:text-is('Job')");
+  await expectShown("the names, last first", [z, m, a]);
+  assert.deepEqual(await sortedBy(), ["Job descending"]);
+  await page.click("th button:text-is('Regret')");
+  await expectShown("the regret", [...jobs].sort((x, y) => x.cumulative_regret - y.cumulative_regret).map(({id}) => id));
+  await page.click("th button:text-is('Age')");
+  await expectShown("the newest first again", [z, a, m]);
+  await page.click("th button:text-is('Age')");
+  await expectShown("the oldest first", [m, a, z]);
+  assert.deepEqual(await sortedBy(), ["Age descending"]);
+});
+
 test("a job that runs cannot be deleted from its page", async () => {
   const id = await stage.submit({...FEDAVG, algorithm: {...FEDAVG.algorithm, local_steps: 1}, horizon: 50_000_000});
   await window.go(`#/job/${id}`);

@@ -1,4 +1,4 @@
-// page-list: all jobs, page by page, newest first.
+// page-list: all jobs, page by page, newest first or by a column.
 
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
@@ -9,7 +9,11 @@ const PAGE = 25;
 const POLL_MS = 2000;
 export const MAX_COMPARED = 8;
 const STATUSES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
-const HEADS = [["", "Compare"], ["Job"], ["Status"], ["Progress"], ["Regret"], ["Bits up per client"], ["Bits down"], ["Age"]];
+// Text, text that is not seen, and the order that a click on the head asks for, the more useful direction first.
+const HEADS = [["", "Compare"], ["Job", "", "name"], ["Status", "", "status"], ["Progress", "", "-progress"], ["Regret", "", "regret"],
+  ["Bits up per client", "", "uplink_bits_per_client"], ["Bits down", "", "downlink_bits"], ["Age", "", "-created"]];
+const NEWEST = "-created";
+const opposite = (order) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
 const NUMBERS = [4, 5, 6, 7];
 const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // api/openapi.yaml; the pattern of an input
 const MAX_LABELS = 16;
@@ -61,6 +65,7 @@ function fillRow(row, job, onLabel) {
 export function mount(main, {signal, onError}) {
   let cursors = [null]; // of the pages up to this one
   let status = "";
+  let sort = NEWEST;
   let labels = []; // that the shown jobs have: "key=value" or "key"
   let jobs = [];
   let next = null;
@@ -77,6 +82,9 @@ export function mount(main, {signal, onError}) {
   const label = h("input", {id: "label-filter", type: "text", placeholder: "key=value", size: "14", maxlength: "127", pattern: LABEL, autocomplete: "off"});
   const byLabel = h("form", {class: "page-tools", onsubmit: (event) => { event.preventDefault(); addLabel(label.value); label.value = ""; }},
     h("label", {for: "label-filter"}, "Label "), label);
+  const heads = HEADS.map(([text, unseen, order], i) => h("th", {role: "columnheader", scope: "col", class: NUMBERS.includes(i) ? "num" : null},
+    order === undefined ? h("span", {class: "unseen"}, unseen)
+      : h("button", {type: "button", class: "head", onclick: () => { sort = sort === order ? opposite(order) : order; go([null]); }}, text)));
   const newer = h("button", {type: "button", disabled: true, onclick: () => go(cursors.slice(0, -1))}, "Newer");
   const older = h("button", {type: "button", disabled: true, onclick: () => go([...cursors, next])}, "Older");
   const place = h("span", {class: "place", "aria-live": "polite"}, "\u00a0");
@@ -87,9 +95,8 @@ export function mount(main, {signal, onError}) {
         h("a", {class: "button primary", href: "#/submit"}, "Submit a job"))),
     h("div", {class: "card list"},
       h("table", {role: "table", class: "jobs"},
-        h("caption", {class: "unseen"}, "Jobs, newest first"),
-        h("thead", {role: "rowgroup"}, h("tr", {role: "row"}, HEADS.map(([text, unseen], i) => h("th",
-          {role: "columnheader", scope: "col", class: NUMBERS.includes(i) ? "num" : null}, unseen ? h("span", {class: "unseen"}, unseen) : text)))),
+        h("caption", {class: "unseen"}, "Jobs"),
+        h("thead", {role: "rowgroup"}, h("tr", {role: "row"}, heads)),
         body),
       empty),
     h("nav", {class: "pager", "aria-label": "Pages of the list"}, newer, place, older));
@@ -98,6 +105,14 @@ export function mount(main, {signal, onError}) {
     syncChildren(body, jobs.map(({id}) => id), (id) => makeRow(id, show));
     jobs.forEach((job, index) => fillRow(body.children[index], job, addLabel));
     syncChildren(labelled, labels, (text) => chip(text, "No longer only jobs with", () => setLabels(labels.filter((each) => each !== text))));
+    heads.forEach((head, i) => {
+      const isBy = HEADS[i][2] !== undefined && [sort, opposite(sort)].includes(HEADS[i][2]);
+      // The age grows as the time of submission falls.
+      const isDescending = sort.startsWith("-") !== (HEADS[i][2] === NEWEST);
+      setAttribute(head, "aria-sort", isBy ? (isDescending ? "descending" : "ascending") : "none");
+    });
+    setText(newer, sort === NEWEST ? "Newer" : "Back");
+    setText(older, sort === NEWEST ? "Older" : "Next");
     newer.disabled = cursors.length === 1;
     older.disabled = next === null;
     setText(place, !isLoaded ? "\u00a0" : `Page ${cursors.length}, ${plural(jobs.length, "job")}`);
@@ -136,6 +151,9 @@ export function mount(main, {signal, onError}) {
     }
     if (status !== "") {
       query.set("status", status);
+    }
+    if (sort !== NEWEST) {
+      query.set("sort", sort);
     }
     labels.forEach((text) => query.append("label", text));
     const answer = await getJson(`/v1/jobs?${query}`, mine);
