@@ -477,12 +477,11 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
     return TALLY_OK;
 }
 
-static enum tally_status take_poll(struct tally_update *message, const struct value *value,
-                                   struct tally_error *err)
-{
-    message->has_poll = true;
-    return take_bytes(value, &message->poll, err);
-}
+/* Messages that are decoded on their own: of an update, and of several. */
+#define take_poll(message, value, err)                                                             \
+    ((message)->has_poll = true, take_bytes(value, &(message)->poll, err))
+#define take_next(message, value, err)                                                             \
+    ((message)->has_next = true, take_bytes(value, &(message)->next, err))
 
 DEFINE_SCHEMA(Metric, struct tally_metric)
 
@@ -505,13 +504,6 @@ enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
                        err);
 }
 
-static enum tally_status take_next(struct tally_update_response *message, const struct value *value,
-                                   struct tally_error *err)
-{
-    message->has_next = true;
-    return take_bytes(value, &message->next, err);
-}
-
 DEFINE_SCHEMA(PostUpdateResponse, struct tally_update_response)
 
 enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
@@ -521,6 +513,80 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
     struct tally_update_response message = {.has_next = false};
     return decode_into(bytes, n, &PostUpdateResponse_SCHEMA, &message, sizeof message, ret_message,
                        err);
+}
+
+DEFINE_SCHEMA(ClientUpdate, struct tally_update)
+DEFINE_SCHEMA(UpdateResult, struct tally_update_result)
+
+/* Of elements that are read one by one, later. */
+static enum tally_status count(const struct value *value, size_t *n, struct tally_error *err)
+{
+    if (*n == TALLY_MAX_UPDATES) {
+        return too_many(TALLY_MAX_UPDATES, err);
+    }
+    ++*n;
+    return value->wire_type == PB_WT_STRING ? TALLY_OK : wrong_type(err);
+}
+
+#define take_updates(message, value, err) count(value, &(message)->n_updates, err)
+#define take_results(message, value, err) count(value, &(message)->n_results, err)
+DEFINE_SCHEMA(PostUpdatesRequest, struct tally_updates)
+DEFINE_SCHEMA(PostUpdatesResponse, struct tally_updates_response)
+
+/* Takes the next field `tag` from `rest`, which has one and has been decoded before. */
+static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
+                                      const struct schema *schema, void *into,
+                                      struct tally_error *err)
+{
+    pb_istream_t stream = pb_istream_from_buffer(rest->data, rest->size);
+    struct value value = {.number = 0};
+    uint32_t found = 0;
+    bool eof, ok = true;
+    while (ok && found != tag) {
+        ok = pb_decode_tag(&stream, &value.wire_type, &found, &eof) &&
+             read_value(&stream, &value, err) == TALLY_OK;
+    }
+    *rest = (struct tally_bytes){.data = stream.state, .size = stream.bytes_left};
+    return ok ? take_message(&value, schema, into, err) : malformed(&stream, err);
+}
+
+enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
+                                       struct tally_updates *ret_message, struct tally_error *err)
+{
+    struct tally_updates message = {.rest = {bytes, n}};
+    enum tally_status status = decode_into(bytes, n, &PostUpdatesRequest_SCHEMA, &message,
+                                           sizeof message, ret_message, err);
+    return status != TALLY_OK || message.n_updates > 0
+               ? status
+               : tally_fail(err, TALLY_MALFORMED, "updates", "there is none");
+}
+
+enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
+                                     struct tally_error *err)
+{
+    *ret_update = (struct tally_update){
+        .session = message->session, .round = message->round, .mark = message->mark};
+    memcpy(ret_update->job_id, message->job_id, sizeof message->job_id);
+    return take_element(&message->rest, tally_v1_PostUpdatesRequest_updates_tag,
+                        &ClientUpdate_SCHEMA, ret_update, err);
+}
+
+enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_updates_response *ret_message,
+                                                struct tally_error *err)
+{
+    struct tally_updates_response message = {.rest = {bytes, n}};
+    return decode_into(bytes, n, &PostUpdatesResponse_SCHEMA, &message, sizeof message, ret_message,
+                       err);
+}
+
+enum tally_status tally_updates_response_next(struct tally_updates_response *message,
+                                              struct tally_update_result *ret_result,
+                                              struct tally_error *err)
+{
+    *ret_result = (struct tally_update_result){.formula_bits = 0};
+    return take_element(&message->rest, tally_v1_PostUpdatesResponse_results_tag,
+                        &UpdateResult_SCHEMA, ret_result, err);
 }
 
 DEFINE_SCHEMA(LeaveRequest, struct leave_request)

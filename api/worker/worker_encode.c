@@ -243,10 +243,12 @@ static bool put_released(pb_ostream_t *stream, uint32_t tag,
 
 DEFINE_PUT(PollTaskResponse, struct tally_poll_response)
 
-static bool put_poll(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
-{
-    return !message->has_poll || put_encoded(stream, tag, message->poll);
-}
+/* Of an update, and of several; the same for `next` of their responses. */
+#define put_poll(stream, tag, message)                                                             \
+    (!(message)->has_poll || put_encoded(stream, tag, (message)->poll))
+#define put_next(stream, tag, message)                                                             \
+    ((message)->next == NULL ||                                                                    \
+     put_message(stream, tag, put_PollTaskResponse_fields, (message)->next))
 
 DEFINE_PUT(Metric, struct tally_metric)
 
@@ -267,13 +269,46 @@ struct double_response {
     const struct tally_poll_response *next;
 };
 
-static bool put_next(pb_ostream_t *stream, uint32_t tag, const struct double_response *message)
+DEFINE_PUT(PostUpdateResponse, struct double_response)
+
+DEFINE_PUT(ClientUpdate, struct tally_update)
+
+/* They are there already. */
+static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
+                        const struct tally_updates *message)
 {
-    return message->next == NULL ||
-           put_message(stream, tag, put_PollTaskResponse_fields, message->next);
+    (void)stream, (void)tag, (void)message;
+    return true;
 }
 
-DEFINE_PUT(PostUpdateResponse, struct double_response)
+DEFINE_PUT(PostUpdatesRequest, struct tally_updates)
+DEFINE_PUT(UpdateResult, struct tally_update_result)
+
+/* Results that are encoded, with their tags, and the response to the poll. */
+struct updates_response {
+    struct tally_bytes results;
+    const struct tally_poll_response *next;
+};
+
+static bool put_results(pb_ostream_t *stream, uint32_t tag, const struct updates_response *message)
+{
+    (void)tag;
+    return pb_write(stream, message->results.data, message->results.size);
+}
+
+DEFINE_PUT(PostUpdatesResponse, struct updates_response)
+
+static bool put_one_update(pb_ostream_t *stream, const void *of)
+{
+    return put_message(stream, tally_v1_PostUpdatesRequest_updates_tag, put_ClientUpdate_fields,
+                       of);
+}
+
+static bool put_one_result(pb_ostream_t *stream, const void *of)
+{
+    return put_message(stream, tally_v1_PostUpdatesResponse_results_tag, put_UpdateResult_fields,
+                       of);
+}
 
 DEFINE_PUT(LeaveRequest, struct leave_request)
 
@@ -339,6 +374,33 @@ enum tally_status tally_update_response_encode(const struct tally_update_respons
     const struct double_response both = {
         .formula_bits = message->formula_bits, .payload_bits = message->payload_bits, .next = next};
     return encode_but(put_PostUpdateResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
+}
+
+enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out)
+{
+    return encode(put_one_update, update, out);
+}
+
+enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out)
+{
+    return encode(put_PostUpdatesRequest_fields, message, out);
+}
+
+enum tally_status tally_update_result_add(const struct tally_update_result *result,
+                                          struct tally_buffer *out)
+{
+    return encode(put_one_result, result, out);
+}
+
+enum tally_status tally_updates_response_encode(struct tally_bytes results,
+                                                const struct tally_poll_response *next,
+                                                struct tally_buffer *out)
+{
+    if (next != NULL) {
+        check_task(next);
+    }
+    const struct updates_response both = {.results = results, .next = next};
+    return encode_but(put_PostUpdatesResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)

@@ -23,7 +23,10 @@ enum {
     TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
     TALLY_MAX_SLOTS = 4096,             /* clients in one session */
     TALLY_MAX_CURSORS = 16,
-    TALLY_MAX_BROADCASTS = 64 /* in one task; past it the server sends a snapshot */
+    TALLY_MAX_BROADCASTS = 64,           /* in one task; past it the server sends a snapshot */
+    TALLY_MAX_UPDATES = TALLY_MAX_SLOTS, /* in one request */
+    TALLY_RESULT_CODE_CAPACITY = 24,     /* with NUL */
+    TALLY_RESULT_MESSAGE_CAPACITY = 482  /* with NUL: a field and a message of tally_error */
 };
 
 struct tally_bytes {
@@ -56,6 +59,7 @@ struct tally_join_response {
     uint32_t session_timeout_ms;
     uint32_t format;      /* of payloads, >= 1 */
     uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
+    uint32_t max_batch_bytes; /* of PostUpdatesRequest; 0 = the coordinator does not know it */
 };
 
 /* Whether a worker's payloads and a coordinator's are of the same format. Errors:
@@ -157,6 +161,35 @@ struct tally_update_response {
     struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
+/* The updates of several clients for one round. Of each update, session, job_id, round, mark and
+ * poll are those of the whole; failure and refusal are not among the fields. */
+struct tally_updates {
+    uint64_t session;
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    uint32_t round;
+    uint32_t mark;
+    bool has_poll;           /* as in tally_update */
+    struct tally_bytes poll; /* as in tally_update */
+    size_t n_updates;        /* of what was decoded */
+    struct tally_bytes rest; /* of what was decoded: the updates that are still to be read */
+};
+
+/* What became of one of them. */
+struct tally_update_result {
+    uint64_t formula_bits;
+    uint64_t payload_bits;
+    char code[TALLY_RESULT_CODE_CAPACITY]; /* of Connect; "" = acknowledged */
+    char message[TALLY_RESULT_MESSAGE_CAPACITY];
+};
+
+/* As decoded. */
+struct tally_updates_response {
+    size_t n_results;
+    struct tally_bytes rest; /* results that are still to be read */
+    bool has_next;
+    struct tally_bytes next; /* as in tally_update_response */
+};
+
 /* Each encoder appends the protobuf bytes to *out (errors: NO_MEMORY, TOO_LARGE). Each decoder
  * reads exactly n bytes (errors: MALFORMED, NO_MEMORY). */
 enum tally_status tally_join_request_encode(const struct tally_join_request *message,
@@ -191,6 +224,32 @@ enum tally_status tally_update_response_encode(const struct tally_update_respons
 enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,
                                                struct tally_error *err);
+
+/* A request is written update by update, and the fields of the whole come last, so that what was
+ * written before stays as it is when the request is sent again in another session. */
+enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out);
+enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out);
+/* Reads the fields of the whole and checks the number of updates, 1 .. TALLY_MAX_UPDATES. */
+enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
+                                       struct tally_updates *ret_message, struct tally_error *err);
+/* Reads the next update; to be called n_updates times. After an error the one after it is next.
+ * Errors: MALFORMED. */
+enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
+                                     struct tally_error *err);
+/* A response is written result by result, too; `results` is what tally_update_result_add() wrote,
+ * and `next` as for tally_update_response_encode(). */
+enum tally_status tally_update_result_add(const struct tally_update_result *result,
+                                          struct tally_buffer *out);
+enum tally_status tally_updates_response_encode(struct tally_bytes results,
+                                                const struct tally_poll_response *next,
+                                                struct tally_buffer *out);
+enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_updates_response *ret_message,
+                                                struct tally_error *err);
+/* Reads the next result; to be called n_results times. Errors: MALFORMED. */
+enum tally_status tally_updates_response_next(struct tally_updates_response *message,
+                                              struct tally_update_result *ret_result,
+                                              struct tally_error *err);
 /* LeaveRequest holds the session alone; LeaveResponse is empty. */
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out);
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,

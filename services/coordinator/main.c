@@ -172,7 +172,7 @@ static void read_limits(const struct tally_options *options, struct settings *se
         tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50,
                               &config->max_job_bytes, err);
     }
-    settings->server.max_body_bytes = (size_t)body;
+    settings->server.max_body_bytes = config->max_body_bytes = (size_t)body;
     settings->server.max_connections = (unsigned)connections;
     settings->server.max_header_bytes = (size_t)header;
     settings->server.max_held_bytes = config->max_held_bytes = (size_t)held;

@@ -10,6 +10,8 @@ const struct route ROUTES[] = {
     /* Those that are called most are looked at first. */
     {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
      worker_update, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/PostUpdates", ROUTE_WORKER,
+     ROUTE_WRITES | ROUTE_IS_UPDATE | ROUTE_IS_BATCH, worker_updates, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER,
      ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, worker_poll, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER,

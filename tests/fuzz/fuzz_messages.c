@@ -56,9 +56,49 @@ static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_b
     return true;
 }
 
+/* Every update is read; one that cannot be is left out. */
+static bool rewrite_updates(const uint8_t *bytes, size_t n, struct tally_buffer *out)
+{
+    struct tally_updates message;
+    struct tally_update update;
+    size_t n_kept = 0;
+    if (tally_updates_decode(bytes, n, &message, NULL) != TALLY_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < message.n_updates; i++) {
+        if (tally_updates_next(&message, &update, NULL) == TALLY_OK) {
+            n_kept++;
+            FUZZ_CHECK(tally_updates_add(&update, out) == TALLY_OK);
+        }
+    }
+    FUZZ_CHECK(tally_updates_next(&message, &update, NULL) == TALLY_MALFORMED);
+    FUZZ_CHECK(tally_updates_end(&message, out) == TALLY_OK);
+    return n_kept > 0;
+}
+
+static bool rewrite_updates_response(const uint8_t *bytes, size_t n, struct tally_buffer *out)
+{
+    struct tally_updates_response message;
+    if (tally_updates_response_decode(bytes, n, &message, NULL) != TALLY_OK) {
+        return false;
+    }
+    struct tally_buffer results = {0};
+    for (size_t i = 0; i < message.n_results; i++) {
+        struct tally_update_result result;
+        if (tally_updates_response_next(&message, &result, NULL) == TALLY_OK) {
+            FUZZ_CHECK(tally_update_result_add(&result, &results) == TALLY_OK);
+        }
+    }
+    const struct tally_bytes kept = {results.data, results.size};
+    FUZZ_CHECK(tally_updates_response_encode(kept, NULL, out) == TALLY_OK);
+    tally_buffer_fini(&results);
+    return true;
+}
+
 static bool (*const REWRITES[])(const uint8_t *bytes, size_t n, struct tally_buffer *out) = {
-    rewrite_join_request, rewrite_join_response,   rewrite_poll_request,  rewrite_poll_response,
-    rewrite_update,       rewrite_update_response, rewrite_leave_request,
+    rewrite_join_request,  rewrite_join_response, rewrite_poll_request,
+    rewrite_poll_response, rewrite_update,        rewrite_update_response,
+    rewrite_leave_request, rewrite_updates,       rewrite_updates_response,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -189,7 +189,13 @@ def message_seeds():
                                            clipped=1, loss=0.25)),
             (4, messages.PostUpdateRequest(session=1, job_id=JOB, failure="no data")),
             (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=6)),
-            (6, messages.LeaveRequest(session=77))]:
+            (6, messages.LeaveRequest(session=77)),
+            (7, messages.PostUpdatesRequest(session=1, job_id=JOB, round=2, mark=3, updates=[
+                messages.ClientUpdate(client=3, payload=b"xyz", payload_bits=24, clipped=1, loss=0.25),
+                messages.ClientUpdate(metrics=[messages.Metric(name="a", value=1)])])),
+            (8, messages.PostUpdatesResponse(results=[
+                messages.UpdateResult(formula_bits=5, payload_bits=6),
+                messages.UpdateResult(code="already_exists", message="no")]))]:
         yield "messages", bytes([kind]) + message.SerializeToString()
 
 

@@ -443,6 +443,8 @@ def task_of(exchange):
         answer = messages.PollTaskResponse.FromString(exchange.response_body)
     elif exchange.status == 200 and exchange.method == "PostUpdate":
         answer = messages.PostUpdateResponse.FromString(exchange.response_body).next
+    elif exchange.status == 200 and exchange.method == "PostUpdates":
+        answer = messages.PostUpdatesResponse.FromString(exchange.response_body).next
     return answer.task if answer.WhichOneof("kind") == "task" else None
 
 

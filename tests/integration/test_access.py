@@ -21,7 +21,7 @@ import common
 from common import (ENDLESS, FORMAT, Client, ForeignWorker, TallyTestCase, essence_so_far, free_port,
                     job_document, messages, wait_until)
 
-METHODS = ("Join", "PollTask", "PostUpdate", "Leave")
+METHODS = ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave")
 
 
 def utc(seconds_from_now):
@@ -144,6 +144,7 @@ class Tokens(AccessTestCase):
         right = alice.update(task, 0)
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
                  messages.PollTaskRequest(session=alice.session), "PostUpdate": right,
+                 "PostUpdates": messages.PostUpdatesRequest(session=alice.session, job_id=job_id, updates=[{"client": 0}]),
                  "Leave": messages.LeaveRequest(session=alice.session)}
         with self.nothing_changes():
             for who, (rest, worker, metrics) in self.STATUS.items():

@@ -372,7 +372,7 @@ class BadWorkerCalls(TallyTestCase):
 
     def test_random_bytes(self):
         source = random.Random(7)
-        for method in ("Join", "PollTask", "PostUpdate", "Leave"):
+        for method in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave"):
             for _ in range(50):
                 # 0xFF cannot end a varint: never a message by accident.
                 body = b"\xff" * 11 + source.randbytes(source.randrange(200))

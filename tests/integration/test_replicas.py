@@ -12,8 +12,8 @@ import time
 import unittest
 
 from common import (
-    ENDLESS, HANG_S, ConnectError, ForeignWorker, Lateness, essence, essence_so_far, job_document, simulate,
-    sum_of_rounds, wait_until,
+    ENDLESS, HANG_S, ConnectError, ForeignWorker, Lateness, essence, essence_so_far, job_document, messages,
+    simulate, sum_of_rounds, wait_until,
 )
 from private_postgres import PostgresTestCase
 from test_events import TERMINAL, Stream, running_totals
@@ -240,6 +240,29 @@ class Replicas(PostgresTestCase):
         self.assertEqual(b.client.call_raw("PostUpdate", update).status, 200)
         self.assertEqual(b.client.call_raw("Leave", session).status, 200)
         self.assertEqual(a.client.job(job_id)["round"], 1)
+
+    def test_several_updates_come_through_any_replica(self):
+        """Also with a poll, which the other replica holds."""
+        a, b = self.start_pair()
+        job_id = a.client.submit(job_document(clients=3, quorum=3))
+        worker = ForeignWorker(a.client, slots=3)
+        task = worker.poll_task()
+        updates = [worker.update(task, client) for client in task.clients]
+        entries = [messages.ClientUpdate(client=update.client, payload=update.payload, payload_bits=update.payload_bits,
+                                         loss=update.loss if task.evaluate else None) for update in updates]
+        request = messages.PostUpdatesRequest(session=worker.session, job_id=job_id, round=1, updates=entries)
+        request.poll.wait_ms = 30000
+        request.poll.cursors.add(job_id=job_id, iterate=task.iterate)
+        answer = b.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        self.assertEqual([result.payload_bits for result in answer.results], 3 * [30])
+        self.assertEqual(answer.next.task.round, 2)
+        same = a.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        self.assertEqual(same.results, answer.results)
+        for body in (b"", request.SerializeToString()[:-1], b"\x2a\x01"):
+            answers = [each.client.call_raw("PostUpdates", body) for each in (a, b)]
+            self.assertEqual(answers[0].json()["code"], "invalid_argument")
+            self.assertEqual(answers[1].body, answers[0].body)
+        self.assertEqual(b.client.job(job_id)["round"], 1)
 
     # ---- Workers and jobs move ----
 

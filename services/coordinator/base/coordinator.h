@@ -40,6 +40,7 @@ struct tally_coordinator_config {
     int64_t max_dim;                /* of a job's iterate */
     int64_t max_job_bytes;          /* that started jobs hold together (memory.h) */
     int64_t max_sessions;           /* of workers, at once */
+    size_t max_body_bytes;          /* of the server's requests; bounds that of several updates */
     int64_t max_sessions_per_token; /* at once; no limit without tokens */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */

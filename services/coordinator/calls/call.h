@@ -13,6 +13,7 @@
 #include "codec/base/error.h"
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/access/token_set.h"
+#include "services/coordinator/calls/call_counts.h"
 #include "storage/store.h"
 
 struct call;
@@ -39,6 +40,7 @@ enum route_flag {
     ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
     ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
     ROUTE_IN_PIECES = 32, /* its response may be made in pieces; runs alone of its kind */
+    ROUTE_IS_BATCH = 64,  /* with ROUTE_IS_UPDATE: PostUpdates */
 };
 
 /* Which replica responds (replicas/request_routing.h), if there are several. */
@@ -119,11 +121,12 @@ struct call {
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all that is wrong with the request's document; NULL = not known */
-    bool repeated, reports_failure, reports_refusal; /* of an update, for the metrics */
-    /* Of an update that waits for the session's next task once it is durable. */
-    uint64_t polling_session; /* 0 = it does not */
-    int64_t poll_until_ms;    /* monotonic; also of a poll alone */
-    struct tally_update_response update_response;
+    /* Of updates, for the metrics: how many there are, 0 = not known, and what became of them. */
+    uint32_t n_updates, updates[N_UPDATE_RESULTS];
+    /* Of updates that wait for the session's next task once they are durable. */
+    uint64_t polling_session;                     /* 0 = it does not */
+    int64_t poll_until_ms;                        /* monotonic; also of a poll alone */
+    struct tally_update_response update_response; /* of one; that of several is in the body */
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     char location[64];
     const char *allow;                  /* methods, for 405 */

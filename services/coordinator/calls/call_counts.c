@@ -34,16 +34,11 @@ void call_counts_fini(struct call_counts *counts)
     free(counts->routes);
 }
 
-static enum update_result result_of(const struct call *call)
+enum update_result update_result_of(enum tally_status refusal)
 {
     /* NOLINTNEXTLINE(clang-diagnostic-switch-enum): whatever else there is, the worker tries again
      */
-    switch ((int)call->error.status) {
-    case TALLY_OK:
-        return call->reports_failure   ? UPDATE_FAILURE
-               : call->reports_refusal ? UPDATE_REFUSAL
-               : call->repeated        ? UPDATE_REPEATED
-                                       : UPDATE_ACCEPTED;
+    switch ((int)refusal) {
     case TALLY_ALREADY_EXISTS:
         return UPDATE_CONFLICTING;
     case TALLY_FAILED_PRECONDITION:
@@ -73,6 +68,19 @@ static void count_status(struct route_counts *route, int status)
     }
 }
 
+/* An error of the whole call is that of each of its updates. */
+static void count_updates(struct call_counts *counts, const struct call *call)
+{
+    if (call->error.status != TALLY_OK) {
+        counts->updates[update_result_of(call->error.status)] +=
+            call->n_updates > 0 ? call->n_updates : 1;
+        return;
+    }
+    for (int i = 0; i < N_UPDATE_RESULTS; i++) {
+        counts->updates[i] += call->updates[i];
+    }
+}
+
 void call_counts_add(struct call_counts *counts, const struct route *routes,
                      const struct call *call, int status, double seconds)
 {
@@ -91,7 +99,7 @@ void call_counts_add(struct call_counts *counts, const struct route *routes,
         counts->failed_reads++;
     }
     if ((call->route->flags & ROUTE_IS_UPDATE) != 0 && result != TALLY_UNAUTHENTICATED) {
-        counts->updates[result_of(call)]++;
+        count_updates(counts, call);
     }
 }
 

@@ -103,15 +103,23 @@ static uint64_t session_of(const struct call *call)
     return tally_leave_request_decode(body, n, &id, NULL) == TALLY_OK ? id : 0;
 }
 
-/* Whether the call may wait for a task. */
-static bool is_poll(const struct call *call)
+/* Whether updates come with a poll. */
+static bool has_poll(const struct call *call)
 {
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
     struct tally_update update;
+    struct tally_updates updates;
+    return (call->route->flags & ROUTE_IS_BATCH) != 0
+               ? tally_updates_decode(body, n, &updates, NULL) == TALLY_OK && updates.has_poll
+               : tally_update_decode(body, n, &update, NULL) == TALLY_OK && update.has_poll;
+}
+
+/* Whether the call may wait for a task. */
+static bool is_poll(const struct call *call)
+{
     return (call->route->flags & ROUTE_IS_POLL) != 0 ||
-           ((call->route->flags & ROUTE_IS_UPDATE) != 0 &&
-            tally_update_decode(body, n, &update, NULL) == TALLY_OK && update.has_poll);
+           ((call->route->flags & ROUTE_IS_UPDATE) != 0 && has_poll(call));
 }
 
 static enum tally_status route_session(struct tally_coordinator *coordinator, struct call *call,

@@ -388,6 +388,7 @@ void session_free(struct session_table *table, struct session *session)
         session->next->link = session->link;
     }
     free(session->poll.message);
+    tally_buffer_fini(&session->poll.results);
     free(session->assignments);
     free(session);
 }

@@ -61,10 +61,12 @@ struct session {
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */
-        /* It came with an update, which is durable and to be acknowledged with the answer. */
+        /* It came with updates, which are durable and to be acknowledged with the answer. */
         bool has_update;
-        struct tally_update_response update;
-        char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the update */
+        bool is_batch;                              /* with has_update: they came by PostUpdates */
+        struct tally_update_response update;        /* of the one; else .. */
+        struct tally_buffer results;                /* .. of all, encoded */
+        char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;
     struct tally_list_node in_ready; /* sessions whose poll is to be looked at */
     struct session *next, **link;    /* all sessions, newest first */

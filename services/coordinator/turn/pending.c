@@ -91,6 +91,19 @@ static enum tally_status reserve_item(struct pending_updates *pending)
     return TALLY_OK;
 }
 
+/* Keeps a payload beside the copies: the body in which it lies, or one of its own if others lie
+ * there as well. */
+static enum tally_status keep_body(struct pending_update *item, struct tally_http_request *request)
+{
+    if (request != NULL) {
+        tally_http_take_body(request, &item->body);
+        return TALLY_OK;
+    }
+    enum tally_status status = tally_buffer_append(&item->body, item->payload, item->n_payload);
+    item->payload = item->body.data;
+    return status;
+}
+
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err)
@@ -121,8 +134,8 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for an update");
     }
-    if (!copies) {
-        tally_http_take_body(request, &item.body);
+    if (!copies && keep_body(&item, request) != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an update");
     }
     if (!fits) {
         status = insert(pending, store, &item, err);

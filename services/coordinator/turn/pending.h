@@ -33,9 +33,10 @@ struct pending_updates {
 
 void pending_fini(struct pending_updates *pending);
 
-/* Keeps an accepted update, which came with `request`, until the commit, or gives it to the store
- * at once where that would be too much memory; in the open transaction. May take the request's
- * body, to which the update points. Errors: NO_MEMORY, and those of the store. */
+/* Keeps an accepted update, which came alone with `request` or with others (NULL), until the
+ * commit, or gives it to the store at once where that would be too much memory; in the open
+ * transaction. May take the request's body, to which the update points. Errors: NO_MEMORY, and
+ * those of the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err);

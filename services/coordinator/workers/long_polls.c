@@ -78,9 +78,17 @@ void hold_poll(struct tally_coordinator *coordinator, struct session *session,
     tally_http_forget_body(call->request);
 }
 
-/* The response to an update without a task. */
+static bool is_batch(const struct call *call)
+{
+    return (call->route->flags & ROUTE_IS_BATCH) != 0;
+}
+
+/* The response to updates without a task; that of several is in the body already. */
 static void answer_alone(struct call *call)
 {
+    if (is_batch(call)) {
+        return;
+    }
     if (tally_update_response_encode(&call->update_response, NULL, &call->body) != TALLY_OK) {
         struct tally_error err = TALLY_ERROR_INIT;
         tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the answer");
@@ -101,7 +109,13 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
     }
     hold_poll(coordinator, session, call);
     session->poll.has_update = true;
+    session->poll.is_batch = is_batch(call);
     session->poll.update = call->update_response;
+    if (session->poll.is_batch) { /* the body goes over to the poll */
+        tally_buffer_fini(&session->poll.results);
+        session->poll.results = call->body;
+        call->body = (struct tally_buffer){0};
+    }
     memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
     hand_over_call(coordinator, call);
     return true;
@@ -125,7 +139,17 @@ bool has_task(const struct tally_coordinator *coordinator, const struct call *ca
 
 /* ---- Responses ---- */
 
-/* The answer to a poll, in that to its update if it came with one. */
+/* The answer to the poll's updates; `next` is that to the poll itself, NULL = there is none. */
+static enum tally_status encode_acknowledgement(const struct session *session,
+                                                const struct tally_poll_response *next,
+                                                struct tally_buffer *body)
+{
+    const struct tally_bytes results = {session->poll.results.data, session->poll.results.size};
+    return session->poll.is_batch ? tally_updates_response_encode(results, next, body)
+                                  : tally_update_response_encode(&session->poll.update, next, body);
+}
+
+/* The answer to a poll, in that to its updates if it came with some. */
 static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
@@ -133,13 +157,14 @@ static enum tally_status encode_answer(const struct session *session,
     /* Room for a task that is shared, so that it is written without counting before. */
     const bool is_whole = response->kind == TALLY_POLL_TASK && !response->task.shared_is_apart;
     const size_t n_shared = is_whole ? response->task.shared.size : 0;
-    enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
+    const bool has_results = session->poll.has_update && session->poll.is_batch;
+    const size_t n_results = has_results ? session->poll.results.size : 0;
+    enum tally_status status = tally_buffer_reserve(body, n_results + n_shared + OWN_BYTES);
     if (status != TALLY_OK) {
         return status;
     }
-    return session->poll.has_update
-               ? tally_update_response_encode(&session->poll.update, response, body)
-               : tally_poll_response_encode(response, body);
+    return session->poll.has_update ? encode_acknowledgement(session, response, body)
+                                    : tally_poll_response_encode(response, body);
 }
 
 /* Returns the poll's request, to be answered. Until now the worker was there: it may have waited
@@ -285,12 +310,12 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     tally_buffer_fini(&body);
 }
 
-/* The poll is over without an answer; the update that it came with has one. */
+/* The poll is over without an answer; the updates that it came with have one. */
 static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
-    if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
+    if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off by the end */
     }
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());

@@ -1,9 +1,10 @@
-/* worker_calls: the four methods of tally.v1.WorkerService, worker.proto. */
+/* worker_calls: the methods of tally.v1.WorkerService, worker.proto. Those for updates are in
+ * updates.c. */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_CALLS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_CALLS_H
 
 #include "services/coordinator/calls/call.h"
 
-handler_fn worker_join, worker_poll, worker_update, worker_leave;
+handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_leave;
 
 #endif

@@ -4,7 +4,7 @@
  *     long_polls   polls that wait, and what they are answered: a task (tasks), idle, released
  *     deadlines    sessions that are silent, rounds and jobs whose time is over
  *     waiting      what a job waits for, in words
- *     worker_calls the four methods of tally.v1.WorkerService */
+ *     worker_calls the methods of tally.v1.WorkerService; those for updates are in updates.c */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
 

@@ -28,8 +28,11 @@ struct tally_join_request full_join_request(struct tally_held_client held[3])
     return message;
 }
 
-static const struct tally_join_response FULL_JOIN_RESPONSE = {
-    .session = UINT64_MAX, .session_timeout_ms = 60000, .format = 3, .max_wait_ms = 3000};
+static const struct tally_join_response FULL_JOIN_RESPONSE = {.session = UINT64_MAX,
+                                                              .session_timeout_ms = 60000,
+                                                              .format = 3,
+                                                              .max_wait_ms = 3000,
+                                                              .max_batch_bytes = 262144};
 
 struct tally_poll_request full_poll_request(void)
 {
@@ -193,6 +196,76 @@ static enum tally_status decode_update_response(const uint8_t *bytes, size_t n,
     return tally_update_response_decode(bytes, n, &message, err);
 }
 
+struct tally_updates full_updates(void)
+{
+    static const uint8_t POLL[] = {0x10, 5};
+    struct tally_updates message = {.session = UINT64_MAX,
+                                    .round = UINT32_MAX,
+                                    .mark = 7,
+                                    .has_poll = true,
+                                    .poll = bytes_of(POLL, sizeof POLL)};
+    strcpy(message.job_id, FULL_JOB_ID);
+    return message;
+}
+
+/* What `make` writes in several steps comes as one. */
+static enum tally_status append_whole(enum tally_status made, struct tally_buffer *whole,
+                                      struct tally_buffer *out)
+{
+    made = made == TALLY_OK ? tally_buffer_append(out, whole->data, whole->size) : made;
+    tally_buffer_fini(whole);
+    return made;
+}
+
+enum tally_status make_updates(struct tally_buffer *out)
+{
+    const struct tally_updates message = full_updates();
+    const struct tally_update update = full_update(), empty = {.client = 0};
+    struct tally_buffer whole = {.size = 0};
+    enum tally_status status = tally_updates_add(&update, &whole);
+    status = status == TALLY_OK ? tally_updates_add(&empty, &whole) : status;
+    status = status == TALLY_OK ? tally_updates_end(&message, &whole) : status;
+    return append_whole(status, &whole, out);
+}
+
+static enum tally_status decode_updates(const uint8_t *bytes, size_t n, struct tally_error *err)
+{
+    struct tally_updates message;
+    enum tally_status status = tally_updates_decode(bytes, n, &message, err);
+    for (size_t i = 0; status == TALLY_OK && i < message.n_updates; i++) {
+        struct tally_update update;
+        status = tally_updates_next(&message, &update, err);
+    }
+    return status;
+}
+
+enum tally_status make_updates_response(struct tally_buffer *out)
+{
+    const struct tally_poll_response next = {.kind = TALLY_POLL_IDLE, .jobs_pending = 2};
+    const struct tally_update_result accepted = {.formula_bits = UINT64_MAX, .payload_bits = 1};
+    const struct tally_update_result refused = {.code = "invalid_argument", .message = "no"};
+    struct tally_buffer results = {.size = 0}, whole = {.size = 0};
+    enum tally_status status = tally_update_result_add(&accepted, &results);
+    status = status == TALLY_OK ? tally_update_result_add(&refused, &results) : status;
+    if (status == TALLY_OK) {
+        status = tally_updates_response_encode(bytes_of(results.data, results.size), &next, &whole);
+    }
+    tally_buffer_fini(&results);
+    return append_whole(status, &whole, out);
+}
+
+static enum tally_status decode_updates_response(const uint8_t *bytes, size_t n,
+                                                 struct tally_error *err)
+{
+    struct tally_updates_response message;
+    enum tally_status status = tally_updates_response_decode(bytes, n, &message, err);
+    for (size_t i = 0; status == TALLY_OK && i < message.n_results; i++) {
+        struct tally_update_result result;
+        status = tally_updates_response_next(&message, &result, err);
+    }
+    return status;
+}
+
 enum tally_status make_leave_request(struct tally_buffer *out)
 {
     return tally_leave_request_encode(UINT64_MAX - 1, out);
@@ -215,4 +288,6 @@ const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"update", decode_update, make_update},
     {"update response", decode_update_response, make_update_response},
     {"leave request", decode_leave_request, make_leave_request},
+    {"updates", decode_updates, make_updates},
+    {"updates response", decode_updates_response, make_updates_response},
 };

@@ -37,9 +37,18 @@ enum tally_status make_released_response(struct tally_buffer *out);
 
 enum tally_status make_update_response(struct tally_buffer *out);
 
+/* Without updates. */
+struct tally_updates full_updates(void);
+
+/* full_updates() with full_update() and an empty one. */
+enum tally_status make_updates(struct tally_buffer *out);
+
+/* One that is acknowledged, one that is refused, and `idle`. */
+enum tally_status make_updates_response(struct tally_buffer *out);
+
 enum tally_status make_leave_request(struct tally_buffer *out);
 
-enum { N_MESSAGE_TYPES = 9 };
+enum { N_MESSAGE_TYPES = 11 };
 extern const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES];
 
 #endif

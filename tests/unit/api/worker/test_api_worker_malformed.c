@@ -81,7 +81,7 @@ struct bad_case {
     uint8_t bytes[48];
 };
 
-enum { JOIN = 0, JOIN_RESPONSE = 1, POLL = 2, RESPONSE = 3, UPDATE = 6 };
+enum { JOIN = 0, JOIN_RESPONSE = 1, POLL = 2, RESPONSE = 3, UPDATE = 6, UPDATES = 9, RESULTS = 10 };
 
 static const struct bad_case BAD_CASES[] = {
     {JOIN, "name", "text contains NUL", 5, {0x0A, 3, 'a', 0, 'b'}},
@@ -123,6 +123,13 @@ static const struct bad_case BAD_CASES[] = {
     {UPDATE, "payload", "wrong wire type", 2, {0x28, 1}},
     {UPDATE, "payload", "end-of-stream", 7, {0x2A, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 1}},
     {UPDATE, "loss", "wrong wire type", 6, {0x45, 1, 2, 3, 4, 0}},
+    {UPDATES, "updates", "there is none", 0, {0}},
+    {UPDATES, "updates", "there is none", 2, {0x18, 1}},
+    {UPDATES, "updates", "wrong wire type", 2, {0x28, 1}},
+    {UPDATES, "updates", "end-of-stream", 2, {0x2A, 1}},
+    {UPDATES, "payload", "wrong wire type", 6, {0x2A, 2, 0x10, 1, 0x18, 1}},
+    {RESULTS, "results", "wrong wire type", 2, {0x08, 1}},
+    {RESULTS, "code", "text contains NUL", 5, {0x0A, 3, 0x1A, 1, 0}},
 };
 
 static void test_api_worker_malformed__malformed_names_the_field(void)

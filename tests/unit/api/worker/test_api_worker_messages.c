@@ -1,5 +1,6 @@
 /* Messages between worker and coordinator: what is encoded is decoded, and the bytes of the format.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ static void test_api_worker_messages__join_response_round_trip(void)
     CU_ASSERT_EQUAL(got.session, UINT64_MAX);
     CU_ASSERT_EQUAL(got.session_timeout_ms, 60000);
     CU_ASSERT_EQUAL(got.max_wait_ms, 3000);
+    CU_ASSERT_EQUAL(got.max_batch_bytes, 262144);
     CU_ASSERT_EQUAL(got.format, 3);
     tally_buffer_fini(&wire);
 }
@@ -431,6 +433,99 @@ static void test_api_worker_messages__other_format_names_who_is_behind(void)
                                    "format 2: upgrade the coordinator");
 }
 
+static void test_api_worker_messages__updates_round_trip(void)
+{
+    const struct tally_update sent = full_update();
+    struct tally_buffer wire = {.size = 0};
+    struct tally_updates got;
+    struct tally_update update;
+    CU_ASSERT_EQUAL(make_updates(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(got.n_updates, 2);
+    CU_ASSERT_TRUE(got.has_poll);
+    assert_bytes(got.poll, full_updates().poll.data, 2);
+    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_OK);
+    TALLY_ASSERT_TEXT(update.job_id, FULL_JOB_ID);
+    CU_ASSERT_EQUAL(update.session, UINT64_MAX);
+    CU_ASSERT_EQUAL(update.round, UINT32_MAX);
+    CU_ASSERT_EQUAL(update.mark, 7);
+    CU_ASSERT_EQUAL(update.client, sent.client);
+    CU_ASSERT_EQUAL(update.payload_bits, sent.payload_bits);
+    CU_ASSERT_EQUAL(update.clipped, sent.clipped);
+    CU_ASSERT_TRUE(update.has_loss && update.loss == 0 && signbit(update.loss));
+    assert_bytes(update.payload, FULL_PAYLOAD, sizeof FULL_PAYLOAD);
+    CU_ASSERT_TRUE(lies_within(update.payload, &wire));
+    CU_ASSERT_EQUAL_FATAL(update.n_metrics, 2);
+    TALLY_ASSERT_TEXT(update.metrics[1].name, "s");
+    TALLY_ASSERT_TEXT(update.failure, ""); /* does not travel */
+    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(update.client == 0 && update.payload.size == 0 && !update.has_loss);
+    CU_ASSERT_EQUAL(update.n_metrics, 0);
+    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_MALFORMED);
+    tally_buffer_fini(&wire);
+}
+
+/* The bytes that were written stay when the request is sent again in another session. */
+static void test_api_worker_messages__updates_end_anew(void)
+{
+    const struct tally_update update = full_update();
+    struct tally_updates message = full_updates(), got;
+    struct tally_buffer wire = {.size = 0};
+    CU_ASSERT_EQUAL(tally_updates_add(&update, &wire), TALLY_OK);
+    const size_t n = wire.size;
+    for (uint64_t session = 1; session <= 2; session++) {
+        wire.size = n;
+        message.session = session;
+        CU_ASSERT_EQUAL(tally_updates_end(&message, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(got.session, session);
+        CU_ASSERT_EQUAL(got.n_updates, 1);
+    }
+    tally_buffer_fini(&wire);
+}
+
+static void test_api_worker_messages__too_many_updates_are_malformed(void)
+{
+    const struct tally_update empty = {.client = 0};
+    struct tally_buffer wire = {.size = 0};
+    struct tally_updates got;
+    struct tally_error err = TALLY_ERROR_INIT;
+    for (int i = 0; i < TALLY_MAX_UPDATES; i++) {
+        CU_ASSERT_EQUAL(tally_updates_add(&empty, &wire), TALLY_OK);
+    }
+    CU_ASSERT_EQUAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_updates_add(&empty, &wire), TALLY_OK);
+    TALLY_ASSERT_STATUS(tally_updates_decode(wire.data, wire.size, &got, &err), TALLY_MALFORMED,
+                        &err);
+    TALLY_ASSERT_TEXT(err.field, "updates");
+    tally_buffer_fini(&wire);
+}
+
+static void test_api_worker_messages__updates_response_round_trip(void)
+{
+    struct tally_buffer wire = {.size = 0};
+    struct tally_updates_response got;
+    struct tally_update_result result;
+    struct tally_poll_response next;
+    CU_ASSERT_EQUAL(make_updates_response(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_updates_response_decode(wire.data, wire.size, &got, NULL),
+                          TALLY_OK);
+    CU_ASSERT_EQUAL(got.n_results, 2);
+    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(result.formula_bits == UINT64_MAX && result.payload_bits == 1);
+    TALLY_ASSERT_TEXT(result.code, "");
+    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_OK);
+    TALLY_ASSERT_TEXT(result.code, "invalid_argument");
+    TALLY_ASSERT_TEXT(result.message, "no");
+    CU_ASSERT_EQUAL(result.formula_bits, 0);
+    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_MALFORMED);
+    CU_ASSERT_TRUE_FATAL(got.has_next);
+    CU_ASSERT_EQUAL(tally_poll_response_decode(got.next.data, got.next.size, &next, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL(next.jobs_pending, 2);
+    tally_buffer_fini(&wire);
+}
+
 static void test_api_worker_messages__encoding_appends_and_honours_the_limit(void)
 {
     for (size_t i = 0; i < N_MESSAGE_TYPES; i++) {
@@ -467,6 +562,10 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__golden_marks),
     TALLY_TEST(test_api_worker_messages__format_at_join),
     TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),
+    TALLY_TEST(test_api_worker_messages__updates_round_trip),
+    TALLY_TEST(test_api_worker_messages__updates_end_anew),
+    TALLY_TEST(test_api_worker_messages__too_many_updates_are_malformed),
+    TALLY_TEST(test_api_worker_messages__updates_response_round_trip),
     TALLY_TEST(test_api_worker_messages__encoding_appends_and_honours_the_limit),
 };
 TALLY_SUITE(api_worker_messages, TESTS);

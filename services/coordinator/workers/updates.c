@@ -1,0 +1,374 @@
+/* updates: PostUpdate and PostUpdates.
+ *
+ * An update is taken in three steps: what it says is read (worker_messages.h), the engine takes the
+ * message, and the pending updates of the step get it (turn/pending.h). The response waits for the
+ * step's commit. Several updates of one request go the same way one after the other, each with a
+ * result of its own. They share the transaction, so a commit that fails takes all of them back and
+ * the request is answered as a whole; so is an error that is about no single update, such as an
+ * unknown session. */
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "services/base/log.h"
+#include "services/coordinator/base/rooms.h"
+#include "services/coordinator/calls/call_counts.h"
+#include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/assignment.h"
+#include "services/coordinator/workers/long_polls.h"
+#include "services/coordinator/workers/worker_calls.h"
+#include "services/coordinator/workers/worker_requests.h"
+#include "services/coordinator/workers/workers.h"
+#include "services/job/reasons.h"
+
+/* An update that also polls; it waits for nothing before the update is durable. */
+static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, const struct tally_bytes *encoded,
+                                   struct tally_error *err)
+{
+    struct tally_poll_request message;
+    enum tally_status status =
+        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "poll");
+        return status;
+    }
+    if (coordinator->draining) {
+        return TALLY_OK;
+    }
+    status = keep_poll(coordinator, call, session, &message, err);
+    if (status == TALLY_OK) {
+        call->polling_session = session->id;
+    }
+    return status;
+}
+
+/* Also the worker that had it before and was silent for too long: its late update counts. */
+static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
+{
+    const struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    return slot != NULL && (slot->session == session ||
+                            (strcmp(slot->previous, session->name) == 0 &&
+                             same_identity(&slot->previous_identity, &session->token->identity)));
+}
+
+/* An update for a live job. `request` as of take_update(). */
+static enum tally_status receive(struct tally_coordinator *coordinator,
+                                 struct tally_http_request *request, struct hosted_job *job,
+                                 const struct tally_update *update,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = transaction_begin_update(coordinator->transaction, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_job_update event = event_of(update);
+    status = tally_job_receive(job->engine, &event, ret_outcome, err);
+    if (status != TALLY_OK || ret_outcome->duplicate) {
+        return status;
+    }
+    job->absence.worker[0] = '\0';
+    if (has_closed(job, ret_outcome)) {
+        transaction_require(coordinator->transaction);
+        return put_closed(coordinator, job, ret_outcome, err);
+    }
+    mark_touched(job);
+    const struct pending_job pending = {.row = &job->row,
+                                        .has_stored_updates = &job->has_stored_updates};
+    const size_t n_pending = coordinator->transaction->pending.n;
+    status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
+                         request, err);
+    if (coordinator->transaction->pending.n == n_pending) { /* it is with the store already */
+        transaction_require(coordinator->transaction);
+    }
+    return transaction_check(coordinator->transaction, status, err);
+}
+
+/* A worker whose message counted has added it to its own copy of the client's shift. */
+static void note_shift(const struct hosted_job *job, const struct session *session, uint32_t client)
+{
+    struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    if (slot != NULL && slot->session == session) {
+        slot->has_shift = true;
+    }
+}
+
+/* An update for a job that has ended. One that is live at another replica does not belong to this
+ * session. */
+static enum tally_status receive_ended(struct tally_coordinator *coordinator,
+                                       struct session *session, const struct tally_update *update,
+                                       struct tally_job_outcome *ret_outcome,
+                                       struct tally_error *err)
+{
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    if (status == TALLY_NOT_FOUND &&
+        may_be_job_id(update->job_id)) { /* the session has other jobs to go on with */
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
+                          update->job_id);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        end_session(coordinator, session);
+        return tally_fail(err, TALLY_NOT_FOUND, "session",
+                          "job %s is led by another coordinator: join again", update->job_id);
+    }
+    if (status == TALLY_OK) {
+        const struct tally_job_update event = event_of(update);
+        status = ended_receive(&coordinator->jobs->ended, coordinator->store, &row, &event,
+                               ret_outcome, err);
+    }
+    return status;
+}
+
+static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
+                                        struct hosted_job *job, const char *reason,
+                                        struct tally_error *err)
+{
+    enum tally_status status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        round_closed(coordinator, job);
+    }
+    return status;
+}
+
+/* No worker could continue with the client: its computation is a function of job and seed. */
+static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
+    return end_in_failure(coordinator, job, reason, err);
+}
+
+static bool has_been_tried(const struct hosted_job *job)
+{
+    const struct refusal *refusal = job->supply.refusals;
+    while (refusal != NULL && !refusal->tried) {
+        refusal = refusal->next_of_job;
+    }
+    return refusal != NULL;
+}
+
+/* Whether a worker that had a client of the job is away. */
+static bool may_be_resumed(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
+{
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
+        const char *previous = job->slots[m].previous;
+        if (previous[0] != '\0' &&
+            session_by_name(&coordinator->workers->sessions, previous) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether no present worker can serve the job, and waiting for others would be in vain: no worker
+ * has ever answered for it, or it breaks those that do. A plug-in that a worker has not loaded is
+ * one option away, so that job waits. */
+static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
+                        job->absence.worker[0] == '\0';
+    return !can_be_served(coordinator, job) &&
+           (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
+}
+
+static void note_absence(struct hosted_job *job, const struct session *session,
+                         const struct tally_update *update)
+{
+    if (update->lacks_plugin) {
+        memcpy(job->absence.worker, session->name, sizeof job->absence.worker);
+        memcpy(job->absence.reason, update->refusal, sizeof job->absence.reason);
+    }
+}
+
+/* The worker cannot serve the job: its clients go to others. */
+static enum tally_status take_refusal(struct tally_coordinator *coordinator,
+                                      struct session *session, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status =
+        session_refuse(&coordinator->workers->sessions, session, job, update, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    note_absence(job, session, update);
+    coordinator->jobs->match_due = true;
+    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
+              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+              tally_log_text("reason", update->refusal));
+    if (!is_hopeless(coordinator, job)) {
+        return TALLY_OK;
+    }
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, NO_WORKER_CAN_SERVE, session->name, update->refusal);
+    return end_in_failure(coordinator, job, reason, err);
+}
+
+/* What became of an update that is not refused. */
+struct taken {
+    enum update_result result;
+    struct tally_bits bits;
+};
+
+/* An update of the session. `request`: the one whose body holds its payload, and no other's; NULL =
+ * the body holds those of others as well. */
+static enum tally_status take_update(struct tally_coordinator *coordinator,
+                                     struct tally_http_request *request, struct session *session,
+                                     const struct tally_update *update, struct taken *ret_taken,
+                                     struct tally_error *err)
+{
+    enum tally_status status;
+    enum update_result result = UPDATE_ACCEPTED;
+    struct tally_job_outcome outcome = {0};
+    struct hosted_job *job = find_job(coordinator, update->job_id);
+    if (job == NULL) {
+        status = receive_ended(coordinator, session, update, &outcome, err);
+    } else if (!takes_part(session, job, update->client)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
+                            "client %u of job %s is not assigned to this session", update->client,
+                            update->job_id);
+    } else if (update->refusal[0] != '\0') {
+        result = UPDATE_REFUSAL;
+        status = take_refusal(coordinator, session, job, update, err);
+    } else if (update->failure[0] != '\0') {
+        result = UPDATE_FAILURE;
+        status = take_failure(coordinator, job, update, err);
+    } else {
+        status = receive(coordinator, request, job, update, &outcome, err);
+        if (status == TALLY_OK) {
+            note_shift(job, session, update->client);
+        }
+    }
+    *ret_taken = (struct taken){outcome.duplicate ? UPDATE_REPEATED : result, outcome.bits};
+    return status;
+}
+
+enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_update update;
+    struct session *session = NULL;
+    struct taken taken;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_update_decode(body, n_body, &update, err);
+    }
+    if (status == TALLY_OK) {
+        status = find_session(coordinator, call, update.session, &session, err);
+    }
+    if (status == TALLY_OK && update.has_poll) {
+        status = take_poll(coordinator, call, session, &update.poll, err);
+    }
+    if (status == TALLY_OK) {
+        status = take_update(coordinator, call->request, session, &update, &taken, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    call->updates[taken.result]++;
+    call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
+                                                           .payload_bits = taken.bits.payload_bits};
+    /* Whoever polls gets it with the next task. */
+    if (call->polling_session == 0) {
+        status = tally_update_response_encode(&call->update_response, NULL, &call->body);
+    }
+    return answer_protobuf(call, status, err);
+}
+
+/* PostUpdates. */
+
+/* Whether the status is about one update. Others are about the session, the job, or this
+ * coordinator, and so about all updates of a request. */
+static bool is_refusal(enum tally_status status)
+{
+    return !tally_status_info(status)->retryable && status != TALLY_NOT_FOUND &&
+           status != TALLY_DATA_LOSS && status != TALLY_INTERNAL;
+}
+
+static void write_refusal(const struct tally_error *why, struct tally_update_result *ret_result)
+{
+    snprintf(ret_result->code, sizeof ret_result->code, "%s",
+             tally_status_info(why->status)->connect_code);
+    snprintf(ret_result->message, sizeof ret_result->message, "%s%s%s", why->field,
+             why->field[0] != '\0' ? ": " : "", why->message);
+    tally_utf8_sanitize_line(ret_result->message);
+}
+
+/* Takes the next update and appends its result to the response. Errors: what ends the request. */
+static enum tally_status take_next(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, struct tally_updates *updates,
+                                   struct tally_error *err)
+{
+    struct tally_update update;
+    struct taken taken;
+    struct tally_update_result result = {.formula_bits = 0};
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status = tally_updates_next(updates, &update, &why);
+    if (status == TALLY_OK) {
+        status = take_update(coordinator, NULL, session, &update, &taken, &why);
+    }
+    if (status == TALLY_OK) {
+        memcpy(call->job_id, updates->job_id, sizeof call->job_id);
+        call->updates[taken.result]++;
+        result.formula_bits = taken.bits.formula_bits;
+        result.payload_bits = taken.bits.payload_bits;
+    } else if (is_refusal(status)) {
+        call->updates[update_result_of(status)]++;
+        call->polling_session = 0; /* the worker has something to do */
+        write_refusal(&why, &result);
+    } else {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    return tally_update_result_add(&result, &call->body) == TALLY_OK
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the answer");
+}
+
+enum tally_status worker_updates(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_updates updates;
+    struct session *session = NULL;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_updates_decode(body, n_body, &updates, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    call->n_updates = (uint32_t)updates.n_updates;
+    status = find_session(coordinator, call, updates.session, &session, err);
+    if (status == TALLY_OK && updates.has_poll) {
+        status = take_poll(coordinator, call, session, &updates.poll, err);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < updates.n_updates; i++) {
+        status = take_next(coordinator, call, session, &updates, err);
+    }
+    return status == TALLY_OK ? answer_protobuf(call, TALLY_OK, err) : status;
+}

@@ -1,0 +1,18 @@
+/* worker_requests: what the methods of tally.v1.WorkerService have in common. */
+#ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_REQUESTS_H
+#define TALLY_SERVICES_COORDINATOR_WORKERS_WORKER_REQUESTS_H
+
+#include "services/coordinator/sessions/session.h"
+
+/* The protobuf body of a Connect request. Errors: INVALID_ARGUMENT (the version), UNIMPLEMENTED (a
+ * compression), UNSUPPORTED_MEDIA_TYPE. */
+enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
+                                    struct tally_error *err);
+/* The response is what stands in call->body if `encoded` is OK. Errors: `encoded`. */
+enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
+                                  struct tally_error *err);
+/* The caller's session, which is heard of. Errors: NOT_FOUND, PERMISSION_DENIED (another token). */
+enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
+                               uint64_t id, struct session **ret_session, struct tally_error *err);
+
+#endif

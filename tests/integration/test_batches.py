@@ -1,0 +1,388 @@
+"""PostUpdates: the updates of several clients in one request, each with a result of its own, and all that are
+acknowledged durable together."""
+
+import contextlib
+import http.client
+import random
+import struct
+import threading
+import time
+import unittest
+
+from common import (
+    HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, task_of, wait_until,
+)
+from recording_proxy import RecordingProxy
+from test_messages import MessagesTestCase
+
+ACCEPTED = ("", 30, 30)  # code, formula and payload bits of ForeignWorker's messages
+# The first level is 1 instead of 0: one bit more, and its sign.
+OTHER = {"payload": bytes([1, 0, 0, 0]), "payload_bits": 32}
+
+
+class BatchWorker(ForeignWorker):
+    """Posts the updates that ForeignWorker.update() makes together."""
+
+    def join_again(self):
+        return self.client.call("Join", messages.JoinRequest(name="other", slots=1), messages.JoinResponse)
+
+    def batch(self, task, updates, wait_ms=None, **changes):
+        request = messages.PostUpdatesRequest(session=self.session, job_id=task.job_id, round=task.round,
+                                              mark=task.mark)
+        for update in updates:
+            entry = request.updates.add(client=update.client, payload=update.payload,
+                                        payload_bits=update.payload_bits, clipped=update.clipped,
+                                        metrics=update.metrics)
+            if update.HasField("loss"):
+                entry.loss = update.loss
+        if wait_ms is not None:
+            request.poll.wait_ms = wait_ms
+            request.poll.cursors.add(job_id=task.job_id, iterate=task.iterate)
+        for field, value in changes.items():
+            setattr(request, field, value)
+        return request
+
+    def of_clients(self, task, clients, wait_ms=None, **changes):
+        return self.batch(task, [self.update(task, client, **changes) for client in clients], wait_ms)
+
+    def post_all(self, request):
+        return self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+
+
+def results_of(answer):
+    return [(result.code, result.formula_bits, result.payload_bits) for result in answer.results]
+
+
+def codes_of(answer):
+    return [result.code for result in answer.results]
+
+
+class BatchTestCase(MessagesTestCase):
+    def start(self, clients, document=None, **options):
+        self.coordinator = self.start_coordinator(**options)
+        self.client = self.coordinator.client
+        self.job_id = self.client.submit(document or job_document(clients=clients, quorum=clients, horizon=10**8))
+
+    def counted(self):
+        detail = self.client.job(self.job_id)
+        return detail["round"], detail["bits"]["uplink"]["messages"]
+
+
+class Batches(BatchTestCase):
+    def setUp(self):
+        super().setUp()
+        self.start(4)
+        self.worker, self.last = BatchWorker(self.client, slots=3), BatchWorker(self.client, "last")
+        self.task, self.last_task = self.worker.poll_task(), self.last.poll_task()
+
+    def test_the_coordinator_says_how_long_one_may_be(self):
+        self.assertEqual(self.worker.join_again().max_batch_bytes, 256 << 10)
+        small = self.start_coordinator(name="small", store="memory:", options=("--max-body-bytes", "2000"))
+        self.assertEqual(BatchWorker(small.client).join_again().max_batch_bytes, 2000)
+
+    def test_each_has_a_result_and_counts(self):
+        answer = self.worker.post_all(self.worker.of_clients(self.task, self.task.clients))
+        self.assertEqual(results_of(answer), 3 * [ACCEPTED])
+        self.assertFalse(answer.HasField("next"))
+        self.assertEqual(self.n_stored(), 3)
+        self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
+        self.assertEqual(self.counted(), (1, 4))
+
+    def test_the_same_once_more_counts_once(self):
+        request = self.worker.of_clients(self.task, self.task.clients)
+        first = self.worker.post_all(request)
+        self.assertEqual(self.worker.post_all(request), first)
+        one = self.worker.update(self.task, self.task.clients[1])
+        self.assertEqual(self.worker.post(one).payload_bits, 30)
+        self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
+        self.assertEqual(self.worker.post_all(request), first, "its round is closed, and it is remembered")
+        self.assertEqual(self.counted(), (1, 4))
+
+    def test_each_is_refused_alone(self):
+        a, b, c = self.task.clients
+        bad_metric = self.worker.update(self.task, b)
+        bad_metric.metrics.add(name="No Name", value=1)
+        request = self.worker.batch(self.task, [
+            self.worker.update(self.task, a),
+            bad_metric,
+            self.worker.update(self.task, a),
+            self.worker.update(self.task, a, **OTHER),
+            self.worker.update(self.task, self.last_task.clients[0]),
+            self.worker.update(self.task, 77),
+            self.worker.update(self.task, b, clipped=31),
+            self.worker.update(self.task, c, payload_bits=31),
+            self.worker.update(self.task, c),
+        ], wait_ms=30000)
+        answer = self.worker.post_all(request)  # at once
+        self.assertEqual(codes_of(answer), [
+            "", "invalid_argument", "", "already_exists", "permission_denied", "permission_denied", "invalid_argument",
+            "invalid_argument", ""])
+        self.assertEqual(results_of(answer)[2], ACCEPTED)
+        self.assertIn("metrics: \"No Name\" is no name", answer.results[1].message)
+        self.assertEqual([bool(result.message) for result in answer.results],
+                         [bool(result.code) for result in answer.results])
+        self.assertFalse(answer.HasField("next"))
+        self.assertEqual(self.n_stored(), 2)
+        counts = {line.split('"')[1]: int(line.split()[-1]) for line in
+                  self.client.get("/metrics").body.decode().splitlines() if line.startswith("tally_updates_total{")}
+        self.assertEqual({key: value for key, value in counts.items() if value},
+                         {"accepted": 2, "repeated": 1, "conflicting": 1, "not_played": 2, "invalid": 3})
+        again = self.worker.post_all(self.worker.of_clients(self.task, [b]))
+        self.assertEqual(results_of(again), [ACCEPTED])
+
+    def test_junk_among_them_is_refused_alone(self):
+        a, b, _ = self.task.clients
+        head = self.worker.batch(self.task, []).SerializeToString()
+        entries = [update.SerializeToString() for update in
+                   self.worker.of_clients(self.task, [a, b]).updates]
+        junk = b"\x0a\x01"  # a packed client, in the wrong type
+        body = head + b"".join(b"\x2a" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
+        answer = messages.PostUpdatesResponse.FromString(self.client.call_raw("PostUpdates", body).body)
+        self.assertEqual(codes_of(answer), ["", "invalid_argument", ""])
+
+    def test_what_is_wrong_with_all_of_them_changes_nothing(self):
+        some = self.worker.of_clients(self.task, self.task.clients)
+        for changes in {"session": 12345}, {"job_id": "nobody"}:
+            request = messages.PostUpdatesRequest()
+            request.CopyFrom(some)
+            for field, value in changes.items():
+                setattr(request, field, value)
+            with self.subTest(**changes):
+                self.assert_connect_error("not_found", self.worker.post_all, request)
+        none = self.worker.batch(self.task, [])
+        self.assert_connect_error("invalid_argument", self.worker.post_all, none)
+        many = self.worker.of_clients(self.task, 4097 * [self.task.clients[0]])
+        self.assert_connect_error("invalid_argument", self.worker.post_all, many)
+        most = self.worker.of_clients(self.task, 4096 * [77])
+        self.assertEqual(set(codes_of(self.worker.post_all(most))), {"permission_denied"})
+        bad_poll = self.worker.of_clients(self.task, self.task.clients, wait_ms=1)
+        bad_poll.poll.cursors.add(job_id="x" * 40)
+        self.assert_connect_error("invalid_argument", self.worker.post_all, bad_poll)
+        self.assertEqual(self.n_stored(), 0)
+        whole, n = some.SerializeToString(), len(self.worker.batch(self.task, []).SerializeToString())
+        between = {n := n + 2 + len(update.SerializeToString()) for update in some.updates}
+        for n in range(len(whole)):
+            answer = self.client.call_raw("PostUpdates", whole[:n])
+            self.assertEqual(answer.status, 200 if n in between else 400, n)
+
+    def test_another_round_job_or_mark_is_refused_for_each(self):
+        for changes, code in (({"round": 7}, "failed_precondition"), ({"mark": self.task.mark ^ 1}, "failed_precondition")):
+            request = self.worker.of_clients(self.task, self.task.clients)
+            for field, value in changes.items():
+                setattr(request, field, value)
+            with self.subTest(**changes):
+                self.assertEqual(codes_of(self.worker.post_all(request)), 3 * [code])
+        foreign = self.client.submit(job_document(clients=2, quorum=2, seed=9))
+        request = self.worker.of_clients(self.task, [0, 1])
+        request.job_id = foreign
+        self.assertEqual(codes_of(self.worker.post_all(request)), 2 * ["permission_denied"])
+        cancelled = self.worker.of_clients(self.task, self.task.clients)
+        self.client.post(f"/v1/jobs/{self.job_id}/cancel")
+        self.assertEqual(codes_of(self.worker.post_all(cancelled)), 3 * ["failed_precondition"])
+        self.assertEqual(self.counted(), (0, 0))
+
+    def test_a_round_that_closes_in_the_middle_ends_the_others(self):
+        """The last worker's client first, so that the second of three closes the round."""
+        self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
+        a, b, c = self.task.clients
+        request = self.worker.batch(self.task, [
+            self.worker.update(self.task, client, **changes)
+            for client, changes in ((a, {}), (b, {}), (c, {}), (c, {}), (a, OTHER))])
+        answer = self.worker.post_all(request)
+        self.assertEqual(codes_of(answer), ["", "", "", "", "already_exists"])
+        self.assertEqual(self.counted(), (1, 4))
+        late = self.worker.of_clients(self.task, [a], **OTHER)
+        self.assertEqual(codes_of(self.worker.post_all(late)), ["already_exists"])
+
+    def test_a_full_disk_takes_all_of_them_back(self):
+        self.start_and_fill()
+        request = self.worker.of_clients(self.task, self.task.clients)
+        with self.full_disk(self.coordinator):
+            self.assert_connect_error("unavailable", self.worker.post_all, request)
+        self.assertEqual(self.counted(), (0, 0))
+        self.assertIn('tally_updates_total{result="unavailable"} 3', self.client.get("/metrics").body.decode())
+        self.assertEqual(results_of(self.worker.post_all(request)), 3 * [ACCEPTED])
+
+    def start_and_fill(self):
+        for process in list(self.processes):
+            process.terminate()
+        self.coordinator = self.start_with_a_disk_that_fills(name="filling", store=f"sqlite:{self.folder}/tally.db")
+        self.client = self.coordinator.client
+        self.worker = BatchWorker(self.client, slots=3)
+        self.task = self.worker.poll_task()
+
+    # ---- With a poll ----
+
+    def post_in_thread(self, request):
+        answers = []
+
+        def post():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                answers.append(self.worker.post_all(request))
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        wait_until(lambda: any(worker["state"] == "waiting"
+                               for worker in self.client.get_json("/v1/workers")["workers"]), "a poll that waits")
+        return thread, answers
+
+    def test_they_are_answered_with_the_next_task(self):
+        request = self.worker.of_clients(self.task, self.task.clients, wait_ms=30000)
+        thread, answers = self.post_in_thread(request)
+        self.assertEqual(answers, [])
+        self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
+        thread.join(HANG_S)
+        (answer,) = answers
+        self.assertEqual(results_of(answer), 3 * [ACCEPTED])
+        self.assertEqual((answer.next.task.round, answer.next.task.job_id), (2, self.job_id))
+        self.assertEqual(sorted(answer.next.task.clients), sorted(self.task.clients))
+
+    def test_without_work_they_are_idle_in_the_end(self):
+        request = self.worker.of_clients(self.task, self.task.clients, wait_ms=1)
+        for _ in range(2):
+            answer = self.worker.post_all(request)
+            self.assertEqual(results_of(answer), 3 * [ACCEPTED])
+            self.assertEqual(answer.next.WhichOneof("kind"), "idle")
+        self.assertEqual(self.n_stored(), 3)
+
+    def test_what_waits_is_durable(self):
+        thread, answers = self.post_in_thread(self.worker.of_clients(self.task, self.task.clients, wait_ms=30000))
+        self.coordinator.kill()
+        thread.join(HANG_S)
+        self.assertEqual(answers, [])
+        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        self.client = self.coordinator.client
+        again = BatchWorker(self.client, "last", held=[(self.job_id, self.last_task.clients[0])])
+        again.post(again.update(self.last_task, self.last_task.clients[0]))
+        self.assertEqual(self.counted(), (1, 4))
+
+class WireBytes(BatchTestCase):
+    def test_they_are_those_on_the_wire(self):
+        self.start(4)
+        proxy = RecordingProxy(self.client.port)
+        self.addCleanup(proxy.close)
+        worker = BatchWorker(Client(int(proxy.url.rsplit(":", 1)[1])), slots=4)
+        task = worker.poll_task()
+        for _ in range(3):
+            task = worker.post_all(worker.of_clients(task, task.clients, wait_ms=30000)).next.task
+        refused = worker.of_clients(task, [77, *task.clients[:1]])  # of one that is acknowledged
+        self.assertEqual(codes_of(worker.post_all(refused)), ["permission_denied", ""])
+        worker.post_all(worker.of_clients(task, [77]))  # of none: no job's
+        carrying = [exchange for exchange in proxy.exchanges
+                    if exchange.method == "PostUpdates" or task_of(exchange) is not None][:-1]
+        self.assertEqual(len(carrying), 5)
+        wanted = {"in": sum(len(exchange.request) for exchange in carrying),
+                  "out": sum(len(exchange.response) for exchange in carrying)}
+        wait_until(lambda: self.client.job(self.job_id)["bits"]["wire_bytes"] == wanted, f"wire bytes of {wanted}")
+
+
+class EqualResults(BatchTestCase):
+    """A job comes to the same end whether its updates come alone, together, or both."""
+
+    def play(self, name, sizes):
+        coordinator = self.start_coordinator(name=name, store=f"sqlite:{self.folder}/{name}.db")
+        self.client = coordinator.client
+        job_id = coordinator.client.submit(job_document(clients=7, quorum=7, horizon=10**8))
+        worker = BatchWorker(coordinator.client, name, slots=7)
+        task = worker.poll_task()
+        for _ in range(6):
+            updates = [worker.update(task, client, payload=bytes([1 << client % 3, 0, 0, 0]), payload_bits=32)
+                       for client in task.clients]
+            for update in updates:
+                update.metrics.add(name=f"m{update.client % 2}", value=update.client)
+            at = 0
+            for size in sizes:
+                part, at = updates[at:at + size], at + size
+                if size == 1:
+                    worker.post(part[0])
+                else:
+                    self.assertEqual(codes_of(worker.post_all(worker.batch(task, part))), size * [""])
+            task = worker.poll_task()
+        detail = coordinator.client.job(job_id)
+        self.assertEqual(detail["round"], 6)
+        csv = coordinator.client.get(f"/v1/jobs/{job_id}/rounds.csv").body
+        return essence(detail), csv
+
+    def test_alone_and_together(self):
+        alone = self.play("alone", 7 * [1])
+        self.assertEqual(self.play("together", [7]), alone)
+        self.assertEqual(self.play("both", [2, 1, 4]), alone)
+
+
+class LargeBatch(BatchTestCase):
+    """Payloads of more than 64 KiB, which are no copies in the common buffer."""
+
+    DIM = 20000
+
+    def start_large(self, **options):
+        self.start(4, job_document(
+            "synthetic-minibatch-sgd", clients=4, quorum=4, reference={"type": "none"}, objective__data__dim=self.DIM,
+            objective__data__points=4, initial_point={"type": "zeros"}),
+            options=("--session-timeout-ms", 3600 * 1000), **options)
+        self.worker = BatchWorker(self.client, slots=4)
+        self.task = self.worker.poll_task()
+
+    def message(self, client):
+        values = struct.pack("<1000f", *((client + 1) * i / 1024 for i in range(1000)))
+        return self.worker.update(self.task, client, payload=values * (self.DIM // 1000), payload_bits=32 * self.DIM)
+
+    def close_round(self):
+        self.worker.post(self.message(self.task.clients[3]))
+        detail = self.client.job(self.job_id)
+        self.assertEqual(detail["round"], 1)
+        return detail["x_checksum"], detail["bits"]["uplink"]
+
+    def test_they_are_the_same_after_a_crash(self):
+        self.start_large(name="alone", store="memory:")
+        for client in self.task.clients[:3]:
+            self.worker.post(self.message(client))
+        expected = self.close_round()
+        self.start_large()
+        batch = self.worker.batch(self.task, [self.message(client) for client in self.task.clients[:3]])
+        self.assertEqual(codes_of(self.worker.post_all(batch)), 3 * [""])
+        self.assertEqual(self.n_stored(), 3)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        self.client = self.coordinator.client
+        self.worker = BatchWorker(self.client, slots=4, held=[(self.job_id, client) for client in range(4)])
+        self.assertEqual(self.close_round(), expected)
+
+
+class Kills(BatchTestCase):
+    """kill -9 at any instant of a batch: all of what was answered is there, and never a part of a batch."""
+
+    def test_no_batch_is_half_acknowledged(self):
+        draw = random.Random(7)
+        self.start(8)
+        for trial in range(11):  # rounds of this job that take messages
+            worker = BatchWorker(self.client, "w", slots=8, held=[(self.job_id, client) for client in range(8)])
+            task = worker.poll_task()
+            clients = task.clients[:7]
+            payload = {"payload": bytes([1 << trial % 5, 0, 0, 0]), "payload_bits": 32}
+            request = worker.batch(task, [worker.update(task, client, **payload) for client in clients])
+            answers = []
+
+            def post():
+                with contextlib.suppress(OSError, http.client.HTTPException, ConnectError):
+                    answers.append(worker.post_all(request))
+
+            thread = threading.Thread(target=post)
+            thread.start()
+            time.sleep(draw.random() * 0.004)  # anywhere in the exchange; either end is looked at
+            self.coordinator.kill()
+            thread.join(HANG_S)
+            n_stored = self.n_stored()
+            self.assertIn(n_stored, (0, 7), "a part of a batch is durable")
+            if answers and codes_of(answers[0]) == 7 * [""]:
+                self.assertEqual(n_stored, 7, "acknowledged, and lost")
+            self.coordinator = self.start_coordinator(port=self.coordinator.port)
+            self.client = self.coordinator.client
+            worker = BatchWorker(self.client, "w", slots=8, held=[(self.job_id, client) for client in range(8)])
+            request = worker.batch(task, [worker.update(task, client, **payload) for client in range(8)])
+            self.assertEqual(codes_of(worker.post_all(request)), 8 * [""])
+            worker.leave()
+            self.assertEqual(self.counted(), (trial + 1, 8 * (trial + 1)))
+
+
+if __name__ == "__main__":
+    unittest.main()
