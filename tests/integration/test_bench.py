@@ -19,7 +19,7 @@ MORE_NUMBERS = {"rounds_per_s", "post_ms_p99", "echo_ms_p50", "commit_ms", "cpu_
                 "http_bytes_per_update"}
 RANGES = {"updates_per_s_range": "updates_per_s", "echo_requests_per_s_range": "echo_requests_per_s",
           "updates_over_echo_range": "updates_over_echo"}
-COUNTS = {"updates", "messages", "idle"}
+COUNTS = {"updates", "messages", "idle", "clients_per_worker"}
 
 
 class BenchCase(unittest.TestCase):
@@ -93,6 +93,16 @@ class Results(BenchCase):
         self.assertIsNone(plain["idle_bytes_each"])
         self.assertGreaterEqual(idle["idle_bytes_each"], 0)
 
+    def test_clients_per_worker(self):
+        """The updates of a worker's clients share a request, and each of them counts."""
+        rows = {}
+        for n in (1, 6):
+            rows[n], = json.loads(self.expect("--clients", 12, "--dim", 30, "--store", "memory", "--rounds", 20,
+                                              "--clients-per-worker", n, "--runs", 1, "--seconds", 0.1, "--json"))
+            self.check_row(rows[n])
+            self.assertEqual((rows[n]["clients_per_worker"], rows[n]["updates"]), (n, 240))
+        self.assertLess(5 * rows[6]["http_bytes_per_update"], rows[1]["http_bytes_per_update"])
+
     def test_table(self):
         text = self.expect("--clients", 2, "--dim", 30, "--rounds", 10, "--runs", 1, "--seconds", 0.1)
         speed, costs = (block.splitlines() for block in text.split("\n\n")[1::2])
@@ -126,6 +136,9 @@ class Refusals(BenchCase):
                 (["--runs", "0"], "--runs: 0 outside"),
                 (["--rounds", "-1"], "--rounds: -1 outside"),
                 (["--idle", "-1"], "--idle: -1 outside"),
+                (["--clients-per-worker", "0"], "--clients-per-worker: 0 outside [1, 4096]"),
+                (["--clients", "6,7", "--clients-per-worker", "3"],
+                 "--clients-per-worker: 7 clients cannot be shared among workers with 3 each"),
                 (["--seconds", "0"], "--seconds: 0 outside"),
         ]:
             with self.subTest(words=words):

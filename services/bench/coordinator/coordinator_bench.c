@@ -193,6 +193,12 @@ static enum tally_status warm_up(struct contender *self,
     return status;
 }
 
+/* That play, of one coordinator. */
+static uint32_t n_workers(const struct tally_coordinator_bench *bench)
+{
+    return bench->clients / bench->clients_per_worker;
+}
+
 static enum tally_status start(struct contender *self, const struct tally_coordinator_bench *bench,
                                struct tally_error *err)
 {
@@ -205,8 +211,9 @@ static enum tally_status start(struct contender *self, const struct tally_coordi
         status = tally_rest_client_init(&self->rest, &client, err);
     }
     const struct tally_players_config players = {.port = self->server.port,
-                                                 .n = bench->clients + self->n_idle,
+                                                 .n = n_workers(bench) + self->n_idle,
                                                  .clients = bench->clients,
+                                                 .clients_per_worker = bench->clients_per_worker,
                                                  .dim = bench->dim};
     self->empty_bytes = tally_bench_memory(&self->server).now;
     if (status == TALLY_OK) {
@@ -392,6 +399,7 @@ static void make_row(const struct contender *self, const struct echo *echo,
         .store = self->store,
         .idle = self->n_idle,
         .updates_per_s = spread_of(self->rates, bench->n_runs),
+        .clients_per_worker = bench->clients_per_worker,
         .echo_requests_per_s = spread_of(echo->rates, bench->n_runs),
         .over_echo = spread_of(ratios, bench->n_runs),
         .round_ms_p50 = tally_latencies_quantile_ms(&total->rounds, 0.5),
@@ -404,7 +412,7 @@ static void make_row(const struct contender *self, const struct echo *echo,
         .accumulate_us = 1e6 * self->accumulate_s / bench->n_runs,
         .rss_bytes = memory.peak,
         .idle_bytes = ((double)memory.now - (double)self->empty_bytes) /
-                      ((double)bench->clients + (double)self->n_idle),
+                      ((double)n_workers(bench) + (double)self->n_idle),
         .wire_bytes = (double)total->wire_bytes / n,
         .payload_bytes = (double)total->payload_bytes / n,
         .protobuf_bytes = (double)(total->body_bytes - total->payload_bytes) / n,

@@ -23,6 +23,8 @@ enum {
 
 struct tally_coordinator_bench {
     uint32_t clients;
+    uint32_t clients_per_worker; /* a divisor of `clients`; the echo server has `clients`
+                                  * connections all the same */
     size_t dim;
     const char *stores[TALLY_BENCH_MAX_STORES]; /* "sqlite", "memory"; in their order */
     size_t n_stores;
@@ -45,7 +47,7 @@ struct tally_bench_spread {
  * wire = payload + protobuf + HTTP. */
 struct tally_bench_row {
     const char *store;
-    uint32_t idle;
+    uint32_t idle, clients_per_worker;
     struct tally_bench_spread updates_per_s, echo_requests_per_s, over_echo;
     double rounds_per_s;                            /* median */
     double round_ms_p50, round_ms_p99, post_ms_p99; /* of all runs */

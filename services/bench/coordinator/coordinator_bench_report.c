@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/json/json.h"
+#include "api/worker/worker_messages.h"
 #include "codec/encoding.h"
 #include "services/base/text/text_table.h"
 #include "services/base/time.h"
@@ -99,11 +100,24 @@ static enum tally_status read_stores(const struct tally_options *options,
     return TALLY_OK;
 }
 
+static void check_divisor(const struct tally_options *options,
+                          const struct tally_coordinator_sweep *sweep, int64_t per_worker,
+                          struct tally_error *err)
+{
+    for (size_t c = 0; c < sweep->n_clients; c++) {
+        if (sweep->clients[c] % per_worker != 0) {
+            tally_options_refuse(options, "clients-per-worker", err,
+                                 "%lld clients cannot be shared among workers with %lld each",
+                                 (long long)sweep->clients[c], (long long)per_worker);
+        }
+    }
+}
+
 enum tally_status tally_coordinator_sweep_read(const struct tally_options *options,
                                                struct tally_coordinator_sweep *sweep,
                                                struct tally_error *err)
 {
-    int64_t runs = 0, rounds = 0, idle = 0;
+    int64_t runs = 0, rounds = 0, idle = 0, per_worker = 1;
     int encoding = 0;
     const char *dims =
         tally_options_has(options, "dim") ? tally_options_text(options, "dim") : DEFAULT_DIMS;
@@ -115,6 +129,8 @@ enum tally_status tally_coordinator_sweep_read(const struct tally_options *optio
     tally_options_integer(options, "runs", 1, TALLY_BENCH_MAX_RUNS, &runs, err);
     tally_options_integer(options, "rounds", 0, 100000000, &rounds, err);
     tally_options_integer(options, "idle", 0, MAX_IDLE, &idle, err);
+    tally_options_integer(options, "clients-per-worker", 1, TALLY_MAX_SLOTS, &per_worker, err);
+    check_divisor(options, sweep, per_worker, err);
     tally_options_choice(options, "encoding", TALLY_ENCODING_NAMES, &encoding, err);
     sweep->bench.seconds = DEFAULT_SECONDS;
     if (tally_options_has(options, "seconds")) {
@@ -124,6 +140,7 @@ enum tally_status tally_coordinator_sweep_read(const struct tally_options *optio
     sweep->bench.n_runs = (int)runs;
     sweep->bench.rounds = (uint32_t)rounds;
     sweep->bench.idle = (uint32_t)idle;
+    sweep->bench.clients_per_worker = (uint32_t)per_worker;
     sweep->n_points = sweep->n_clients * sweep->n_dims;
     return err->status;
 }
@@ -225,6 +242,7 @@ static struct tally_json *object_of(const struct result *result)
         {"accumulate_us_per_update", row->accumulate_us},
     };
     bool ok = tally_json_set_unsigned(object, "clients", result->clients) &&
+              tally_json_set_unsigned(object, "clients_per_worker", row->clients_per_worker) &&
               tally_json_set_unsigned(object, "dim", result->dim) &&
               tally_json_set_text(object, "store", row->store);
     for (size_t i = 0; ok && i < sizeof reals / sizeof reals[0]; i++) {

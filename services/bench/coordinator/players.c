@@ -12,6 +12,7 @@
 static const char JOIN[] = "/tally.v1.WorkerService/Join";
 static const char POLL[] = "/tally.v1.WorkerService/PollTask";
 static const char UPDATE[] = "/tally.v1.WorkerService/PostUpdate";
+static const char UPDATES[] = "/tally.v1.WorkerService/PostUpdates";
 
 enum {
     STEP_MS = 100,
@@ -26,13 +27,14 @@ enum {
     ACCUMULATE_TIMES = 5,
 };
 
-enum call { CALL_JOIN, CALL_POLL, CALL_UPDATE };
+enum call { CALL_JOIN, CALL_POLL, CALL_UPDATE, CALL_UPDATES };
 
 struct player {
     uint64_t session;
     enum call call;                             /* under way */
     uint64_t iterate;                           /* of the point that it has; 0 = none */
-    uint32_t message;                           /* the one that was sent last */
+    uint32_t message;                           /* the first one that was sent last, .. */
+    uint32_t n_clients;                         /* .. and how many were */
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the point */
 };
 
@@ -41,6 +43,7 @@ struct message {
     struct tally_buffer begin; /* of the protobuf field: tag and length */
     struct tally_buffer end;   /* fields after the payload */
     struct tally_level_stats stats;
+    uint32_t clipped;
 };
 
 struct tally_players {
@@ -106,6 +109,7 @@ static enum tally_status draw_messages(struct tally_players *players, const floa
         if (status == TALLY_OK && frame_message(message, clipped) != TALLY_OK) {
             status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for messages");
         }
+        message->clipped = (uint32_t)clipped;
         n_bytes += message->payload.size;
     }
     return status;
@@ -162,7 +166,8 @@ static enum tally_status call(struct tally_players *players, uint32_t index, enu
 static enum tally_status join(struct tally_players *players, uint32_t index,
                               struct tally_error *err)
 {
-    struct tally_join_request request = {.slots = 1, .format = TALLY_FORMAT_VERSION};
+    struct tally_join_request request = {.slots = players->config.clients_per_worker,
+                                         .format = TALLY_FORMAT_VERSION};
     snprintf(request.name, sizeof request.name, "player-%u", index);
     players->body.size = 0;
     enum tally_status encoded = tally_join_request_encode(&request, &players->body);
@@ -236,6 +241,52 @@ static enum tally_status update(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_UPDATE, UPDATE, encoded, &body, err);
 }
 
+static const struct message *message_of(const struct tally_players *players,
+                                        const struct player *player, uint32_t i)
+{
+    return &players->messages[(player->message + i) % players->n_messages];
+}
+
+static enum tally_status add_updates(struct tally_players *players, const struct player *player,
+                                     const struct tally_task *task)
+{
+    enum tally_status status = TALLY_OK;
+    for (uint32_t i = 0; status == TALLY_OK && i < player->n_clients; i++) {
+        const struct message *message = message_of(players, player, i);
+        const struct tally_update entry = {
+            .client = task->clients[i],
+            .payload = {message->payload.data, message->payload.size},
+            .payload_bits = message->stats.payload_bits,
+            .clipped = message->clipped};
+        status = tally_updates_add(&entry, &players->body);
+    }
+    return status;
+}
+
+/* What all clients of a worker post, in one request. */
+static enum tally_status updates(struct tally_players *players, uint32_t index,
+                                 const struct tally_task *task, struct tally_error *err)
+{
+    struct player *player = &players->players[index];
+    players->last_update = (struct tally_update){
+        .session = player->session, .round = task->round, .client = task->clients[0]};
+    memcpy(players->last_update.job_id, task->job_id, sizeof task->job_id);
+    player->message = (index + task->round) % players->n_messages;
+    player->n_clients = (uint32_t)task->n_clients;
+    players->body.size = 0;
+    enum tally_status encoded = write_end(players, player, message_of(players, player, 0));
+    encoded = encoded == TALLY_OK ? add_updates(players, player, task) : encoded;
+    struct tally_updates whole = {.session = player->session,
+                                  .round = task->round,
+                                  .has_poll = true,
+                                  .poll = {players->poll.data, players->poll.size}};
+    memcpy(whole.job_id, task->job_id, sizeof whole.job_id);
+    encoded = encoded == TALLY_OK ? tally_updates_end(&whole, &players->body) : encoded;
+    const struct tally_load_body body = {.begin = players->body.data,
+                                         .n_begin = players->body.size};
+    return call(players, index, CALL_UPDATES, UPDATES, encoded, &body, err);
+}
+
 /* ---- Answers ---- */
 
 static enum tally_status take_task(struct tally_players *players, uint32_t index,
@@ -247,7 +298,8 @@ static enum tally_status take_task(struct tally_players *players, uint32_t index
         status = make_messages(players, task, err);
     }
     if (status == TALLY_OK &&
-        (task->n_clients != 1 || task->cut || task->quantizer_step != players->grid.step ||
+        (task->n_clients < 1 || task->n_clients > players->config.clients_per_worker || task->cut ||
+         task->quantizer_step != players->grid.step ||
          task->quantizer_intervals != players->grid.intervals)) {
         status = tally_fail(err, TALLY_INTERNAL, NULL,
                             "round %u is not one of a benchmark's job: %zu clients, step %g",
@@ -265,7 +317,8 @@ static enum tally_status take_task(struct tally_players *players, uint32_t index
     players->play.payload_bytes += task->snapshot.size;
     player->iterate = task->iterate;
     memcpy(player->job_id, task->job_id, sizeof player->job_id);
-    return update(players, index, task, err);
+    return players->config.clients_per_worker > 1 ? updates(players, index, task, err)
+                                                  : update(players, index, task, err);
 }
 
 static enum tally_status take_poll(struct tally_players *players, uint32_t index,
@@ -292,43 +345,76 @@ static enum tally_status take_poll(struct tally_players *players, uint32_t index
     return status;
 }
 
-static void count_update(struct tally_players *players, uint32_t index,
-                         const struct tally_load_answer *answer)
+/* An acknowledged update. Errors: DATA_LOSS (the coordinator counts another message). */
+static enum tally_status count_update(struct tally_players *players, const struct message *sent,
+                                      uint64_t formula_bits, uint64_t payload_bits,
+                                      struct tally_error *err)
 {
     struct tally_play *play = &players->play;
-    play->payload_bytes += players->messages[players->players[index].message].payload.size;
-    play->answer_bytes += answer->n_body;
-    tally_latencies_add(&play->posts, answer->ns);
+    if (payload_bits != sent->stats.payload_bits || formula_bits != sent->stats.formula_bits) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "the coordinator counts %llu payload bits of a message of %llu",
+                          (unsigned long long)payload_bits,
+                          (unsigned long long)sent->stats.payload_bits);
+    }
+    play->payload_bytes += sent->payload.size;
     if (++play->updates % players->config.clients == 0) {
         const int64_t now_ns = tally_monotonic_ns();
         tally_latencies_add(&play->rounds, now_ns - players->round_ns);
         players->round_ns = now_ns;
     }
+    return TALLY_OK;
+}
+
+/* What follows when all updates of a request are counted. */
+static enum tally_status go_on(struct tally_players *players, uint32_t index,
+                               const struct tally_load_answer *answer,
+                               const struct tally_bytes *next, struct tally_error *err)
+{
+    players->play.answer_bytes += answer->n_body;
+    tally_latencies_add(&players->play.posts, answer->ns);
+    return next != NULL ? take_poll(players, index, next->data, next->size, err)
+                        : poll(players, index, err);
 }
 
 static enum tally_status take_update(struct tally_players *players, uint32_t index,
                                      const struct tally_load_answer *answer,
                                      struct tally_error *err)
 {
-    const struct tally_level_stats *sent =
-        &players->messages[players->players[index].message].stats;
+    const struct message *sent = message_of(players, &players->players[index], 0);
     struct tally_update_response response;
     enum tally_status status =
         tally_update_response_decode(answer->body, answer->n_body, &response, err);
-    if (status == TALLY_OK && (response.payload_bits != sent->payload_bits ||
-                               response.formula_bits != sent->formula_bits)) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL,
-                            "the coordinator counts %llu payload bits of a message of %llu",
-                            (unsigned long long)response.payload_bits,
-                            (unsigned long long)sent->payload_bits);
-    }
     if (status == TALLY_OK) {
-        count_update(players, index, answer);
-        status = response.has_next
-                     ? take_poll(players, index, response.next.data, response.next.size, err)
-                     : poll(players, index, err);
+        status = count_update(players, sent, response.formula_bits, response.payload_bits, err);
     }
-    return status;
+    return status == TALLY_OK
+               ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)
+               : status;
+}
+
+static enum tally_status take_updates(struct tally_players *players, uint32_t index,
+                                      const struct tally_load_answer *answer,
+                                      struct tally_error *err)
+{
+    const struct player *player = &players->players[index];
+    struct tally_updates_response response;
+    struct tally_update_result result;
+    enum tally_status status =
+        tally_updates_response_decode(answer->body, answer->n_body, &response, err);
+    for (uint32_t i = 0; status == TALLY_OK && i < player->n_clients; i++) {
+        status = tally_updates_response_next(&response, &result, err);
+        if (status == TALLY_OK && result.code[0] != '\0') {
+            status = tally_fail(err, TALLY_INTERNAL, NULL, "%s: %s", result.code, result.message);
+        }
+        if (status == TALLY_OK) {
+            status = count_update(players, message_of(players, player, i), result.formula_bits,
+                                  result.payload_bits, err);
+        }
+    }
+    return status == TALLY_OK
+               ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)
+               : status;
 }
 
 static enum tally_status take_join(struct tally_players *players, uint32_t index,
@@ -359,6 +445,8 @@ static enum tally_status on_answer(void *context, uint32_t index,
         return take_join(players, index, answer, err);
     case CALL_POLL:
         return take_poll(players, index, answer->body, answer->n_body, err);
+    case CALL_UPDATES:
+        return take_updates(players, index, answer, err);
     case CALL_UPDATE:
         break;
     }

@@ -46,7 +46,8 @@ struct tally_play {
 struct tally_players_config {
     uint16_t port;
     uint32_t n;
-    uint32_t clients; /* of a job, n at most */
+    uint32_t clients;            /* of a job, n * clients_per_worker at most */
+    uint32_t clients_per_worker; /* 1 or more; of more the updates come in one request */
     size_t dim;
 };
 

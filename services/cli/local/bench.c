@@ -17,6 +17,10 @@ const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
      NULL},
     {"json", NULL, NULL, "print what was measured as JSON", NULL},
     {"clients", "LIST", "64", "numbers of clients, N,N", "Of coordinator"},
+    {"clients-per-worker", "N", "1",
+     "clients that a worker plays; their updates come in one request, and the echo server still "
+     "has one for each",
+     "Of coordinator"},
     {"store", "LIST", NULL, "sqlite, memory or both (default sqlite,memory)", "Of coordinator"},
     {"encoding", "NAME", "unary", "of the messages: unary or entropy", "Of coordinator"},
     {"runs", "R", "5", "repetitions, echo server and coordinators in turn", "Of coordinator"},
