@@ -43,8 +43,8 @@ export class Stage {
     });
   }
 
-  startWorker(name, clients) {
-    return this.start("tally-worker", "--coordinator", this.url, "--name", name, "--clients", String(clients));
+  startWorker(name, clients, ...options) {
+    return this.start("tally-worker", "--coordinator", this.url, "--name", name, "--clients", String(clients), ...options);
   }
 
   async end(child, signal) {

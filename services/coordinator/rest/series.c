@@ -14,7 +14,7 @@
 #include "services/coordinator/rest/series.h"
 #include "services/coordinator/rest/thinning.h"
 
-enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 30 MB */ };
+enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 31 MB */ };
 
 struct series_cache {
     struct {
@@ -117,6 +117,44 @@ static enum tally_status append_row(struct tally_buffer *out, const struct serie
     return status;
 }
 
+/* "mean": [0.5,null], */
+static enum tally_status append_values(struct tally_buffer *out, const struct series *series,
+                                       const struct series_row *rows, size_t n, int name, int value)
+{
+    static const char *const MEMBERS[SERIES_METRIC_VALUES] = {"mean", "min", "max"};
+    enum tally_status status =
+        tally_buffer_printf(out, "%s\"%s\": [", value > 0 ? ", " : "", MEMBERS[value]);
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        const double number = series_metric(series, &rows[i], name)[value];
+        status = isfinite(number) ? tally_buffer_printf(out, "%s%.17g", i > 0 ? "," : "", number)
+                                  : tally_buffer_append_text(out, i > 0 ? ",null" : "null");
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "]") : status;
+}
+
+/* Lists beside the rows, one value for each; no member for a job without metrics. Names need no
+ * escapes. */
+static enum tally_status append_metrics(struct tally_buffer *out, const struct series *series,
+                                        const struct series_row *rows, size_t n)
+{
+    const struct series_metrics *metrics = &series->metrics;
+    if (metrics->n_names == 0) {
+        return TALLY_OK;
+    }
+    enum tally_status status = tally_buffer_append_text(out, ",\n\"metrics\": {");
+    for (int name = 0; status == TALLY_OK && name < metrics->n_names; name++) {
+        status =
+            tally_buffer_printf(out, "%s\"%s\": {", name > 0 ? ",\n" : "", metrics->names[name]);
+        for (int value = 0; status == TALLY_OK && value < SERIES_METRIC_VALUES; value++) {
+            status = append_values(out, series, rows, n, name, value);
+        }
+        if (status == TALLY_OK) {
+            status = tally_buffer_append_text(out, "}");
+        }
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "}") : status;
+}
+
 /* Written as text: 10,000 rows as JSON values would be 180,000 of them. Ids and status names need
  * no escapes. */
 static enum tally_status append_answer(struct tally_buffer *out, const struct tally_store_job *row,
@@ -135,7 +173,13 @@ static enum tally_status append_answer(struct tally_buffer *out, const struct ta
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
         status = append_row(out, &rows[i], i == 0);
     }
-    return status == TALLY_OK ? tally_buffer_append_text(out, "]}\n") : status;
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(out, "]");
+    }
+    if (status == TALLY_OK) {
+        status = append_metrics(out, series, rows, n);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "}\n") : status;
 }
 
 enum tally_status get_series(struct tally_coordinator *coordinator, struct call *call,

@@ -3,12 +3,14 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { EXTREMES = 4, FIRST_CAPACITY = 64 };
 
 void series_fini(struct series *series)
 {
     free(series->rows);
+    free(series->metrics.values);
     *series = (struct series){0};
 }
 
@@ -85,6 +87,99 @@ static size_t thin(const struct series_row *rows, size_t n, int64_t width,
     return n_kept;
 }
 
+/* The metrics of a slot if there were n_names names. */
+static double *values_at(double *values, int n_names, size_t slot)
+{
+    return values + slot * (size_t)n_names * SERIES_METRIC_VALUES;
+}
+
+/* The index of a name; n_names if it is not there. */
+static int find_name(const struct series_metrics *metrics, const char *name)
+{
+    int i = 0;
+    while (i < metrics->n_names && strcmp(metrics->names[i], name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Lays the values of all rows out for n_names names, at least as many as now, and `capacity` rows.
+ */
+static enum tally_status lay_out(struct series *series, int n_names, size_t capacity)
+{
+    struct series_metrics *metrics = &series->metrics;
+    const size_t n_values = capacity * (size_t)n_names * SERIES_METRIC_VALUES;
+    if (n_values == 0) {
+        return TALLY_OK;
+    }
+    double *values = malloc(n_values * sizeof *values);
+    if (values == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n_values; i++) {
+        values[i] = NAN;
+    }
+    const size_t old_bytes = (size_t)metrics->n_names * SERIES_METRIC_VALUES * sizeof *values;
+    for (size_t slot = 0; metrics->values != NULL && slot < series->n_rows; slot++) {
+        memcpy(values_at(values, n_names, slot), values_at(metrics->values, metrics->n_names, slot),
+               old_bytes);
+    }
+    free(metrics->values);
+    metrics->values = values;
+    return TALLY_OK;
+}
+
+/* Takes the names that the series does not have yet, as far as there is room. */
+static enum tally_status add_names(struct series *series, const char *summaries)
+{
+    struct series_metrics *metrics = &series->metrics;
+    struct tally_metric_summary summary;
+    while (tally_metrics_next(&summaries, &summary)) {
+        if (metrics->n_names == TALLY_METRICS_MOST ||
+            find_name(metrics, summary.name) < metrics->n_names) {
+            continue;
+        }
+        enum tally_status status = lay_out(series, metrics->n_names + 1, series->capacity);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        memcpy(metrics->names[metrics->n_names++], summary.name, sizeof summary.name);
+    }
+    return TALLY_OK;
+}
+
+static void put_values(struct series_metrics *metrics, size_t slot, const char *summaries)
+{
+    struct tally_metric_summary summary;
+    double *values = values_at(metrics->values, metrics->n_names, slot);
+    for (int i = 0; i < metrics->n_names * SERIES_METRIC_VALUES; i++) {
+        values[i] = NAN;
+    }
+    while (tally_metrics_next(&summaries, &summary)) {
+        const int name = find_name(metrics, summary.name);
+        if (name < metrics->n_names) {
+            double *at = values + name * SERIES_METRIC_VALUES;
+            at[0] = summary.mean;
+            at[1] = summary.min;
+            at[2] = summary.max;
+        }
+    }
+}
+
+/* Moves the values of the rows that stayed to the front; none moves back. */
+static void close_gaps(struct series *series)
+{
+    const int n_names = series->metrics.n_names;
+    const size_t bytes = (size_t)n_names * SERIES_METRIC_VALUES * sizeof(double);
+    for (size_t i = 0; i < series->n_rows; i++) {
+        if (bytes > 0) {
+            memmove(values_at(series->metrics.values, n_names, i),
+                    values_at(series->metrics.values, n_names, series->rows[i].slot), bytes);
+        }
+        series->rows[i].slot = i;
+    }
+}
+
 /* Makes room for one more row. */
 static enum tally_status make_room(struct series *series)
 {
@@ -94,6 +189,7 @@ static enum tally_status make_room(struct series *series)
     if (series->capacity == SERIES_MAX_ROWS) {
         series->width = width_for(series_last_round(series), SERIES_MAX_ROWS / 2, series->width);
         series->n_rows = thin(series->rows, series->n_rows, series->width, series->rows);
+        close_gaps(series);
         return TALLY_OK;
     }
     size_t capacity = series->capacity == 0 ? FIRST_CAPACITY : 2 * series->capacity;
@@ -103,6 +199,10 @@ static enum tally_status make_room(struct series *series)
         return TALLY_NO_MEMORY;
     }
     series->rows = rows;
+    enum tally_status status = lay_out(series, series->metrics.n_names, capacity);
+    if (status != TALLY_OK) {
+        return status;
+    }
     series->capacity = capacity;
     return TALLY_OK;
 }
@@ -115,21 +215,29 @@ enum tally_status series_add(struct series *series, const struct tally_round_rec
                           (long long)record->round, (long long)series_last_round(series));
     }
     enum tally_status status = make_room(series);
+    if (status == TALLY_OK) {
+        status = add_names(series, record->metrics);
+    }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for the rounds");
     }
+    if (series->metrics.n_names > 0) {
+        put_values(&series->metrics, series->n_rows, record->metrics);
+    }
     series_totals_add(&series->totals, record);
     series->n_rounds++;
-    series->rows[series->n_rows++] = (struct series_row){.round = record->round,
-                                                         .time_step = record->time_step,
-                                                         .iterate = record->iterate,
-                                                         .stage = record->stage,
-                                                         .samples = record->samples,
-                                                         .norm = record->norm,
-                                                         .loss = record->loss,
-                                                         .passed = record->passed,
-                                                         .cut = record->cut,
-                                                         .totals = series->totals};
+    const size_t slot = series->n_rows++;
+    series->rows[slot] = (struct series_row){.round = record->round,
+                                             .slot = slot,
+                                             .time_step = record->time_step,
+                                             .iterate = record->iterate,
+                                             .stage = record->stage,
+                                             .samples = record->samples,
+                                             .norm = record->norm,
+                                             .loss = record->loss,
+                                             .passed = record->passed,
+                                             .cut = record->cut,
+                                             .totals = series->totals};
     return TALLY_OK;
 }
 
@@ -140,6 +248,12 @@ size_t series_thin(const struct series *series, size_t n_max, struct series_row 
                               ? 1 /* a bucket for each: all stay */
                               : width_for(series_last_round(series), n_max, series->width);
     return thin(series->rows, series->n_rows, width, ret_rows);
+}
+
+const double *series_metric(const struct series *series, const struct series_row *row, int name)
+{
+    return values_at(series->metrics.values, series->metrics.n_names, row->slot) +
+           name * SERIES_METRIC_VALUES;
 }
 
 const struct series_row *series_at_or_before(const struct series *series, int64_t round)

@@ -8,7 +8,10 @@
  * so it does not matter that rows were dropped before: the result is that of thinning all rounds.
  * Cost: O(1) per round, amortised; a few MB per series whatever the job's length.
  *
- * Running totals are those after the row's round and are exact, since every round was added. */
+ * Running totals are those after the row's round and are exact, since every round was added.
+ *
+ * Metrics do not decide which rows stay. Their values lie beside the rows, so that a job without
+ * metrics pays nothing for them. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_THINNING_H
 #define TALLY_SERVICES_COORDINATOR_REST_THINNING_H
 
@@ -35,7 +38,18 @@ struct series_row {
     int64_t round, time_step, iterate, stage, samples;
     double norm, loss;
     bool passed, cut;
+    size_t slot; /* of its metrics */
     struct series_totals totals;
+};
+
+enum { SERIES_METRIC_VALUES = 3 /* mean, min, max */ };
+
+/* The first TALLY_METRICS_MOST different names of a job's rounds; others are left out. */
+struct series_metrics {
+    char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* in the order they came */
+    int n_names;
+    double *values; /* double[capacity][n_names][SERIES_METRIC_VALUES] by slot, NaN where a round
+                     * has none; NULL without names */
 };
 
 struct series {
@@ -44,6 +58,7 @@ struct series {
     int64_t n_rounds;            /* added */
     int64_t width;               /* rounds per bucket of what was thinned out; 0 = nothing was */
     struct series_totals totals; /* after the last round */
+    struct series_metrics metrics;
 };
 
 /* A zeroed struct is an empty series. */
@@ -62,6 +77,9 @@ int64_t series_last_round(const struct series *series);
 /* Writes at most n_max rows, n_max in [SERIES_MIN_POINTS, SERIES_MAX_POINTS], and returns how many:
  * all rounds if they are not more. */
 size_t series_thin(const struct series *series, size_t n_max, struct series_row *ret_rows);
+/* Mean, min and max of the metric `name`, an index, in a row that series_thin() wrote; NaN = none.
+ * Borrowed until the series changes. */
+const double *series_metric(const struct series *series, const struct series_row *row, int name);
 /* The newest kept row whose round is <= round; NULL = none. */
 const struct series_row *series_at_or_before(const struct series *series, int64_t round);
 

@@ -4,6 +4,7 @@ import {compact, real, integer} from "./format.js";
 
 const Chart = globalThis.Chart;
 const N_COLORS = 8;
+const BAND_OPACITY = "26"; // 15 %, in hexadecimal
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -122,7 +123,8 @@ export class PlotView {
     };
   }
 
-  // lines: [{label, points: [{x, y}], color: index, dash: index, stepped, hidden, isReference}]
+  // lines: [{label, points: [{x, y}], color: index, dash: index, stepped, hidden, isReference,
+  // isEdge, of a band; fillsTo: "-1", the line before}]
   set(lines) {
     this.lines = lines;
     this.draw();
@@ -152,10 +154,10 @@ export class PlotView {
       return {
         type: drawsBars ? "bar" : "line", order: this.lines.length - index, // dashes lie on top
         label: line.label, data, hidden: line.hidden, isReference: line.isReference,
-        borderColor: stroke, backgroundColor: stroke,
-        borderWidth: line.isReference ? 1 : drawsBars ? 0 : 2, borderDash: line.isReference ? [4, 4] : DASHES[(line.dash ?? 0) % DASHES.length],
+        borderColor: stroke, backgroundColor: line.fillsTo === undefined ? stroke : `${stroke}${BAND_OPACITY}`, fill: line.fillsTo ?? false,
+        borderWidth: line.isReference || line.isEdge ? 1 : drawsBars ? 0 : 2, borderDash: line.isReference ? [4, 4] : DASHES[(line.dash ?? 0) % DASHES.length],
         stepped: line.stepped ? "before" : false,
-        pointRadius: line.isReference ? 0 : data.length <= 60 ? 2.5 : 0,
+        pointRadius: line.isReference || line.isEdge ? 0 : data.length <= 60 ? 2.5 : 0,
         pointHoverRadius: line.isReference ? 0 : 4, pointStyle: "circle", maxBarThickness: 40, minBarLength: 1,
         barPercentage: 0.9, categoryPercentage: 0.9,
       };

@@ -107,6 +107,18 @@ export function tiles(labels) {
   return {element, set, setLabel};
 }
 
+// The metrics of the last round that has any: their means, and where clients differ what lies between.
+export function metricTiles() {
+  const element = h("dl", {class: "metric-tiles", hidden: true});
+  const update = (metrics) => {
+    const entries = Object.entries(metrics ?? {});
+    syncChildren(element, entries.map(([name]) => name), (name) => h("div", {}, h("dt", {title: name}, name), h("dd", {}, NOTHING)));
+    entries.forEach(([, {mean, min, max}], i) => setText(element.children[i].lastChild, real(mean), min < max ? `${mean}, clients ${min} to ${max}` : `${mean}`));
+    setHidden(element, entries.length === 0);
+  };
+  return {element, update};
+}
+
 export function table(caption, heads, props = {}) {
   const body = h("tbody", {});
   const element = h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption, ...props},

@@ -5,6 +5,7 @@ import {h, setText} from "./dom.js";
 import {JobFeed} from "./feed.js";
 import {NOTHING, integer, plural, quality, real, tenths} from "./format.js";
 import {table} from "./job-parts.js";
+import {MetricCards, commonNames, metricLine} from "./metric-cards.js";
 import {documentOf} from "./page-job.js";
 import {REFERENCES, referenceLines} from "./reference.js";
 
@@ -63,6 +64,12 @@ function drawCharts(cards, feeds, count, reference) {
     lowest === undefined ? "" : `Least loss now: ${lowest.job.name} (${lowest.id}), ${real(lowest.points.at(-1).loss)}.`);
 }
 
+// One chart for each metric that all jobs have.
+function drawMetrics(metricCards, feeds) {
+  metricCards.draw(commonNames(feeds.map((feed) => feed.points)), (card, name) => card.set(
+    feeds.map((feed, index) => ({...identity(feed, index), points: metricLine(feed.points, name, "mean")})), "Mean over the clients."));
+}
+
 export function mount(main, {signal, ids, onError, setTitle}) {
   let count = "payload";
   let reference = "";
@@ -70,6 +77,8 @@ export function mount(main, {signal, ids, onError, setTitle}) {
   let pending = null;
   const hidden = new Set(); // jobs that the legend switched off
   const cards = charts(hidden);
+  const chartBox = h("div", {class: "charts"}, Object.values(cards).map((card) => card.element));
+  const metricCards = new MetricCards(chartBox, "tally-compare", hidden);
   const legend = new Legend(hidden, schedule);
   const view = table("Compared jobs", [{text: "Job"}, {text: "Algorithm"}, {text: "Status"}, {text: "Time step", num: true}, {text: "Regret", num: true},
     {text: "Up per client, formula", num: true}, {text: "payload", num: true}, {text: "Down, formula", num: true}, {text: "payload", num: true}]);
@@ -84,7 +93,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
     h("div", {class: "strip"}, h("fieldset", {class: "segments"}, h("legend", {}, "Bits counted as"), radio("payload"), radio("formula")),
       h("div", {class: "page-tools"}, h("label", {for: "reference"}, "Table I reference "), choice)),
     legend.element,
-    h("div", {class: "charts"}, Object.values(cards).map((card) => card.element)),
+    chartBox,
     h("section", {class: "card"}, h("h2", {}, "Now"), view.element),
     h("section", {class: "card"}, h("h2", {}, "Parameters that differ"), alike, differing.element));
   setTitle("Comparison");
@@ -105,6 +114,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
         setText(alike, feeds.some(({job}) => job === null) ? "\u00a0" : rows.length === 0 ? "All parameters are equal." : `${plural(rows.length, "parameter")}; all others are equal.`);
         legend.draw(feeds.map(identity));
         drawCharts(cards, feeds, count, reference);
+        drawMetrics(metricCards, feeds);
       }
     }, Math.max(0, drawn + DRAW_MS - performance.now()));
   }
@@ -114,6 +124,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
   return () => {
     clearTimeout(pending);
     Object.values(cards).forEach((card) => card.close());
+    metricCards.close();
   };
 }
 

@@ -6,7 +6,8 @@ import {h, setAttribute, setHidden, setText} from "./dom.js";
 import {saveFrom} from "./download.js";
 import {JobFeed, isEnded} from "./feed.js";
 import {compact, integer, plural, real, regret as regretText, tenths} from "./format.js";
-import {actionButtons, bitsTable, clientsTable, facts, jobAge, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles, waitingLine} from "./job-parts.js";
+import {actionButtons, bitsTable, clientsTable, facts, jobAge, metricTiles, progressBar, roundsTable, setProgress, setStatus, statusBadge, tiles, waitingLine} from "./job-parts.js";
+import {MetricCards, drawMetric, metricNames} from "./metric-cards.js";
 import {epochs} from "./series.js";
 
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
@@ -118,6 +119,9 @@ export function mount(main, {signal, id, onError, setTitle}) {
   const reason = h("p", {class: "reason", role: "alert", hidden: true});
   const waiting = waitingLine();
   const numbers = tiles(["Regret", "Loss", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Age"]);
+  const metrics = metricTiles();
+  const chartBox = h("div", {class: "charts"}, Object.values(cards).map((card) => card.element));
+  const metricCards = new MetricCards(chartBox, `tally-${id}`);
   const bits = bitsTable();
   const known = facts();
   const clients = clientsTable();
@@ -137,14 +141,14 @@ export function mount(main, {signal, id, onError, setTitle}) {
   const actions = actionButtons(() => feed.job, (job) => feed.takeJob(job));
   main.append(
     h("div", {class: "page-head"}, h("div", {class: "title"}, heading, badge, h("code", {}, id), mode), actions.box),
-    actions.error, reason, waiting.element, bar, numbers.element,
+    actions.error, reason, waiting.element, bar, numbers.element, metrics.element,
     h("div", {class: "strip"}, countSwitch((value) => { count = value; schedule(); }),
       h("div", {class: "page-tools"},
         h("a", {class: "button", href: `#/submit/${encodeURIComponent(id)}`}, "Edit and submit again"),
         h("button", {type: "button", "data-save": "rounds", onclick: save("/rounds.csv", "rounds.csv", "text/csv")}, "rounds.csv"),
         h("button", {type: "button", onclick: save("/model", "model.json", "application/json")}, "model.json"))),
     saveError,
-    h("div", {class: "charts"}, Object.values(cards).map((card) => card.element)),
+    chartBox,
     h("div", {class: "columns"},
       h("section", {class: "card"}, h("h2", {}, "Bits"), bits.element),
       h("section", {class: "card"}, h("h2", {}, "Clients"), clients.element),
@@ -179,11 +183,13 @@ export function mount(main, {signal, id, onError, setTitle}) {
     setProgress(bar, job);
     actions.update();
     drawNumbers(numbers, job, feed.points.at(-1));
+    metrics.update(newest(job, feed.points.at(-1)));
     bits.update(job);
     known.update(job);
     rounds.update(feed.tail, {epochs: hasEpochs(job), stages: hasStages(job)});
     setText(documentText, documentOf(job));
     drawCharts(cards, feed, count);
+    metricCards.draw(metricNames(feed.points), (card, name) => drawMetric(card, feed.points, name));
   }
 
   feed.run();
@@ -199,8 +205,12 @@ export function mount(main, {signal, id, onError, setTitle}) {
     clearInterval(seconds);
     clearTimeout(pending);
     Object.values(cards).forEach((card) => card.close());
+    metricCards.close();
   };
 }
+
+// Of the last point if it is newer than the detail and has any.
+const newest = (job, last) => (last !== undefined && last.round > job.round ? last.metrics : undefined) ?? job.metrics;
 
 const numberAge = (numbers) => numbers.element.lastChild.lastChild;
 

@@ -1,7 +1,7 @@
 // series: a job's rounds as points of charts.
 //
 // A point: {round, timeStep, iterate, stage, samples, norm, passed, cut, loss, regret,
-//           uplink: {formula, payload}, downlink: {formula, payload}}
+//           uplink: {formula, payload}, downlink: {formula, payload}, metrics: {name: {mean, min, max}} or undefined}
 // where regret and the bits are the job's totals after that round; the uplink is the sum of all clients.
 
 const MAX_POINTS = 4000; // of one job in the page; beyond it, thinned to half
@@ -9,7 +9,14 @@ const MAX_POINTS = 4000; // of one job in the page; beyond it, thinned to half
 // Of GET /v1/jobs/{id}/series.
 export function pointsOfSeries(answer) {
   const at = Object.fromEntries(answer.columns.map((name, index) => [name, index]));
-  return answer.rows.map((row) => pointOf((name) => row[at[name]]));
+  return answer.rows.map((row, index) => ({...pointOf((name) => row[at[name]]), metrics: metricsAt(answer.metrics, index)}));
+}
+
+// Of one row: the series has a list of each value, null where a round has none.
+function metricsAt(metrics, index) {
+  const found = Object.entries(metrics ?? {}).filter(([, {mean}]) => mean[index] !== null)
+    .map(([name, {mean, min, max}]) => [name, {mean: mean[index], min: min[index], max: max[index]}]);
+  return found.length > 0 ? Object.fromEntries(found) : undefined;
 }
 
 // Of the event `round` of GET /v1/jobs/{id}/events; or of GET /rounds, which has no totals but regret.
@@ -19,7 +26,7 @@ export function pointOfRound(record) {
     norm: record.norm, passed: record.passed, cut: record.cut, loss: record.loss,
     cumulative_regret: record.regret,
   };
-  return pointOf((name) => own[name] ?? record.totals?.[name]);
+  return {...pointOf((name) => own[name] ?? record.totals?.[name]), metrics: record.metrics};
 }
 
 function pointOf(get) {

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,6 +244,77 @@ static void test_coordinator_thinning__totals_of_progress_are_those_of_the_round
     series_fini(&series);
 }
 
+/* Metric "b" comes from round 1 on, in each fifth round; "a" from round 100 on, in all. */
+static void add_with_metrics(struct series *series, int64_t round)
+{
+    struct tally_round_record record = record_of(round);
+    if (round >= 100) {
+        const struct tally_metric_summary a = {"a", (double)round, -1, (double)round + 1};
+        tally_metrics_append(record.metrics, &a);
+    }
+    if (round % 5 == 1) {
+        const struct tally_metric_summary b = {"b", 0.5 * (double)round, 0, 0.25};
+        tally_metrics_append(record.metrics, &b);
+    }
+    add(series, &record);
+}
+
+static bool has_metrics_of_its_round(const struct series *series, const struct series_row *row)
+{
+    const double *b = series_metric(series, row, 0);
+    const double *a = series_metric(series, row, 1);
+    const double r = (double)row->round;
+    const bool a_is_right =
+        row->round >= 100 ? a[0] == r && a[1] == -1 && a[2] == r + 1 : isnan(a[0]) && isnan(a[2]);
+    const bool b_is_right = row->round % 5 == 1 ? b[0] == 0.5 * r && b[1] == 0 && b[2] == 0.25
+                                                : isnan(b[0]) && isnan(b[1]);
+    return a_is_right && b_is_right;
+}
+
+static void test_coordinator_thinning__metrics_stay_with_their_rounds(void)
+{
+    static const int64_t lengths[] = {100, 1000, 12000, 12001, 50000};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct series series = {0};
+        for (int64_t round = 1; round <= lengths[i]; round++) {
+            add_with_metrics(&series, round);
+        }
+        CU_ASSERT_EQUAL(series.metrics.n_names, 2);
+        CU_ASSERT_STRING_EQUAL(series.metrics.names[0], "b");
+        CU_ASSERT_STRING_EQUAL(series.metrics.names[1], "a");
+        const size_t n = series_thin(&series, 500, ROWS);
+        size_t n_wrong = 0;
+        for (size_t k = 0; k < n; k++) {
+            n_wrong += !has_metrics_of_its_round(&series, &ROWS[k]);
+        }
+        CU_ASSERT_EQUAL(n_wrong, 0);
+        assert_rows_true(ROWS, n);
+        series_fini(&series);
+    }
+}
+
+static void test_coordinator_thinning__more_names_than_fit_are_left_out(void)
+{
+    struct series series = {0};
+    for (int64_t round = 1; round <= 40; round++) {
+        struct tally_round_record record = record_of(round);
+        struct tally_metric_summary summary = {.mean = (double)round};
+        snprintf(summary.name, sizeof summary.name, "m%02d", (int)round);
+        tally_metrics_append(record.metrics, &summary);
+        add(&series, &record);
+    }
+    CU_ASSERT_EQUAL(series.metrics.n_names, TALLY_METRICS_MOST);
+    CU_ASSERT_STRING_EQUAL(series.metrics.names[15], "m16");
+    CU_ASSERT_EQUAL(series_thin(&series, 100, ROWS), 40);
+    for (int64_t round = 1; round <= 40; round++) {
+        for (int name = 0; name < TALLY_METRICS_MOST; name++) {
+            const double mean = series_metric(&series, &ROWS[round - 1], name)[0];
+            CU_ASSERT_TRUE(name + 1 == round ? mean == (double)round : isnan(mean));
+        }
+    }
+    series_fini(&series);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_thinning__few_rounds_are_all_there),
     TALLY_TEST(test_coordinator_thinning__many_rounds_are_bounded),
@@ -251,5 +323,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_thinning__rounds_must_ascend),
     TALLY_TEST(test_coordinator_thinning__search),
     TALLY_TEST(test_coordinator_thinning__totals_of_progress_are_those_of_the_rounds),
+    TALLY_TEST(test_coordinator_thinning__metrics_stay_with_their_rounds),
+    TALLY_TEST(test_coordinator_thinning__more_names_than_fit_are_left_out),
 };
 TALLY_SUITE(coordinator_thinning, TESTS);

@@ -1,0 +1,71 @@
+// metric-cards: charts of the metrics that workers report, one for each name.
+
+import {ChartCard} from "./cards.js";
+import {integer, real} from "./format.js";
+
+const MAX_NAMES = 16; // as many as one round may have
+const COLOR = 5;
+
+// The names that the points have, in the order they came.
+export function metricNames(points) {
+  const names = new Set();
+  for (const {metrics} of points) {
+    Object.keys(metrics ?? {}).forEach((name) => names.add(name));
+  }
+  return [...names].slice(0, MAX_NAMES);
+}
+
+// The names that all lists of points have.
+export const commonNames = (lists) => lists.map(metricNames)
+  .reduce((common, names) => common.filter((name) => names.includes(name)));
+
+// One value of a metric over the time steps.
+export const metricLine = (points, name, value) => points.filter(({metrics}) => metrics?.[name] !== undefined)
+  .map((point) => ({x: point.timeStep, y: point.metrics[name][value]}));
+
+export class MetricCards {
+  // The cards become the last children of `parent`, which is in the document. `file` is the stem of
+  // file names, `hidden` as of ChartCard.
+  constructor(parent, file, hidden) {
+    this.parent = parent;
+    this.file = file;
+    this.hidden = hidden;
+    this.cards = new Map(); // by name
+  }
+
+  // One card for each name. Calls draw(card, name).
+  draw(names, draw) {
+    for (const [name, card] of this.cards) {
+      if (!names.includes(name)) {
+        card.close();
+        card.element.remove();
+        this.cards.delete(name);
+      }
+    }
+    names.forEach((name) => {
+      if (!this.cards.has(name)) {
+        const card = new ChartCard({title: name, xTitle: "Time steps", yTitle: name, file: `${this.file}-metric-${name}`, hidden: this.hidden});
+        card.element.dataset.metric = name;
+        this.parent.append(card.element);
+        card.open();
+        this.cards.set(name, card);
+      }
+      draw(this.cards.get(name), name);
+    });
+  }
+
+  close() {
+    this.cards.forEach((card) => card.close());
+    this.cards.clear();
+  }
+}
+
+// A metric of one job: the mean, and where clients differ the band from the least to the greatest.
+export function drawMetric(card, points, name) {
+  const line = (value, label, more) => ({key: value, label, color: COLOR, points: metricLine(points, name, value), ...more});
+  const last = points.findLast(({metrics}) => metrics?.[name] !== undefined);
+  const differ = points.some(({metrics}) => metrics?.[name] !== undefined && metrics[name].min < metrics[name].max);
+  const {mean, min, max} = last.metrics[name];
+  card.set([line("mean", "Mean"), ...(differ ? [line("min", "Minimum", {isEdge: true}), line("max", "Maximum", {isEdge: true, fillsTo: "-1"})] : [])],
+    `${name} ${real(mean)}${differ ? `, clients ${real(min)} to ${real(max)},` : ""} in round ${integer(last.round)}.`);
+}
