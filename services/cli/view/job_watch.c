@@ -18,7 +18,8 @@
 enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
 /* Longest that one poll may hang before it counts as "away". */
 enum { POLL_TIMEOUT_MS = 30000 };
-enum { QUALITY_TEXT_CAPACITY = 64 };
+/* Regret, loss and 16 metrics. */
+enum { QUALITY_TEXT_CAPACITY = 896 };
 
 enum tally_status tally_job_watch_read_options(const struct tally_options *options,
                                                struct tally_job_watch *ret_watch,
@@ -47,7 +48,24 @@ static void waiting_text(const struct tally_json *waiting, int64_t now_ms,
     ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
 }
 
-/* "regret 412.3  loss 0.43", or what is known of the two. */
+/* Appends the means, "  accuracy 0.91  seconds 2.5". */
+static void append_metrics(const struct tally_json *metrics, char text[QUALITY_TEXT_CAPACITY])
+{
+    const char *name;
+    size_t length = strlen(text);
+    for (size_t i = 0; (name = tally_json_key(metrics, i)) != NULL; i++) {
+        const double mean = tally_json_get_real(tally_json_get(metrics, name), "mean", NAN);
+        const int n =
+            snprintf(text + length, QUALITY_TEXT_CAPACITY - length, "  %.32s %.6g", name, mean);
+        if (n < 0 || length + (size_t)n >= QUALITY_TEXT_CAPACITY) {
+            text[length] = '\0'; /* more names than a coordinator sends */
+            return;
+        }
+        length += (size_t)n;
+    }
+}
+
+/* "regret 412.3  loss 0.43  accuracy 0.91", or what is known of them. */
 static void quality_text(const struct tally_json *detail, char ret_text[QUALITY_TEXT_CAPACITY])
 {
     const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
@@ -62,6 +80,7 @@ static void quality_text(const struct tally_json *detail, char ret_text[QUALITY_
         snprintf(loss_text, sizeof loss_text, "%sloss %.6g", isnan(regret) ? "" : "  ", loss);
     }
     snprintf(ret_text, QUALITY_TEXT_CAPACITY, "%s%s", regret_text, loss_text);
+    append_metrics(tally_json_get(detail, "metrics"), ret_text);
 }
 
 void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
@@ -129,7 +148,8 @@ struct follower {
     char mark[TALLY_WATCH_TEXT_CAPACITY];
 };
 
-/* Regret and loss go to the front: where there is no room for all fields, the others are left out.
+/* Regret, loss and metrics go to the front: where there is no room for all fields, the others are
+ * left out.
  */
 static void put_quality_first(const struct tally_json *detail, char text[TALLY_WATCH_TEXT_CAPACITY])
 {

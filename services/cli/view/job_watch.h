@@ -27,10 +27,11 @@ int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *wat
 
 /* Pure parts. */
 
-enum { TALLY_WATCH_TEXT_CAPACITY = 256 };
-/* "time step 1200/2000  round 31  regret 412.3  up 598 bit  down 628 bit", the status before it
- * unless that is "running". Bits are formula bits. Of a job that waits, for what and for how long
- * at Unix time now_ms: "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers". */
+enum { TALLY_WATCH_TEXT_CAPACITY = 1152 };
+/* "time step 1200/2000  round 31  regret 412.3  accuracy 0.91  up 598 bit  down 628 bit", the
+ * status before it unless that is "running". Of metrics it has the means. Bits are formula bits. Of
+ * a job that waits, for what and for how long at Unix time now_ms: "since 12 s: waits for client 3
+ * (w3): round 7 has 9 of 10 answers". */
 void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
                           char ret_text[TALLY_WATCH_TEXT_CAPACITY]);
 /* What must differ for the job to have moved: status, time step, round, iterate, what it waits for.

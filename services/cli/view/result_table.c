@@ -92,6 +92,20 @@ static void add_waiting(struct tally_text_table *table, const struct tally_json 
     add_fact(table, "  since", since);
 }
 
+/* A row for each metric: "accuracy 0.91  min 0.88  max 0.95"; none without metrics. */
+static void add_metrics(struct tally_text_table *table, const struct tally_json *metrics)
+{
+    const char *name;
+    for (size_t i = 0; (name = tally_json_key(metrics, i)) != NULL; i++) {
+        const struct tally_json *metric = tally_json_get(metrics, name);
+        char text[TALLY_RESULT_CELL_CAPACITY];
+        snprintf(text, sizeof text, "%.40s %.6g  min %.6g  max %.6g", name,
+                 tally_json_get_real(metric, "mean", NAN), tally_json_get_real(metric, "min", NAN),
+                 tally_json_get_real(metric, "max", NAN));
+        add_fact(table, i == 0 ? "metrics" : "", text);
+    }
+}
+
 /* A row for each parameter that the job found out itself. */
 static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
 {
@@ -169,6 +183,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     add_member(table, "stage", detail, "stage");
     add_member(table, "regret", detail, "cumulative_regret");
     add_member(table, "loss", detail, "loss");
+    add_metrics(table, tally_json_get(detail, "metrics"));
     add_planned(table, tally_json_get(detail, "planned"));
     add_member(table, "f_star", detail, "f_star");
     add_member(table, "x_checksum", detail, "x_checksum");

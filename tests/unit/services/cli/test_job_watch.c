@@ -33,6 +33,11 @@ static void test_cli_job_watch__text_tells_progress_regret_and_bits(void)
                 "time step 0/0  round 0  loss 0.43  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"running\",\"cumulative_regret\":412.3,\"loss\":null}",
                 "time step 0/0  round 0  regret 412.3  up 0 bit  down 0 bit");
+    expect_text("{\"status\":\"running\",\"cumulative_regret\":412.3,\"loss\":0.43,\"metrics\":"
+                "{\"accuracy\":{\"mean\":0.91234567,\"min\":0.5,\"max\":1},"
+                "\"seconds\":{\"mean\":2,\"min\":1,\"max\":3}}}",
+                "time step 0/0  round 0  regret 412.3  loss 0.43  accuracy 0.912346  seconds 2"
+                "  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"queued\",\"horizon\":10}",
                 "queued  time step 0/10  round 0  regret unknown  up 0 bit  down 0 bit");
     expect_text("{\"status\":\"running\",\"time_step\":1,\"horizon\":2,\"waiting\":null}",

@@ -68,6 +68,25 @@ static void test_cli_result_table__shows_all_of_a_finished_job(void)
         "wire bytes  in 123456  out 654321\n");
 }
 
+static void test_cli_result_table__metrics_have_a_row_each(void)
+{
+    struct tally_json *detail = NULL;
+    struct tally_buffer out = {0};
+    static const char JSON[] =
+        "{\"loss\":0.5,\"metrics\":{\"accuracy\":{\"mean\":0.912345678,\"min\":0.5,\"max\":1},"
+        "\"seconds\":{\"mean\":2e30,\"min\":-1,\"max\":null}}}";
+    CU_ASSERT_EQUAL_FATAL(tally_json_parse(JSON, strlen(JSON), &detail, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_result_table_render(detail, &out), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_append(&out, "", 1), TALLY_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)out.data,
+                                  "loss        0.5\n"
+                                  "metrics     accuracy 0.912346  min 0.5  max 1\n"
+                                  "            seconds 2e+30  min -1  max nan\n"
+                                  "f_star"));
+    tally_buffer_fini(&out);
+    tally_json_free(detail);
+}
+
 static void test_cli_result_table__what_is_missing_is_a_dash(void)
 {
     expect("{\"id\":\"\",\"name\":\"n\",\"reason\":\"worker 3 "
@@ -117,6 +136,7 @@ static void test_cli_result_table__cells_cut_what_is_too_long(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_result_table__shows_all_of_a_finished_job),
+    TALLY_TEST(test_cli_result_table__metrics_have_a_row_each),
     TALLY_TEST(test_cli_result_table__what_is_missing_is_a_dash),
     TALLY_TEST(test_cli_result_table__cells_cut_what_is_too_long),
 };
