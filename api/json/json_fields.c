@@ -267,7 +267,7 @@ bool tally_json_write_fields(struct tally_json *object, const struct tally_field
     bool ok = true;
     for (size_t i = 0; i < n_fields; i++) {
         const char *member = (const char *)from_struct + fields[i].offset;
-        if (!fields[i].quiet || *(const bool *)member) {
+        if (!fields[i].quiet || *member != '\0') { /* also of a bool, which is one byte */
             ok = write_field(object, &fields[i], member) && ok;
         }
     }

@@ -192,7 +192,7 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
         .round = round->round, .client = client, .metrics = copy->metrics};
     struct tally_bits bits = {0};
     status = tally_objective_metrics(copy->objective, client, (uint32_t)round->round, copy->x,
-                                     copy->metrics, &update.n_metrics, err);
+                                     evaluate, copy->metrics, &update.n_metrics, err);
     if (status != TALLY_OK) {
         return status;
     }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "services/objectives/losses/report.h"
 #include "services/objectives/plugin/plugin_instance.h"
 
 const char *const TALLY_OBJECTIVE_NAMES[] = {
@@ -92,7 +93,24 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
                           "plug-in %s is not loaded here", spec->plugin.name);
     }
-    return kind->make(kind, spec, clients, key, source, ret, err);
+    struct tally_objective *objective;
+    enum tally_status status = kind->make(kind, spec, clients, key, source, &objective, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_report_add(objective, kind, spec, key, source, err);
+    if (status != TALLY_OK) {
+        tally_objective_free(objective);
+        return status;
+    }
+    *ret = objective;
+    return TALLY_OK;
+}
+
+void tally_objective_spec_drop_report(struct tally_objective_spec *spec)
+{
+    spec->accuracy = false;
+    tally_data_spec_drop_test(&spec->data);
 }
 
 enum tally_status tally_objective_new(const struct tally_objective_spec *spec, uint32_t clients,

@@ -38,6 +38,10 @@ void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
+/* Forgets what clients report beside the loss, for a process that only solves: it then needs no
+ * files of held-out points. */
+void tally_objective_spec_drop_report(struct tally_objective_spec *spec);
+
 /* d, without making the data. At most TALLY_MAX_DIM in a valid spec. */
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 /* Path of the member of a job document that d depends on. */

@@ -639,6 +639,8 @@ const COMPANY = {
   "objective.data.points_per_class 1": {clients: 1},
   "objective.data.features 10000000": {"objective.data.classes": 0, "objective.bias": false,
     "objective.type": "logistic_regression"},
+  ...Object.fromEntries(["undefined", ""].flatMap((absent) => [["images", ["labels"]], ["points", ["labels"]], ["labels", ["images", "points"]]]
+    .map(([name, others]) => [`objective.data.test_${name} ${absent}`, Object.fromEntries(others.map((other) => [`objective.data.test_${other}`, ""]))]))),
   "objective.data.classes 0": {"objective.type": "logistic_regression"},
   "objective.data.classes 1000000": {"objective.data.features": 2, "objective.bias": false},
   "objective.data.classes undefined": {"objective.type": "logistic_regression"},
@@ -720,6 +722,9 @@ test("rules that no schema can say are the server's, and named", async () => {
     [inData(libsvm, {sharding: "local"}), "reference.type"],
     [inData(npy, {labels: "y-{client}.npy", sharding: "local"}), "objective.data.labels"],
     [inData(npy, {classes: 1}), "objective.data.classes"],
+    [inData(npy, {test_points: ""}), "objective.data.test_points"],
+    [inData(images, {test_labels: ""}), "objective.data.test_labels"],
+    [inData(libsvm, {test_file: "a-{client}"}), "objective.data.test_file"],
     [{...plugin, reference: {type: "solve"}}, "reference.type"],
     [{...ceal, algorithm: {...ceal.algorithm, sigma: 1e-9}}, "algorithm"],
     [{...ceal, name: "\u00e9".repeat(65)}, "name"],

@@ -179,6 +179,92 @@ class Refusals(DataFileCase):
             self.assert_problem(answer, 400, "objective.data.file")
 
 
+class HeldOutPoints(DataFileCase):
+    """`accuracy`, and the metrics of a file of held-out points."""
+
+    def setUp(self):
+        super().setUp()
+        generator = np.random.default_rng(8)
+        X = generator.normal(size=(130, 3))
+        y = (X @ [1, -2, 3] + generator.normal(size=130) > 0).astype(float)
+        self.write_csv("x.csv", X[:90], y[:90])
+        self.write_csv("test.csv", X[90:], y[90:])
+        self.held_out = X[90:], y[90:]
+
+    def document(self, test_file=None, accuracy=False, **changes):
+        data = {"type": "csv", "file": "x.csv", "label": "label", "features": 3}
+        objective = {"type": "logistic_regression", "data": data, "l2": 0.01}
+        data.update({} if test_file is None else {"test_file": test_file})
+        objective.update({"accuracy": True} if accuracy else {})
+        return job(None, objective=objective, **changes)
+
+    def test_the_service_and_the_simulation_report_the_same_and_the_job_is_the_same(self):
+        options = ("--data-dir", self.data)
+        client = self.serve(self.data, self.data)
+        for algorithm in ({"type": "minibatch_sgd", "step_size": 0.05, "local_steps": 1},
+                          {"type": "ceal", "step_size": 0.05, "sigma": 1, "gradient_bound": 1}):
+            silent = simulate(self.document(algorithm=algorithm), options)
+            self.assertNotIn("metrics", silent)
+            document = self.document("test.csv", True, algorithm=algorithm)
+            simulated = simulate(document, options)
+            self.assertEqual(set(simulated["metrics"]), {"accuracy", "test_accuracy", "test_loss"})
+            for key in ("x_checksum", "cumulative_regret", "loss", "round", "iterate", "f_star"):
+                self.assertEqual(simulated[key], silent[key], key)
+            for key in ("uplink", "downlink", "control"):
+                self.assertEqual(simulated["bits"][key], silent["bits"][key], key)
+            detail = self.run_job(client, document)
+            self.assertEqual(essence(detail), essence(simulated))
+            self.assertEqual(detail["metrics"], simulated["metrics"])
+            self.assertEqual((detail["objective"]["accuracy"], detail["objective"]["data"]["test_file"]),
+                             (True, "test.csv"))
+            records = client.rounds(detail["id"])
+            n = sum("metrics" in record for record in records)
+            self.assertEqual(n, sum(record["k"] != before for record, before in
+                                    zip(records, [None, *(record["k"] for record in records)])), "one for each point")
+            bits = n * (CLIENTS * (64 + 8 * len("accuracy")) + 2 * 64 + 8 * len("test_accuracytest_loss"))
+            self.assertEqual(simulated["bits"]["telemetry"], silent["bits"]["telemetry"] + bits)
+
+    def test_the_numbers_are_those_of_numpy(self):
+        document = self.document("test.csv", initial_point={"type": "random_sphere", "radius": 3})
+        client = self.serve(self.data)
+        detail = self.run_job(client, document)
+        X, y = self.held_out
+        ends = []  # the last round ends at the model, and begins where a job that is a round shorter ends
+        for horizon in (detail["horizon"] - 1, detail["horizon"]):
+            again = self.run_job(client, {**document, "horizon": horizon})
+            ends.append((np.array(client.get_json(f"/v1/jobs/{again['id']}/model")["x"]), again))
+        x = ends[0][0]
+        metrics = ends[1][1]["metrics"]
+        z = X @ x
+        self.assertEqual(metrics["test_accuracy"]["mean"], ((z > 0) == y).mean())
+        expected = np.log1p(np.exp(-(2 * y - 1) * z)).mean() + 0.01 * x @ x
+        self.assertAlmostEqual(metrics["test_loss"]["mean"], expected, places=12)
+        self.assertEqual(len({*metrics["test_loss"].values()}), 1, "of one client")
+
+    def test_what_is_wrong_with_the_file_is_told_and_costs_the_job(self):
+        self.write("wide.csv", "a,b,label\n1,2,1\n")
+        self.write("other.csv", "a,b,c,label\n1,2,3,4\n")
+        client = self.serve(self.data)
+        for name, said in (("none.csv", "none.csv (or .gz) is not in the data folder"),
+                           ("wide.csv", 'wide.csv:1: 2 columns beside the label "label", but features is 3'),
+                           ("other.csv", "other.csv:2: label 4 is neither -1 nor 1 (nor 0 and 1)")):
+            path = Path(self.folder) / "job.json"
+            path.write_text(json.dumps(self.document(name)))
+            done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", self.data], text=True,
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=HANG_S, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("held-out points (test_file): ", done.stderr)
+            self.assertIn(said, done.stderr)
+            self.assertIn("objective.data.test_file", done.stderr)
+            reason = client.wait_status(client.submit(self.document(name)), "failed")["reason"]
+            self.assertIn(f"held-out points (test_file): {said}", reason)
+        answer = client.post_job(self.document("../test.csv"))
+        self.assert_problem(answer, 400, "objective.data.test_file")
+        document = self.document(accuracy=True)
+        document["objective"]["type"] = "least_squares"
+        self.assert_problem(client.post_job(document), 400, "objective.accuracy")
+
+
 class LongReadings(DataFileCase):
     def test_the_log_tells_how_far_it_is_and_sigterm_ends_it(self):
         """16 GiB of blanks, from as many copies of one gzip member."""

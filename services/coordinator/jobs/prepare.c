@@ -64,9 +64,11 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
         struct tally_load_watch watch = {.job = result->job_id};
         const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
-        result->status = tally_objective_load(&spec->objective, (uint32_t)spec->clients,
-                                              tally_job_spec_setting(spec).key, &files, &objective,
-                                              &result->err);
+        struct tally_objective_spec solved = spec->objective;
+        tally_objective_spec_drop_report(&solved);
+        result->status =
+            tally_objective_load(&solved, (uint32_t)spec->clients, tally_job_spec_setting(spec).key,
+                                 &files, &objective, &result->err);
     }
     if (result->status == TALLY_OK) {
         result->status =

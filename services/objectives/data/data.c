@@ -16,6 +16,12 @@ const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "lo
 #define NAME_FIELD(key, member, text)                                                              \
     TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .required = true, .doc = (text))
 
+/* Of held-out points: not written if the document has none. */
+#define TEST_FIELD(key, member, text)                                                              \
+    TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .quiet = true,                               \
+               .doc = "held-out points: " text "; clients then report test_loss, and of classes "  \
+                      "test_accuracy")
+
 #define SHARDING_FIELD                                                                             \
     TALLY_CHOICE(                                                                                  \
         "sharding", offsetof(struct tally_data_spec, sharding), TALLY_SHARDING_NAMES,              \
@@ -46,6 +52,8 @@ static const struct tally_field IDX_FIELDS[] = {
         "points_per_class", IDX(points_per_class), 0, 10000000, .unit = "images",
         .doc = "images of every class, of all clients together; 0 = all that the files have"),
     SHARDING_FIELD,
+    TEST_FIELD("test_images", IDX(test_images), "IDX file of images"),
+    TEST_FIELD("test_labels", IDX(test_labels), "IDX file of labels"),
 };
 
 #define TABLE(member) offsetof(struct tally_data_spec, table.member)
@@ -61,6 +69,7 @@ static const struct tally_field LIBSVM_FIELDS[] = {
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
+    TEST_FIELD("test_file", TABLE(test_file), "LIBSVM file"),
 };
 static const struct tally_field CSV_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), "CSV file with a header line, below the data folder"),
@@ -71,6 +80,7 @@ static const struct tally_field CSV_FIELDS[] = {
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
+    TEST_FIELD("test_file", TABLE(test_file), "CSV file with the same header"),
 };
 static const struct tally_field NPY_FIELDS[] = {
     NAME_FIELD("points", TABLE(points), ".npy file of shape (points, features)"),
@@ -78,6 +88,8 @@ static const struct tally_field NPY_FIELDS[] = {
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
+    TEST_FIELD("test_points", TABLE(test_points), ".npy file of points"),
+    TEST_FIELD("test_labels", TABLE(test_labels), ".npy file of labels"),
 };
 static const struct tally_field NPZ_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), ".npz file, below the data folder"),
@@ -86,6 +98,7 @@ static const struct tally_field NPZ_FIELDS[] = {
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
+    TEST_FIELD("test_file", TABLE(test_file), ".npz file with the same arrays"),
 };
 
 #define MATRIX(member) offsetof(struct tally_data_spec, matrix.member)
@@ -102,31 +115,47 @@ const struct tally_data_kind TALLY_DATA_KINDS[] = {
 #undef TALLY_DATA_KIND
 };
 
-/* Where each type has the names of its files and its number of features. */
+/* Where a type has the names of two files of one purpose; NULL = no such file. */
+struct file_names {
+    const char *fields[2]; /* in the document */
+    size_t names[2];
+};
+
+/* The same of each type, and its number of features. */
 static const struct {
-    const char *fields[2]; /* in the document; NULL = no such file */
-    size_t names[2], features;
+    struct file_names files, test;
+    size_t features;
 } PLACES[TALLY_N_DATA_TYPES] = {
     [TALLY_DATA_SYNTHETIC_LINEAR] = {.features = SYNTHETIC(dim)},
-    [TALLY_DATA_IDX] = {{"objective.data.images", "objective.data.labels"},
-                        {IDX(images), IDX(labels)},
+    [TALLY_DATA_IDX] = {{{"objective.data.images", "objective.data.labels"},
+                         {IDX(images), IDX(labels)}},
+                        {{"objective.data.test_images", "objective.data.test_labels"},
+                         {IDX(test_images), IDX(test_labels)}},
                         IDX(features)},
-    [TALLY_DATA_LIBSVM] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
-    [TALLY_DATA_CSV] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
-    [TALLY_DATA_NPY] = {{"objective.data.points", "objective.data.labels"},
-                        {TABLE(points), TABLE(labels)},
+    [TALLY_DATA_LIBSVM] = {{{"objective.data.file"}, {TABLE(file)}},
+                           {{"objective.data.test_file"}, {TABLE(test_file)}},
+                           TABLE(features)},
+    [TALLY_DATA_CSV] = {{{"objective.data.file"}, {TABLE(file)}},
+                        {{"objective.data.test_file"}, {TABLE(test_file)}},
                         TABLE(features)},
-    [TALLY_DATA_NPZ] = {{"objective.data.file"}, {TABLE(file)}, TABLE(features)},
-    [TALLY_DATA_MATRIX] = {{"objective.data.matrix", "objective.data.vector"},
-                           {MATRIX(matrix), MATRIX(vector)},
-                           MATRIX(dim)},
+    [TALLY_DATA_NPY] = {{{"objective.data.points", "objective.data.labels"},
+                         {TABLE(points), TABLE(labels)}},
+                        {{"objective.data.test_points", "objective.data.test_labels"},
+                         {TABLE(test_points), TABLE(test_labels)}},
+                        TABLE(features)},
+    [TALLY_DATA_NPZ] = {{{"objective.data.file"}, {TABLE(file)}},
+                        {{"objective.data.test_file"}, {TABLE(test_file)}},
+                        TABLE(features)},
+    [TALLY_DATA_MATRIX] = {.files = {{"objective.data.matrix", "objective.data.vector"},
+                                     {MATRIX(matrix), MATRIX(vector)}},
+                           .features = MATRIX(dim)},
 };
 
 /* The name of file `i`, 0 or 1; NULL if the type has no such file. */
-static const char *name_of(const struct tally_data_spec *data, int i)
+static const char *name_of(const struct tally_data_spec *data, const struct file_names *files,
+                           int i)
 {
-    return PLACES[data->type].fields[i] != NULL ? (const char *)data + PLACES[data->type].names[i]
-                                                : NULL;
+    return files->fields[i] != NULL ? (const char *)data + files->names[i] : NULL;
 }
 
 static bool is_per_client(const char *name)
@@ -134,11 +163,12 @@ static bool is_per_client(const char *name)
     return strstr(name, TALLY_DATA_CLIENT_MARK) != NULL;
 }
 
-static enum tally_status check_names(const struct tally_data_spec *data, struct tally_error *err)
+static enum tally_status check_names(const struct tally_data_spec *data,
+                                     const struct file_names *files, struct tally_error *err)
 {
-    const char *first = name_of(data, 0), *second = name_of(data, 1);
-    for (int i = 0; i < 2 && name_of(data, i) != NULL; i++) {
-        const char *name = name_of(data, i), *field = PLACES[data->type].fields[i];
+    const char *first = name_of(data, files, 0), *second = name_of(data, files, 1);
+    for (int i = 0; i < 2 && name_of(data, files, i) != NULL; i++) {
+        const char *name = name_of(data, files, i), *field = files->fields[i];
         if (!tally_is_name_below(name)) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, field, TALLY_DATA_NAME_REFUSAL, name);
         }
@@ -148,10 +178,22 @@ static enum tally_status check_names(const struct tally_data_spec *data, struct 
         }
     }
     if (second != NULL && is_per_client(first) != is_per_client(second)) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, PLACES[data->type].fields[1],
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, files->fields[1],
                           "either both names have " TALLY_DATA_CLIENT_MARK " or none has");
     }
     return TALLY_OK;
+}
+
+/* Both files of held-out points are named, or none. */
+static enum tally_status check_test(const struct tally_data_spec *data, struct tally_error *err)
+{
+    const struct file_names *test = &PLACES[data->type].test;
+    const char *first = name_of(data, test, 0), *second = name_of(data, test, 1);
+    if (second != NULL && (first[0] == '\0') != (second[0] == '\0')) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, test->fields[first[0] == '\0' ? 0 : 1],
+                          "held-out points need both %s and %s", test->fields[0], test->fields[1]);
+    }
+    return tally_data_spec_has_test(data) ? check_names(data, test, err) : TALLY_OK;
 }
 
 static enum tally_status check_classes(const struct tally_data_spec *data, enum tally_labels labels,
@@ -193,7 +235,10 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
                                            enum tally_labels labels, int64_t clients,
                                            struct tally_error *err)
 {
-    enum tally_status status = check_names(data, err);
+    enum tally_status status = check_names(data, &PLACES[data->type].files, err);
+    if (status == TALLY_OK) {
+        status = check_test(data, err);
+    }
     if (status == TALLY_OK) {
         status = check_classes(data, labels, err);
     }
@@ -219,11 +264,45 @@ int64_t tally_data_spec_classes(const struct tally_data_spec *data)
 
 bool tally_data_spec_is_shared(const struct tally_data_spec *data)
 {
-    const char *name = name_of(data, 0);
+    const char *name = tally_data_spec_file(data);
     return data->sharding != TALLY_SHARDING_LOCAL || name == NULL || is_per_client(name);
 }
 
 const char *tally_data_spec_file(const struct tally_data_spec *data)
 {
-    return name_of(data, 0);
+    return name_of(data, &PLACES[data->type].files, 0);
+}
+
+const char *tally_data_spec_test_field(const struct tally_data_spec *data)
+{
+    return PLACES[data->type].test.fields[0];
+}
+
+bool tally_data_spec_has_test(const struct tally_data_spec *data)
+{
+    const char *name = name_of(data, &PLACES[data->type].test, 0);
+    return name != NULL && name[0] != '\0';
+}
+
+void tally_data_spec_drop_test(struct tally_data_spec *data)
+{
+    const struct file_names *test = &PLACES[data->type].test;
+    for (int i = 0; i < 2 && test->fields[i] != NULL; i++) {
+        ((char *)data)[test->names[i]] = '\0';
+    }
+}
+
+struct tally_data_spec tally_data_spec_test(const struct tally_data_spec *data)
+{
+    struct tally_data_spec held_out = *data;
+    for (int i = 0; i < 2 && PLACES[data->type].test.fields[i] != NULL; i++) {
+        memcpy((char *)&held_out + PLACES[data->type].files.names[i],
+               (const char *)data + PLACES[data->type].test.names[i], TALLY_DATA_NAME_CAPACITY);
+    }
+    tally_data_spec_drop_test(&held_out);
+    held_out.idx.points_per_class = 0;
+    if (data->sharding != TALLY_SHARDING_LOCAL) {
+        held_out.sharding = TALLY_SHARDING_CONTIGUOUS;
+    }
+    return held_out;
 }

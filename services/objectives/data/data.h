@@ -46,6 +46,7 @@ struct tally_idx_data {
     int64_t features;         /* rows * columns of an image */
     int64_t classes;          /* labels are 0 .. classes - 1 */
     int64_t points_per_class; /* a balanced subset of them; 0 = all images there are */
+    char test_images[TALLY_DATA_NAME_CAPACITY], test_labels[TALLY_DATA_NAME_CAPACITY];
 };
 
 /* `libsvm`, `csv`, `npy` and `npz`: points with a label each. */
@@ -56,6 +57,8 @@ struct tally_table_data {
     char label[128];                       /* csv: the label's column */
     int64_t features;                      /* of a point */
     int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
+    char test_file[TALLY_DATA_NAME_CAPACITY]; /* as `file` */
+    char test_points[TALLY_DATA_NAME_CAPACITY], test_labels[TALLY_DATA_NAME_CAPACITY]; /* npy */
 };
 
 /* `matrix`: the A and b of `quadratic`. */
@@ -137,6 +140,16 @@ int64_t tally_data_spec_classes(const struct tally_data_spec *data);
 
 /* The first name of a file that the data have, NULL if none: it stands for the data in messages. */
 const char *tally_data_spec_file(const struct tally_data_spec *data);
+
+/* Held-out points: files of the same type, with the same features, classes and arrays. */
+bool tally_data_spec_has_test(const struct tally_data_spec *data);
+/* The spec of the held-out points, which has them whole and in the order of the file; with `local`
+ * as `data`. The data have some. */
+struct tally_data_spec tally_data_spec_test(const struct tally_data_spec *data);
+/* Path of the member of a document that names them. */
+const char *tally_data_spec_test_field(const struct tally_data_spec *data);
+/* Forgets them. */
+void tally_data_spec_drop_test(struct tally_data_spec *data);
 
 /* Whether f, over all clients' points, can be had from the data folder of the coordinator: with
  * `local` and one name for all it cannot. */

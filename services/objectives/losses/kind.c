@@ -1,8 +1,11 @@
 #include "services/objectives/losses/kind.h"
 
+#include "services/objectives/losses/report.h"
+
 void tally_objective_free(struct tally_objective *objective)
 {
     if (objective != NULL) {
+        tally_report_free(objective->report);
         objective->ops->free(objective);
     }
 }
@@ -13,14 +16,17 @@ bool tally_objective_has_loss(const struct tally_objective *objective)
 }
 
 enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,
-                                          uint32_t round, const double *x,
+                                          uint32_t round, const double *x, bool evaluates,
                                           struct tally_metric *ret_metrics, size_t *ret_n,
                                           struct tally_error *err)
 {
     *ret_n = 0;
-    return objective->ops->metrics == NULL
-               ? TALLY_OK
-               : objective->ops->metrics(objective, client, round, x, ret_metrics, ret_n, err);
+    if (objective->ops->metrics != NULL) {
+        return objective->ops->metrics(objective, client, round, x, ret_metrics, ret_n, err);
+    }
+    return objective->report != NULL && evaluates
+               ? tally_report_metrics(objective, client, x, ret_metrics, ret_n, err)
+               : TALLY_OK;
 }
 
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

@@ -43,6 +43,7 @@ struct tally_objective_spec {
     double l2;                                /* ridge mu: f has the term mu |x|^2 */
     double parameters[TALLY_LOSS_PARAMETERS]; /* of the loss: its file names them */
     bool bias;                                /* every point has one more feature, which is 1 */
+    bool accuracy;                            /* clients report it */
     struct tally_plugin_spec plugin;
     struct tally_data_spec data; /* unless the kind takes none */
 };
@@ -83,6 +84,12 @@ struct tally_objective_kind {
     TALLY_BOOL("bias", TALLY_OBJECTIVE_MEMBER(bias),                                               \
                .doc = "whether every point has one more feature, which is 1")
 
+#define TALLY_ACCURACY_FIELD                                                                       \
+    TALLY_BOOL("accuracy", TALLY_OBJECTIVE_MEMBER(accuracy), .quiet = true,                        \
+               .doc =                                                                              \
+                   "whether clients report the metric accuracy: the share of their points that "   \
+                   "the round's point classifies right")
+
 /* Types of data that hold points with labels. */
 enum {
     TALLY_DATA_SET_FILES = TALLY_DATA_SET_TABLES | 1 << TALLY_DATA_IDX,
@@ -90,6 +97,12 @@ enum {
 };
 
 static const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
+
+/* Of the points of a client at some x. */
+struct tally_evaluation {
+    double loss;     /* f_m(x), the same double as local_loss */
+    double accuracy; /* the share of points whose class x tells; NaN: labels are no classes */
+};
 
 /* What an objective implements, as the functions below say. Slots are required where not said
  * otherwise. */
@@ -113,12 +126,20 @@ struct tally_objective_ops {
     enum tally_status (*metrics)(const struct tally_objective *objective, uint32_t client,
                                  uint32_t round, const double *x, struct tally_metric *ret_metrics,
                                  size_t *ret_n, struct tally_error *err);
+    /* NULL: it has none. Errors: as local_loss. */
+    enum tally_status (*evaluate)(const struct tally_objective *objective, uint32_t client,
+                                  const double *x, struct tally_evaluation *ret_evaluation,
+                                  struct tally_error *err);
 };
+
+struct tally_report;
 
 struct tally_objective {
     const struct tally_objective_ops *ops;
     size_t dim;
     uint32_t clients;
+    struct tally_report *report; /* owned; metrics of an objective without `metrics` (report.h);
+                                  * NULL: none */
 };
 
 void tally_objective_free(struct tally_objective *objective);
@@ -131,9 +152,10 @@ void tally_objective_free(struct tally_objective *objective);
 bool tally_objective_has_loss(const struct tally_objective *objective);
 
 /* What the client reports beside its message of a round that began at x:
- * ret_metrics[TALLY_METRICS_MOST], of which *ret_n are written. */
+ * ret_metrics[TALLY_METRICS_MOST], of which *ret_n are written. Accuracy and the metrics of
+ * held-out points depend on x alone: only rounds that evaluate the loss (`evaluates`) have them. */
 enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,
-                                          uint32_t round, const double *x,
+                                          uint32_t round, const double *x, bool evaluates,
                                           struct tally_metric *ret_metrics, size_t *ret_n,
                                           struct tally_error *err);
 

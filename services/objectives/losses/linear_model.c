@@ -37,7 +37,7 @@ struct linear_model {
     struct tally_objective base;
     const struct tally_scalar_loss *loss;
     double parameters[TALLY_LOSS_PARAMETERS], l2;
-    bool has_bias;
+    bool has_bias, has_classes; /* labels are -1 and 1 */
     struct tally_dataset *data;
     /* Of least squares: f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the
      * points; else NULL. */
@@ -80,11 +80,19 @@ static double ridge(const struct linear_model *self, const double *x)
     return self->l2 > 0 ? self->l2 * tally_vector_dot(x, x, self->base.dim) : 0;
 }
 
-static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x)
+/* Counts, unless NULL, the points whose label is 1 where z > 0 and -1 elsewhere. */
+static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x,
+                         uint32_t *ret_right)
 {
     double sum = 0;
+    uint32_t n_right = 0;
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
-        sum += self->loss->value(product(self, i, x), self->data->labels[i], self->parameters);
+        const double z = product(self, i, x), y = self->data->labels[i];
+        sum += self->loss->value(z, y, self->parameters);
+        n_right += (z > 0) == (y > 0);
+    }
+    if (ret_right != NULL) {
+        *ret_right = n_right;
     }
     return sum / shard.size;
 }
@@ -97,7 +105,23 @@ static enum tally_status linear_model_local_loss(const struct tally_objective *o
     struct tally_shard shard;
     enum tally_status status = tally_dataset_shard(self->data, client, &shard, err);
     if (status == TALLY_OK) {
-        *ret_loss = shard_loss(self, shard, x) + ridge(self, x);
+        *ret_loss = shard_loss(self, shard, x, NULL) + ridge(self, x);
+    }
+    return status;
+}
+
+static enum tally_status linear_model_evaluate(const struct tally_objective *objective,
+                                               uint32_t client, const double *x,
+                                               struct tally_evaluation *ret_evaluation,
+                                               struct tally_error *err)
+{
+    const struct linear_model *self = of(objective);
+    struct tally_shard shard;
+    enum tally_status status = tally_dataset_shard(self->data, client, &shard, err);
+    if (status == TALLY_OK) {
+        uint32_t n_right;
+        ret_evaluation->loss = shard_loss(self, shard, x, &n_right) + ridge(self, x);
+        ret_evaluation->accuracy = self->has_classes ? (double)n_right / shard.size : (double)NAN;
     }
     return status;
 }
@@ -141,7 +165,7 @@ static double mean_loss(const struct linear_model *self, const double *x)
     double sum = 0;
     for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
         if (self->data->shards[m].size > 0) {
-            sum += shard_loss(self, self->data->shards[m], x);
+            sum += shard_loss(self, self->data->shards[m], x, NULL);
             n++;
         }
     }
@@ -505,6 +529,7 @@ static const struct tally_objective_ops LINEAR_MODEL_OPS = {
     .losses = linear_model_losses,
     .minimum = linear_model_minimum,
     .curvature = linear_model_curvature,
+    .evaluate = linear_model_evaluate,
 };
 
 enum tally_status tally_linear_model_make(const struct tally_objective_kind *kind,
@@ -520,11 +545,13 @@ enum tally_status tally_linear_model_make(const struct tally_objective_kind *kin
     enum tally_status status =
         tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
     self->base = (struct tally_objective){
-        &LINEAR_MODEL_OPS, (size_t)tally_data_spec_features(&spec->data) + spec->bias, clients};
+        &LINEAR_MODEL_OPS, (size_t)tally_data_spec_features(&spec->data) + spec->bias, clients,
+        NULL};
     self->loss = kind->loss;
     memcpy(self->parameters, spec->parameters, sizeof self->parameters);
     self->l2 = spec->l2;
     self->has_bias = spec->bias;
+    self->has_classes = kind->labels == TALLY_LABELS_BINARY;
     if (status == TALLY_OK && !make_form(self)) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u points of dim %zu",
                             self->data->points, self->base.dim);

@@ -30,7 +30,7 @@ static double curvature(double z, double y, const double *parameters)
 
 static const struct tally_scalar_loss LOGISTIC = {value, slope, curvature,
                                                   0.25,  0,     .is_square = false};
-static const struct tally_field FIELDS[] = {TALLY_L2_FIELD, TALLY_BIAS_FIELD};
+static const struct tally_field FIELDS[] = {TALLY_L2_FIELD, TALLY_BIAS_FIELD, TALLY_ACCURACY_FIELD};
 
 const struct tally_objective_kind TALLY_OBJECTIVE_LOGISTIC_REGRESSION = {
     "logistic_regression",           TALLY_ROWS(FIELDS),

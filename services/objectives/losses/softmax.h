@@ -37,4 +37,15 @@ static inline double tally_softmax_loss(const double *z, size_t classes, size_t 
     return true_logit - least + log(sum);
 }
 
+/* The class that logits z, double[classes], stand for: the least, since they are negated; the first
+ * of equal ones. */
+static inline size_t tally_softmax_class(const double *z, size_t classes)
+{
+    size_t least = 0;
+    for (size_t k = 1; k < classes; k++) {
+        least = z[k] < z[least] ? k : least;
+    }
+    return least;
+}
+
 #endif

@@ -91,13 +91,28 @@ static double ridge(const struct softmax *self, const double *x)
     return self->l2 * cblas_ddot((int)self->base.dim, x, 1, x, 1);
 }
 
-/* Sum of the point losses over points first .. end - 1; adds the sum of gradients unless NULL. */
+/* Of a block with its logits. */
+static uint32_t n_right_in(const struct block *block, size_t classes)
+{
+    uint32_t n_right = 0;
+    for (int i = 0; i < block->n_rows; i++) {
+        n_right +=
+            tally_softmax_class(block->logits + (size_t)i * classes, classes) == block->labels[i];
+    }
+    return n_right;
+}
+
+/* Sum of the point losses over points first .. end - 1; adds the sum of gradients, and the number
+ * of points whose class x tells, unless NULL. */
 static void add_range(const struct softmax *self, struct block *block, const double *x,
-                      size_t first, size_t end, double *sum, double *gradient)
+                      size_t first, size_t end, double *sum, double *gradient, uint32_t *n_right)
 {
     for (size_t at = first; at < end; at += BLOCK) {
         block_load(block, self, at, end);
         block_multiply(block, self, x, self->classes);
+        if (n_right != NULL) {
+            *n_right += n_right_in(block, self->classes);
+        }
         for (int i = 0; i < block->n_rows; i++) {
             double *z = block->logits + (size_t)i * self->classes;
             *sum +=
@@ -126,8 +141,27 @@ static enum tally_status softmax_local_loss(const struct tally_objective *object
     enum tally_status status = block_init(&block, self, err);
     if (status == TALLY_OK) {
         double sum = 0;
-        add_range(self, &block, x, shard.first, shard.first + shard.size, &sum, NULL);
+        add_range(self, &block, x, shard.first, shard.first + shard.size, &sum, NULL, NULL);
         *ret_loss = sum / shard.size + ridge(self, x);
+    }
+    block_fini(&block);
+    return status;
+}
+
+static enum tally_status softmax_evaluate(const struct tally_objective *objective, uint32_t client,
+                                          const double *x, struct tally_evaluation *ret_evaluation,
+                                          struct tally_error *err)
+{
+    const struct softmax *self = of(objective);
+    const struct tally_shard shard = shard_of(self, client);
+    struct block block;
+    enum tally_status status = block_init(&block, self, err);
+    if (status == TALLY_OK) {
+        double sum = 0;
+        uint32_t n_right = 0;
+        add_range(self, &block, x, shard.first, shard.first + shard.size, &sum, NULL, &n_right);
+        ret_evaluation->loss = sum / shard.size + ridge(self, x);
+        ret_evaluation->accuracy = (double)n_right / shard.size;
     }
     block_fini(&block);
     return status;
@@ -213,7 +247,8 @@ static double full_gradient(struct solver *solver, const double *y)
         for (size_t i = 0; i < dim; i++) {
             scaled[i] = 0;
         }
-        add_range(self, &solver->block, y, shard.first, shard.first + shard.size, &sum, scaled);
+        add_range(self, &solver->block, y, shard.first, shard.first + shard.size, &sum, scaled,
+                  NULL);
         loss += weight * sum;
         cblas_daxpy((int)dim, weight, scaled, 1, solver->gradient, 1);
     }
@@ -393,6 +428,7 @@ static const struct tally_objective_ops SOFTMAX_OPS = {
     .losses = softmax_losses,
     .minimum = softmax_minimum,
     .curvature = softmax_curvature,
+    .evaluate = softmax_evaluate,
 };
 
 enum tally_status tally_softmax_images_make(const struct tally_objective_kind *kind,
@@ -426,7 +462,8 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
     for (int pixel = 0; pixel < 256; pixel++) {
         self->value_of[pixel] = pixel / 255.0;
     }
-    self->base = (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients};
+    self->base =
+        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL};
     *ret = &self->base;
     return TALLY_OK;
 }

@@ -89,13 +89,17 @@ static double *room_for(const struct softmax_points *self, struct tally_error *e
     return room;
 }
 
+/* Counts the points whose class W tells in *n_right, unless NULL. */
 static double shard_loss(const struct softmax_points *self, struct tally_shard shard,
-                         const double *w, double *room)
+                         const double *w, double *room, uint32_t *n_right)
 {
     double *z = room + self->rows;
     double sum = 0;
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
         logits_of(self, i, w, room, z);
+        if (n_right != NULL) {
+            *n_right += tally_softmax_class(z, self->classes) == label_of(self, i);
+        }
         sum += tally_softmax_loss(z, self->classes, label_of(self, i), NULL);
     }
     return sum / shard.size + ridge(self, w);
@@ -125,7 +129,26 @@ static enum tally_status softmax_points_local_loss(const struct tally_objective 
     if (status != TALLY_OK) {
         return status;
     }
-    *ret_loss = shard_loss(self, shard, x, room);
+    *ret_loss = shard_loss(self, shard, x, room, NULL);
+    free(room);
+    return TALLY_OK;
+}
+
+static enum tally_status softmax_points_evaluate(const struct tally_objective *objective,
+                                                 uint32_t client, const double *x,
+                                                 struct tally_evaluation *ret_evaluation,
+                                                 struct tally_error *err)
+{
+    const struct softmax_points *self = of(objective);
+    struct tally_shard shard;
+    double *room = NULL;
+    uint32_t n_right = 0;
+    const enum tally_status status = open_shard(self, client, &shard, &room, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    ret_evaluation->loss = shard_loss(self, shard, x, room, &n_right);
+    ret_evaluation->accuracy = (double)n_right / shard.size;
     free(room);
     return TALLY_OK;
 }
@@ -176,7 +199,7 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
         for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
             const struct tally_shard shard = self->data->shards[m];
             if (shard.size > 0) {
-                sum += shard_loss(self, shard, points + p * objective->dim, room);
+                sum += shard_loss(self, shard, points + p * objective->dim, room, NULL);
                 n_shards++;
             }
         }
@@ -385,6 +408,7 @@ static const struct tally_objective_ops SOFTMAX_POINTS_OPS = {
     .losses = softmax_points_losses,
     .minimum = softmax_points_minimum,
     .curvature = softmax_points_curvature,
+    .evaluate = softmax_points_evaluate,
 };
 
 enum tally_status tally_softmax_points_make(const struct tally_objective_kind *kind,
@@ -407,7 +431,8 @@ enum tally_status tally_softmax_points_make(const struct tally_objective_kind *k
     self->rows = (size_t)tally_data_spec_features(&spec->data) + spec->bias;
     self->has_bias = spec->bias;
     self->l2 = spec->l2;
-    self->base = (struct tally_objective){&SOFTMAX_POINTS_OPS, self->rows * self->classes, clients};
+    self->base =
+        (struct tally_objective){&SOFTMAX_POINTS_OPS, self->rows * self->classes, clients, NULL};
     *ret = &self->base;
     return TALLY_OK;
 }

@@ -26,7 +26,7 @@ static enum tally_status make(const struct tally_objective_kind *kind,
         kind, spec, clients, key, source, ret, err);
 }
 
-static const struct tally_field FIELDS[] = {TALLY_L2_FIELD, TALLY_BIAS_FIELD};
+static const struct tally_field FIELDS[] = {TALLY_L2_FIELD, TALLY_BIAS_FIELD, TALLY_ACCURACY_FIELD};
 
 const struct tally_objective_kind TALLY_OBJECTIVE_SOFTMAX_REGRESSION = {
     "softmax_regression",

@@ -200,7 +200,8 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
     if (self == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    self->base = (struct tally_objective){&PLUGIN_OPS, (size_t)problem->dim, problem->clients};
+    self->base =
+        (struct tally_objective){&PLUGIN_OPS, (size_t)problem->dim, problem->clients, NULL};
     self->instance = instance;
     self->own = own;
     *ret_objective = &self->base;

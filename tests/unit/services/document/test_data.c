@@ -107,6 +107,13 @@ static void test_document_data__is_written_as_it_was_read(void)
         {"huber_regression", NPZ ", \"sharding\": \"local\"}",
          NPZ ", \"classes\": 0, \"sharding\": \"local\"}"},
         {"softmax_regression", IDX "}", IDX ", \"points_per_class\": 0, \"sharding\": \"iid\"}"},
+        {"least_squares", LIBSVM ", \"test_file\": \"\"}",
+         LIBSVM ", \"classes\": 0, \"sharding\": \"iid\"}"},
+        {"least_squares", LIBSVM ", \"test_file\": \"t\"}",
+         LIBSVM ", \"classes\": 0, \"sharding\": \"iid\", \"test_file\": \"t\"}"},
+        {"softmax_regression", IDX ", \"test_images\": \"ti\", \"test_labels\": \"tl\"}",
+         IDX ", \"points_per_class\": 0, \"sharding\": \"iid\", \"test_images\": \"ti\", "
+             "\"test_labels\": \"tl\"}"},
         {"quadratic", MATRIX, MATRIX},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -164,6 +171,20 @@ static void test_document_data__errors_name_the_field(void)
         {"least_squares", NPY ", \"file\": \"y\"}", invalid, "objective.data.file"},
         {"least_squares", LIBSVM ", \"sharding\": \"random\"}", invalid, "objective.data.sharding"},
         {"least_squares", LIBSVM ", \"sharding\": 1}", invalid, "objective.data.sharding"},
+        /* Held-out points. */
+        {"least_squares", LIBSVM ", \"test_file\": \"/t\"}", invalid, "objective.data.test_file"},
+        {"least_squares", CSV ", \"test_file\": \"a/../t\"}", invalid, "objective.data.test_file"},
+        {"least_squares", NPZ ", \"test_file\": \"{client}\"}", invalid,
+         "objective.data.test_file"},
+        {"least_squares", NPY ", \"test_points\": \"t\"}", invalid, "objective.data.test_labels"},
+        {"least_squares", NPY ", \"test_labels\": \"t\"}", invalid, "objective.data.test_points"},
+        {"softmax_regression", IDX ", \"test_images\": \"t\"}", invalid,
+         "objective.data.test_labels"},
+        {"softmax_regression",
+         IDX ", \"sharding\": \"local\", \"test_images\": \"t{client}\", \"test_labels\": "
+             "\"t\"}",
+         invalid, "objective.data.test_labels"},
+        {"least_squares", NPY ", \"test_file\": \"t\"}", invalid, "objective.data.test_file"},
         /* Labels that are classes. */
         {"softmax_regression", LIBSVM "}", invalid, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 1}", invalid, "objective.data.classes"},
