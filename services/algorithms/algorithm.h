@@ -87,6 +87,7 @@ struct tally_setting {
     struct tally_rng_key key;
     const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
     struct tally_budget budget;
+    bool has_regret; /* f(x*) is known; otherwise the job is judged by its final point alone */
 };
 
 /* What the server knows about the point of a round and its clients need for their own steps; of

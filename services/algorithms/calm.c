@@ -22,7 +22,7 @@
  *     round    1           2           3           4           5          horizon
  *              | n = 16    | n = 38    | n = 110   | n = 334   | n = 1502 |
  *                          each | is a message of 2 bits a coordinate and a broadcast; none at
- *                          the horizon
+ *                          the horizon (a job without a regret that may travel has one there)
  *
  * With a budget and known constants, the lengths n and the resolutions are planned before the first
  * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the one
@@ -124,11 +124,19 @@ static enum tally_status grid_of(const struct tally_setting *setting, struct tal
     return TALLY_OK;
 }
 
+/* The queries of the last epoch. In the regret its message could serve nobody. A job without one
+ * sends it, if it may travel: what its clients did up to the horizon belongs to the model. */
+static int64_t last_samples(const struct tally_setting *setting, const struct calm_memory *memory)
+{
+    const bool sends =
+        !setting->has_regret && calm_travel(setting, (struct calm_memory *)memory) != NULL;
+    return sends ? memory->state.samples_left : setting->horizon + 1; /* the engine cuts it */
+}
+
 /* The queries of the open epoch; more than are left if it has no message. */
 static int64_t epoch_samples(const struct tally_setting *setting, const struct calm_memory *memory)
 {
     const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
-    const int64_t all = setting->horizon + 1; /* the engine cuts it */
     const bool is_last = travel != NULL
                              ? tally_calm_travel_is_last(travel, memory->state.samples_left)
                              : memory->epoch >= memory->schedule.n;
@@ -136,7 +144,7 @@ static int64_t epoch_samples(const struct tally_setting *setting, const struct c
         return 0;
     }
     if (is_last) {
-        return all;
+        return last_samples(setting, memory);
     }
     return travel != NULL ? travel->samples : calm_open_epoch(memory)->samples;
 }

@@ -185,6 +185,7 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .encoding =
             spec->encoding < TALLY_ENCODING_INDEX_DITHERED ? TALLY_ENCODINGS[spec->encoding] : NULL,
         .budget = spec->budget,
+        .has_regret = spec->reference.type != TALLY_REFERENCE_NONE,
     };
 }
 

@@ -3,15 +3,16 @@
 #include <math.h>
 
 /* Lengths: an averaging epoch is three times as long as the one before; a travelling one has at
- * least FIRST queries and a share of those so far, both for d = 30 and less. */
+ * least FIRST queries, more for d above 30, and a share of those so far. */
 enum { GROWTH = 3, FIRST = 24, LEAST_DIM = 10 };
 static const double SHARE = 0.15;
 /* Steps: f - f* is taken to be STEP_GAIN gamma tau per coordinate, so vs is 2 STEP_GAIN gamma tau /
  * h; at most MOST_NOISE s / h^2. e is at most LONGEST / h. */
 static const double STEP_GAIN = 3, MOST_NOISE = 8, LONGEST = 0.95, AVERAGING_REACH = 1.5;
-/* The gap falls by DECAY per e-fold of time at most, by LEAST_FALL per epoch, and rises by
- * MOST_RISE, twice that after the first epoch. */
-static const double DECAY = 0.05, LEAST_FALL = 0.3, MOST_RISE = 2;
+/* The gap falls by DECAY per e-fold of time at most, by LEAST_FALL per epoch. It rises by MOST_RISE
+ * at most, because chance aligns two means now and then, and by FIRST_RISE after the first epoch.
+ */
+static const double DECAY = 0.05, LEAST_FALL = 0.3, MOST_RISE = 1.5, FIRST_RISE = 4;
 /* Standard errors of a cosine that are taken for noise; where it is held; where it stops. */
 static const double COSINE_ERRORS = 1.5, HOLD_COSINE = 0.5, HOLD_ERRORS = 2, STOP_COSINE = 0.25;
 
@@ -100,7 +101,7 @@ static double gap_on_the_way(const struct tally_calm_travel *travel,
     }
     const double elapsed = log((double)sight->time / (double)travel->time);
     const double least = before * fmax(LEAST_FALL, pow(DECAY, elapsed));
-    const double most = before * MOST_RISE * (travel->is_first ? 2 : 1);
+    const double most = before * (travel->is_first ? FIRST_RISE : MOST_RISE);
     return fmin(fmin(fmax(gap, least), most), MOST_NOISE * sight->query / (h * h));
 }
 
@@ -118,7 +119,7 @@ static int64_t next_samples(const struct tally_calm_travel *travel,
 {
     const double excess = fmax(1, (double)ground->dim / 30);
     const int64_t first = llrint(FIRST * pow(excess, 0.12));
-    const int64_t share = (int64_t)(fmin(1, SHARE * pow(excess, 0.08)) * (double)time);
+    const int64_t share = (int64_t)(SHARE * (double)time);
     if (!travel->is_on) {
         return GROWTH * travel->samples;
     }

@@ -31,8 +31,10 @@
  * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9;
  * from then on 27 rounds of 24 to 500 queries with steps that shrink from 0.3 to 0.02.
  *
- * Left out: blocks of coordinates, each with a grid of its own; a message at the horizon, for jobs
- * that are judged by their final model alone.
+ * A job without a regret is judged by its final model: its last epoch ends at the horizon with a
+ * message. Any other job makes its last queries without one.
+ *
+ * Left out: blocks of coordinates, each with a grid of its own.
  *
  * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
  * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */

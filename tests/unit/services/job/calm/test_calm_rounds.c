@@ -17,7 +17,8 @@ static void complete(const struct tally_job_spec *spec)
     job_host_run(&HOST);
     CU_ASSERT_EQUAL(tally_job_status(HOST.job), TALLY_JOB_COMPLETED);
     CU_ASSERT_EQUAL(tally_job_progress(HOST.job)->time_step, spec->horizon);
-    CU_ASSERT_TRUE(isfinite(tally_job_progress(HOST.job)->cumulative_regret));
+    CU_ASSERT_EQUAL(isfinite(tally_job_progress(HOST.job)->cumulative_regret) != 0,
+                    spec->reference.type != TALLY_REFERENCE_NONE);
 }
 
 static void test_calm_rounds__opening_is_repeated_without_queries(void)
@@ -183,6 +184,35 @@ static void test_calm_rounds__clients_travel_where_their_means_agree(void)
     stays.params.calm.local_step_limit = stays.params.calm.step_size;
     complete(&stays);
     CU_ASSERT_TRUE(travelled < 0.5 * tally_job_progress(HOST.job)->cumulative_regret);
+    job_host_fini(&HOST);
+}
+
+/* Nobody could use the last message of a job that is judged by its regret. One without a regret is
+ * judged by its model, which gets all that its clients did: they send it, and the model moves. */
+static void test_calm_rounds__last_epoch_counts_where_there_is_no_regret(void)
+{
+    for (int reference = TALLY_REFERENCE_SOLVE; reference <= TALLY_REFERENCE_NONE; reference++) {
+        struct tally_job_spec spec = calm_job_travelling(30, 3);
+        const bool is_judged_by_model = reference == TALLY_REFERENCE_NONE;
+        spec.reference.type = reference;
+        complete(&spec);
+        const struct tally_round_record *last = &HOST.records[HOST.n_records - 1];
+        CU_ASSERT_EQUAL(last->cut, !is_judged_by_model);
+        CU_ASSERT_EQUAL(last->passed, is_judged_by_model);
+        CU_ASSERT_EQUAL(last->bits.uplink.messages, is_judged_by_model ? 3 : 0);
+        CU_ASSERT_TRUE((last->bits.downlink.payload_bits > 0) == is_judged_by_model);
+        CU_ASSERT_TRUE(last->samples > 24); /* it is a travelling one */
+        job_host_fini(&HOST);
+    }
+}
+
+/* A job that may not travel plans its messages, and has none at the horizon. */
+static void test_calm_rounds__other_jobs_are_silent_at_the_horizon(void)
+{
+    struct tally_job_spec spec = calm_job_known(30, 3);
+    spec.reference.type = TALLY_REFERENCE_NONE;
+    complete(&spec);
+    CU_ASSERT_TRUE(HOST.records[HOST.n_records - 1].cut);
     job_host_fini(&HOST);
 }
 
@@ -360,6 +390,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_rounds__job_without_noise_completes),
     TALLY_TEST(test_calm_rounds__absent_clients_make_the_estimate_worse),
     TALLY_TEST(test_calm_rounds__clients_travel_where_their_means_agree),
+    TALLY_TEST(test_calm_rounds__last_epoch_counts_where_there_is_no_regret),
+    TALLY_TEST(test_calm_rounds__other_jobs_are_silent_at_the_horizon),
     TALLY_TEST(test_calm_rounds__client_sends_how_far_it_travelled),
     TALLY_TEST(test_calm_rounds__estimate_travels_with_the_clients),
     TALLY_TEST(test_calm_rounds__jobs_with_a_budget_do_not_travel),
