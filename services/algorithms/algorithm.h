@@ -34,6 +34,15 @@ struct tally_ceal_params {
     double gradient_bound; /* L; theory: 1; may be NaN */
 };
 
+/* How the server of a baseline with local steps moves (baselines/server_optimizer.h). Zeroed: by
+ * the clients' mean difference. */
+struct tally_server_optimizer {
+    int type;            /* enum tally_server_optimizer_type */
+    double step_size;    /* S > 0; 0: none is set */
+    double beta1, beta2; /* in [0, 1) */
+    double tau;          /* > 0 */
+};
+
 /* Parameters of the baselines; each uses those that its file names. */
 struct tally_baseline_params {
     double step_size;          /* eta > 0 */
@@ -43,6 +52,7 @@ struct tally_baseline_params {
     double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
     double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
+    struct tally_server_optimizer server_optimizer;
 };
 
 /* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to
@@ -248,13 +258,15 @@ struct tally_algorithm {
     /* What the server remembers between rounds beside the point: plain bytes, which are stored with
      * it. Optional: an algorithm without it remembers nothing. */
     struct {
+        /* 0: a job of this setting remembers nothing; the others are not called then. */
         size_t (*bytes)(const struct tally_setting *setting);
         /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
          * round of `opening_samples` > 0 queries has made its parameters known. `schedule`: what
          * `schedule` below planned; a text that is none, such as "", leaves the algorithm's own. */
         void (*begin)(const struct tally_setting *setting, const double *x, int64_t opening_samples,
                       const char *schedule, void *memory);
-        /* A client's message of the round that closes had that many bits. Before `decide`. */
+        /* Optional: a client's message of the round that closes had that many bits. Before
+         * `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
         /* Whether stored bytes can be of this job. */
@@ -281,6 +293,8 @@ struct tally_algorithm {
     struct tally_step_limit (*step_limit)(const union tally_algorithm_params *params,
                                           double smoothness);
 
+    /* Whether params.baseline.server_optimizer may be set. */
+    bool takes_server_optimizer;
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
     /* Whether a round of no samples has a message: that of the opening round's queries. */

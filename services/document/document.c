@@ -1,5 +1,6 @@
 #include "services/document/document.h"
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/document/labels.h"
 
 /* Puts the name of the member that was read in front of the path of an error. */
@@ -41,6 +42,29 @@ static enum tally_status get_typed(const struct tally_json *parent, const char *
 }
 
 static const char *const BESIDE_TYPE[] = {"type", NULL};
+static const char *const WITH_OPTIMIZER[] = {"type", "server_optimizer", NULL};
+
+/* Without it the server moves by the clients' mean difference. */
+static enum tally_status read_server_optimizer(const struct tally_json *algorithm,
+                                               struct tally_server_optimizer *optimizer,
+                                               struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    if (tally_json_get(algorithm, "server_optimizer") == NULL) {
+        return TALLY_OK;
+    }
+    *optimizer = tally_server_optimizer_defaults();
+    enum tally_status status =
+        get_typed(algorithm, "server_optimizer", TALLY_SERVER_OPTIMIZER_NAMES, &object,
+                  &optimizer->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[optimizer->type];
+    status =
+        tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, optimizer, err);
+    return in_field(status, "server_optimizer", err);
+}
 
 static enum tally_status read_algorithm(const struct tally_json *document,
                                         struct tally_job_spec *spec, struct tally_error *err)
@@ -52,9 +76,14 @@ static enum tally_status read_algorithm(const struct tally_json *document,
         return status;
     }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const char *const *const beside =
+        algorithm->takes_server_optimizer ? WITH_OPTIMIZER : BESIDE_TYPE;
     spec->params = algorithm->defaults();
-    status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, BESIDE_TYPE,
+    status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, beside,
                                     &spec->params, err);
+    if (status == TALLY_OK && algorithm->takes_server_optimizer) {
+        status = read_server_optimizer(object, &spec->params.baseline.server_optimizer, err);
+    }
     if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
         spec->params = algorithm->defaults_beside(&spec->params);
         status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, BESIDE_TYPE,
@@ -251,6 +280,22 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
     return tally_json_if_complete(object, ok);
 }
 
+static struct tally_json *algorithm_of(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
+    struct tally_json *object =
+        typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params);
+    if (object == NULL || !algorithm->takes_server_optimizer ||
+        !tally_server_optimizer_is_set(optimizer)) {
+        return object;
+    }
+    const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[optimizer->type];
+    struct tally_json *part = typed(TALLY_SERVER_OPTIMIZER_NAMES[optimizer->type], kind->fields,
+                                    kind->n_fields, optimizer);
+    return tally_json_if_complete(object, tally_json_set(object, "server_optimizer", part));
+}
+
 static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 {
     const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
@@ -270,12 +315,11 @@ static struct tally_json *objective_of(const struct tally_objective_spec *spec)
 
 struct tally_json *tally_document_of(const struct tally_job_spec *spec)
 {
-    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
     const struct tally_domain_kind *domain = &TALLY_DOMAIN_KINDS[spec->domain.type];
     struct tally_json *document = tally_json_object();
     struct tally_json *parts[] = {
-        typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params),
+        algorithm_of(spec),
         objective_of(&spec->objective),
         typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], TALLY_INITIAL_POINT_FIELDS + 1,
               TALLY_N_INITIAL_POINT_FIELDS - 1, &spec->initial_point),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/base/utf8.h"
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/base/options/nearest_name.h"
 #include "services/document/document.h"
 #include "services/document/labels.h"
@@ -242,14 +243,34 @@ static void check_labels(struct faults *faults, const struct tally_json *documen
 
 static const char *const BESIDE_TYPE[] = {"type", NULL};
 
+static void check_server_optimizer(struct faults *faults, const struct tally_json *algorithm)
+{
+    const struct tally_json *object =
+        get_object(faults, algorithm, "algorithm", "server_optimizer", false);
+    int type;
+    if (get_type(faults, object, "algorithm.server_optimizer", TALLY_SERVER_OPTIMIZER_NAMES,
+                 &type)) {
+        const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[type];
+        const struct members members = {kind->fields, kind->n_fields, BESIDE_TYPE};
+        check_members(faults, object, "algorithm.server_optimizer", &members);
+    }
+}
+
 static void check_algorithm(struct faults *faults, const struct tally_json *document)
 {
+    static const char *const with_optimizer[] = {"type", "server_optimizer", NULL};
     const struct tally_json *object = get_object(faults, document, "", "algorithm", true);
     int type;
-    if (get_type(faults, object, "algorithm", TALLY_ALGORITHM_NAMES, &type)) {
-        const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[type];
-        const struct members members = {algorithm->fields, algorithm->n_fields, BESIDE_TYPE};
-        check_members(faults, object, "algorithm", &members);
+    if (!get_type(faults, object, "algorithm", TALLY_ALGORITHM_NAMES, &type)) {
+        return;
+    }
+    const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[type];
+    const struct members members = {algorithm->fields, algorithm->n_fields,
+                                    algorithm->takes_server_optimizer ? with_optimizer
+                                                                      : BESIDE_TYPE};
+    check_members(faults, object, "algorithm", &members);
+    if (algorithm->takes_server_optimizer) {
+        check_server_optimizer(faults, object);
     }
 }
 

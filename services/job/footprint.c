@@ -24,9 +24,8 @@ static int64_t memory_bytes(const struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const struct tally_setting setting = tally_job_spec_setting(spec);
-    return algorithm->memory.bytes == NULL
-               ? 0
-               : 2 * (int64_t)algorithm->memory.bytes(&setting) + REAL_BYTES * dim_of(spec);
+    const size_t n = algorithm->memory.bytes == NULL ? 0 : algorithm->memory.bytes(&setting);
+    return n == 0 ? 0 : 2 * (int64_t)n + REAL_BYTES * dim_of(spec);
 }
 
 int64_t tally_footprint_started(const struct tally_job_spec *spec)

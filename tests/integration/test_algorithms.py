@@ -100,10 +100,8 @@ class Synthetic(AlgorithmTestCase):
         self.assert_ends_well(*reversed(self.processes))
 
 
-class Schedule(AlgorithmTestCase):
-    """Steps that decay and rounds that grow, against a computation in NumPy from the definitions.
-
-    Every client has one data point, so its gradient is known, and another than that of the others."""
+class OnePointClients(AlgorithmTestCase):
+    """Every client has one data point, so its gradient is known, and another than that of the others."""
 
     POINTS = numpy.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0], [-1.5, 0.2, 0.1], [0.4, 0.8, -0.6]])
     LABELS = numpy.array([1.0, -2.0, 0.5, 3.0])
@@ -130,6 +128,10 @@ class Schedule(AlgorithmTestCase):
             gradient = 2 * (point @ own - self.LABELS[client]) * point + mu * (own - x)
             own -= 0.08 / (1 + 0.05 * step) * gradient
         return own, losses
+
+
+class Schedule(OnePointClients):
+    """Steps that decay and rounds that grow, against a computation in NumPy from the definitions."""
 
     def expected(self, mu=0):
         """The regret at the end; f is quadratic, so x* solves the normal equations."""
@@ -175,6 +177,87 @@ class Schedule(AlgorithmTestCase):
                 self.assertEqual([record["samples"] for record in records], self.SAMPLES)
                 self.assertEqual([record["j"] for record in records], [0, 3, 7, 14, 25])
                 self.assertEqual([record["cut"] for record in records], [False] * 4 + [True])
+
+
+class ServerOptimizers(OnePointClients):
+    """The update equations of "Adaptive Federated Optimization" in NumPy, with the service's roundings: messages and
+    broadcasts are float32, sums are whole multiples of 2^-40."""
+
+    SGD = {"type": "sgd", "step_size": 1.4}
+    FEDAVGM = {"type": "fedavgm", "step_size": 0.6, "beta1": 0.4}
+    FEDADAM = {"type": "fedadam", "step_size": 0.2, "beta1": 0.5, "beta2": 0.9, "tau": 0.05}
+    FEDYOGI = {"type": "fedyogi", "step_size": 0.2, "beta1": 0.5, "beta2": 0.7, "tau": 0.05}
+    DEFAULTS = {"beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
+
+    def expected_with(self, optimizer, mu=0):
+        """The regret at the end."""
+        optimum = numpy.linalg.lstsq(self.POINTS, self.LABELS, rcond=None)[0]
+        own = self.DEFAULTS | optimizer
+        x, m, v, done, regret = numpy.zeros(3), numpy.zeros(3), numpy.full(3, own["tau"] ** 2), 0, 0.0
+        while done < self.HORIZON:
+            samples = min(3 + math.floor(0.6 * done), self.HORIZON - done)
+            walks = [self.walk(x, client, done, samples, mu) for client in range(4)]
+            regret += sum(losses for _, losses in walks) - 4 * samples * self.loss(optimum)
+            done += samples
+            sent = [numpy.float32(end - x).astype(float) for end, _ in walks]
+            mean = sum(numpy.rint(values * 2.0**40) for values in sent) / 2.0**40 / 4
+            step, m, v = self.server_step(own, m, v, mean)
+            x = numpy.float32(x + step).astype(float)
+        return regret
+
+    @staticmethod
+    def server_step(own, m, v, mean):
+        if own["type"] == "sgd":
+            return own["step_size"] * mean, m, v
+        if own["type"] == "fedavgm":
+            m = own["beta1"] * m + mean
+            return own["step_size"] * m, m, v
+        m = own["beta1"] * m + (1 - own["beta1"]) * mean
+        if own["type"] == "fedadam":
+            v = own["beta2"] * v + (1 - own["beta2"]) * mean**2
+        else:
+            v = v - (1 - own["beta2"]) * mean**2 * numpy.sign(v - mean**2)
+        return own["step_size"] * m / (numpy.sqrt(v) + own["tau"]), m, v
+
+    def documents(self):
+        for optimizer in (self.SGD, self.FEDAVGM, self.FEDADAM, self.FEDYOGI, {"type": "fedyogi", "step_size": 0.01}):
+            yield optimizer, self.document(type="fedavg", server_optimizer=optimizer)
+
+    def test_all_follow_their_definitions(self):
+        options = ("--data-dir", self.folder)
+        regrets = []
+        for optimizer, document in self.documents():
+            with self.subTest(optimizer):
+                regrets.append(simulate(document, options)["cumulative_regret"])
+                self.assertAlmostEqual(regrets[-1] / self.expected_with(optimizer), 1, delta=1e-11)
+        self.assertEqual(len(set(regrets)), len(regrets))
+
+    def test_fedprox_and_the_quantized_methods_take_them(self):
+        options = ("--data-dir", self.folder)
+        fedprox = simulate(self.document(type="fedprox", mu=0.8, server_optimizer=self.FEDADAM), options)
+        self.assertAlmostEqual(fedprox["cumulative_regret"] / self.expected_with(self.FEDADAM, 0.8), 1, delta=1e-11)
+        fedpaq = simulate(self.document(type="fedpaq", levels=32767, server_optimizer=self.FEDYOGI), options)
+        self.assertAlmostEqual(fedpaq["cumulative_regret"] / self.expected_with(self.FEDYOGI), 1, delta=1e-3)
+
+    def test_bits_are_those_without(self):
+        options = ("--data-dir", self.folder)
+        without = simulate(self.document(type="fedavg"), options)
+        for optimizer, document in self.documents():
+            with_one = simulate(document, options)
+            self.assertEqual(with_one["bits"], without["bits"])
+            self.assertNotEqual(with_one["x_checksum"], without["x_checksum"], optimizer)
+        same = simulate(self.document(type="fedavg", server_optimizer={"type": "sgd", "step_size": 1}), options)
+        self.assertEqual(essence(same), essence(without))
+
+    def test_service_equals_simulation(self):
+        self.options = ("--data-dir", self.folder)
+        coordinator = self.start_service()
+        for optimizer, document in self.documents():
+            with self.subTest(optimizer):
+                detail, _ = self.run_job(coordinator, document)
+                self.assertEqual(detail["algorithm"]["server_optimizer"],
+                                 optimizer | {key: value for key, value in self.DEFAULTS.items()
+                                              if "yogi" in optimizer["type"] and key not in optimizer})
 
 
 class MissingFiles(AlgorithmTestCase):

@@ -21,7 +21,10 @@ class Crash(TallyTestCase):
         seed = time.time_ns()
         print(f"\nrandom seed {seed}", flush=True)
         self.random = random.Random(seed)
-        self.document = job_document(LONG_JOB, horizon=2000)
+        self.choose(job_document(LONG_JOB, horizon=2000))
+
+    def choose(self, document):
+        self.document = document
         self.expected = simulate(self.document)
         self.assertGreater(self.expected["round"] // 3, AHEAD)
 
@@ -50,12 +53,19 @@ class Crash(TallyTestCase):
         return detail
 
     def test_coordinator_killed_five_times(self):
+        self.kill_coordinator(KILLS)
+
+    def test_memory_of_a_server_optimizer_survives(self):
+        self.choose(job_document("synthetic-fedadam", algorithm__local_steps=4))
+        self.kill_coordinator(2)
+
+    def kill_coordinator(self, times):
         coordinator = self.start_coordinator()
         self.gate = start_gate(self, coordinator)
         workers = [self.start_worker(self.gate, f"w{i}", clients=2) for i in range(5)]
         job_id = coordinator.client.submit(self.document)
         coordinator.client.wait_status(job_id, "running")
-        for point in self.kill_points(KILLS):
+        for point in self.kill_points(times):
             seen = self.wait_for_round(coordinator, job_id, point)
             time.sleep(self.random.uniform(0, 0.02))  # anywhere within a round, not only at its end
             coordinator.kill()

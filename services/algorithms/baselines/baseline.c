@@ -338,7 +338,8 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
     for (size_t i = 0; i < setting->dim; i++) {
         const double mean = tally_fixed_point_value(task->sums[i]) / (double)task->received;
         square += mean * mean;
-        scratch->vector[i] = (float)(task->x[i] + scale * mean);
+        const double step = tally_server_optimizer_step(setting, task->memory, i, scale * mean);
+        scratch->vector[i] = (float)(task->x[i] + step);
     }
     decision->norm = sqrt(square);
     decision->passed = true;

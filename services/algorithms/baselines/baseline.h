@@ -4,7 +4,8 @@
  *     between rounds   K gradient queries, at the common point or along a client's own iterates;
  *                      FedAvg, FedProx and FedPAQ may have steps that decay and rounds
  *                      that grow
- *     server           x <- x + mean of the clients' (dequantized) steps
+ *     server           x <- x + mean of the clients' (dequantized) steps, or what a server
+ *                      optimizer makes of that mean (server_optimizer.h)
  *     downlink         x as float32; every client and the server go on from the rounded values,
  *                      projected onto the domain, as every local step is
  *
@@ -14,6 +15,7 @@
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_BASELINE_H
 
 #include "services/algorithms/algorithm.h"
+#include "services/algorithms/baselines/server_optimizer.h"
 
 /* The fields of a tally_baseline_params, for the tables of the algorithms: step_size, local_steps,
  * levels, server_step_size. */
@@ -40,6 +42,13 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
     .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
     .apply = tally_baseline_apply
+
+/* Those of the methods with local steps. */
+#define TALLY_FEDERATED_SLOTS                                                                      \
+    TALLY_BASELINE_SLOTS, .moves_locally = true, .takes_server_optimizer = true,                   \
+                          .memory = {.bytes = tally_server_optimizer_bytes,                        \
+                                     .begin = tally_server_optimizer_begin,                        \
+                                     .is_valid = tally_server_optimizer_is_valid}
 
 /* The `message_bits` slots for the two kinds of message. */
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting);
@@ -80,7 +89,8 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_scratch *scratch, int64_t *sums,
                                               struct tally_bits *ret_bits, struct tally_error *err);
 
-/* Broadcasts float32(x + scale * sums / received). Errors: NOT_FINITE, NO_MEMORY. */
+/* Broadcasts float32(x + D), D = scale * sums / received, or what the job's server optimizer makes
+ * of D. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);

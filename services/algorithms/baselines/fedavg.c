@@ -29,10 +29,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 
 const struct tally_algorithm TALLY_FEDAVG = {
     .name = "fedavg",
-    TALLY_BASELINE_SLOTS,
+    TALLY_FEDERATED_SLOTS,
     .fields = TALLY_SCHEDULED_FIELDS,
     .n_fields = 4, /* all but levels */
-    .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
     .message_bits = tally_baseline_bits_float32,
     .receive = tally_baseline_receive_float32,

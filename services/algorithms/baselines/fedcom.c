@@ -51,10 +51,9 @@ static struct tally_step_limit step_limit(const union tally_algorithm_params *pa
 
 const struct tally_algorithm TALLY_FEDCOM = {
     .name = "fedcom",
-    TALLY_BASELINE_SLOTS,
+    TALLY_FEDERATED_SLOTS,
     .fields = TALLY_BASELINE_FIELDS,
     .n_fields = 4, /* step_size, local_steps, levels, server_step_size */
-    .moves_locally = true,
     .step_limit = step_limit,
     .message_bits = tally_baseline_bits_qsgd,
     .receive = tally_baseline_receive_qsgd,

@@ -27,10 +27,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 
 const struct tally_algorithm TALLY_FEDPAQ = {
     .name = "fedpaq",
-    TALLY_BASELINE_SLOTS,
+    TALLY_FEDERATED_SLOTS,
     .fields = TALLY_SCHEDULED_FIELDS,
     .n_fields = 5,
-    .moves_locally = true,
     .step_limit = tally_baseline_step_limit,
     .message_bits = tally_baseline_bits_qsgd,
     .receive = tally_baseline_receive_qsgd,

@@ -42,10 +42,9 @@ static struct tally_step_limit step_limit(const union tally_algorithm_params *pa
 
 const struct tally_algorithm TALLY_FEDPROX = {
     .name = "fedprox",
-    TALLY_BASELINE_SLOTS,
+    TALLY_FEDERATED_SLOTS,
     .fields = TALLY_PROXIMAL_FIELDS,
     .n_fields = 5,
-    .moves_locally = true,
     .step_limit = step_limit,
     .message_bits = tally_baseline_bits_float32,
     .receive = tally_baseline_receive_float32,

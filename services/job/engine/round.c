@@ -204,7 +204,8 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
  * in one bit. */
 static uint64_t spend(struct tally_job *job)
 {
-    for (uint32_t m = 0; job->memory != NULL && m < job->clients.n; m++) {
+    const bool keeps_accounts = job->memory != NULL && job->algorithm->memory.spend != NULL;
+    for (uint32_t m = 0; keeps_accounts && m < job->clients.n; m++) {
         if (tally_job_has_received(job, m)) {
             job->algorithm->memory.spend(&job->setting, job->memory, m,
                                          job->clients.all[m].receipt.payload_bits);

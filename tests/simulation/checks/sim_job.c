@@ -7,6 +7,7 @@
 
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/document/document.h"
 #include "services/job/local.h"
 #include "services/job/model_copy.h"
@@ -63,6 +64,15 @@ static void turn_into_fedprox(struct tally_job_spec *spec)
         spec->algorithm++;
     }
     spec->params.baseline.mu = (double)(spec->seed / 10000 % 10) * 0.5;
+}
+
+/* The same of jobs whose server gets an optimizer. */
+static void add_server_optimizer(struct tally_job_spec *spec)
+{
+    struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
+    *optimizer = tally_server_optimizer_defaults();
+    optimizer->type = (int)(spec->seed / 100000 % 4);
+    optimizer->step_size = optimizer->type < TALLY_FEDADAM ? 0.5 : 0.05;
 }
 
 /* Estimated parameters, a schedule, a domain, no reference: by the digits of the job's seed, which
@@ -154,6 +164,9 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     }
     if (tally_job_spec_algorithm(&spec) == &TALLY_FEDAVG && spec.seed / 10000 % 10 < 4) {
         turn_into_fedprox(&spec);
+    }
+    if (tally_job_spec_algorithm(&spec)->takes_server_optimizer && spec.seed / 100000 % 10 < 6) {
+        add_server_optimizer(&spec);
     }
     job->spec = spec;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/base/text/labels.h"
 #include "services/job/reasons.h"
 #include "services/job/spec.h"
@@ -193,6 +194,20 @@ static void write_top(struct tally_buffer *out)
     write_rows(out, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, &spec, NULL);
 }
 
+static void write_server_optimizers(struct tally_buffer *out)
+{
+    const struct tally_server_optimizer defaults = tally_server_optimizer_defaults();
+    tally_buffer_append_text(
+        out, "## algorithm.server_optimizer\n\n`type` is required. [What the optimizers do]("
+             "../algorithms/" README "#server-optimizers). `beta1` and `beta2` are\nfor a round, "
+             "not for a local step.\n\n");
+    for (int i = 0; TALLY_SERVER_OPTIMIZER_NAMES[i] != NULL; i++) {
+        write_table(out, "algorithm.server_optimizer", TALLY_SERVER_OPTIMIZER_NAMES[i],
+                    TALLY_SERVER_OPTIMIZER_KINDS[i].fields,
+                    TALLY_SERVER_OPTIMIZER_KINDS[i].n_fields, &defaults);
+    }
+}
+
 static void write_algorithms(struct tally_buffer *out)
 {
     tally_buffer_append_text(
@@ -209,8 +224,14 @@ static void write_algorithms(struct tally_buffer *out)
         }
         tally_buffer_printf(out, "### algorithm `%s`\n\n", algorithm->name);
         write_head(out);
+        if (algorithm->takes_server_optimizer) {
+            tally_buffer_append_text(
+                out, "| [`server_optimizer`](#algorithmserver_optimizer) | object | | | none | how "
+                     "the server moves; without it, by the clients' mean difference |\n");
+        }
         write_rows(out, algorithm->fields, algorithm->n_fields, &defaults, &beside);
     }
+    write_server_optimizers(out);
 }
 
 static void write_objectives(struct tally_buffer *out)

@@ -316,6 +316,13 @@ static void test_document_document__written_document_reads_back(void)
         ("\"fedpaq\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, "
          "\"step_decay\": 0.5, \"local_steps_growth\": 1000"),
         "\"ceal\", \"step_size\": 0.1, \"sigma\": 1",
+        "\"fedprox\", \"step_size\": 0.1, \"local_steps\": 5, \"mu\": 0",
+        ("\"fedavg\", \"step_size\": 0.1, \"local_steps\": 5, "
+         "\"server_optimizer\": {\"type\": \"sgd\", \"step_size\": 0.5}"),
+        ("\"fedcom\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, "
+         "\"server_optimizer\": {\"type\": \"fedavgm\", \"step_size\": 1e9, \"beta1\": 0}"),
+        ("\"fedprox\", \"step_size\": 0.1, \"local_steps\": 5, \"mu\": 0.5, "
+         "\"server_optimizer\": {\"type\": \"fedyogi\", \"step_size\": 0.1, \"tau\": 1e-9}"),
     };
     expect_round_trip(DOCUMENT_IMAGES);
     for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++) {

@@ -72,6 +72,64 @@ static void test_document_faults__all_are_listed_in_order(void)
     tally_json_free(faults);
 }
 
+static void expect_optimizer_fault(const char *algorithm, const char *path, const char *code,
+                                   const char *suggestion, const char *detail)
+{
+    char text[4000];
+    snprintf(
+        text, sizeof text,
+        "{\"clients\": 2, \"horizon\": 20, \"algorithm\": {%s}, \"objective\": {\"type\": "
+        "\"least_squares\", \"data\": {\"type\": \"synthetic_linear\", \"dim\": 3, \"points\": "
+        "20}}}",
+        algorithm);
+    struct tally_json *faults = faults_of(text);
+    CU_ASSERT_EQUAL(tally_json_size(faults), 1);
+    expect_fault(faults, 0, path, code, suggestion);
+    const struct tally_json *fault = tally_json_at(faults, 0);
+    TALLY_ASSERT_TEXT(tally_json_as_text(tally_json_get(fault, "detail")), detail);
+    tally_json_free(faults);
+    struct tally_job_spec spec;
+    struct tally_error err;
+    CU_ASSERT_NOT_EQUAL(document_parse(text, &spec, &err), TALLY_OK);
+    TALLY_ASSERT_TEXT(err.field, path);
+}
+
+/* Both ways of reading name the member and its limit. */
+static void test_document_faults__server_optimizers_are_looked_into(void)
+{
+#define FEDAVG "\"type\": \"fedavg\", \"step_size\": 1, \"local_steps\": 2, \"server_optimizer\": "
+    expect_optimizer_fault(FEDAVG "3", "algorithm.server_optimizer", "wrong_type", NULL,
+                           "server_optimizer must be an object");
+    expect_optimizer_fault(FEDAVG "{\"step_size\": 1}", "algorithm.server_optimizer.type",
+                           "missing", NULL, "type is missing");
+    expect_optimizer_fault(
+        FEDAVG "{\"type\": \"fedadm\", \"step_size\": 1}", "algorithm.server_optimizer.type",
+        "not_allowed", "fedadam",
+        "type \"fedadm\" is none of sgd, fedavgm, fedadam, fedyogi; did you mean fedadam?");
+    expect_optimizer_fault(FEDAVG "{\"type\": \"fedadam\"}", "algorithm.server_optimizer.step_size",
+                           "missing", NULL, "step_size is missing");
+    expect_optimizer_fault(FEDAVG "{\"type\": \"fedyogi\", \"step_size\": 1, \"beta2\": 1}",
+                           "algorithm.server_optimizer.beta2", "out_of_range", NULL,
+                           "beta2 1 outside [0, 0.999999]");
+    expect_optimizer_fault(FEDAVG "{\"type\": \"fedadam\", \"step_size\": 1, \"tau\": 0}",
+                           "algorithm.server_optimizer.tau", "out_of_range", NULL,
+                           "tau 0 outside (0, 1e+09]");
+    expect_optimizer_fault(FEDAVG "{\"type\": \"fedavgm\", \"step_size\": 0}",
+                           "algorithm.server_optimizer.step_size", "out_of_range", NULL,
+                           "step_size 0 outside (0, 1e+09]");
+    expect_optimizer_fault(FEDAVG "{\"type\": \"sgd\", \"step_size\": 1, \"beta1\": 0.5}",
+                           "algorithm.server_optimizer.beta1", "unknown_member", NULL,
+                           "unknown key \"beta1\"");
+    expect_optimizer_fault("\"type\": \"minibatch_sgd\", \"step_size\": 1, \"local_steps\": 2, "
+                           "\"server_optimizer\": {\"type\": \"sgd\", \"step_size\": 1}",
+                           "algorithm.server_optimizer", "unknown_member", NULL,
+                           "unknown key \"server_optimizer\"");
+    expect_optimizer_fault(
+        "\"type\": \"fedprox\", \"step_size\": 1, \"local_steps\": 2, \"mu\": -1", "algorithm.mu",
+        "out_of_range", NULL, "mu -1 outside [0, 1e+09]");
+#undef FEDAVG
+}
+
 static void test_document_faults__rules_between_valid_members_are_all_looked_at(void)
 {
     char one[4000], two[4000];
@@ -154,6 +212,7 @@ static void test_document_preview__knows_what_is_a_bound_and_what_is_not_known(v
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_faults__all_are_listed_in_order),
+    TALLY_TEST(test_document_faults__server_optimizers_are_looked_into),
     TALLY_TEST(test_document_faults__rules_between_valid_members_are_all_looked_at),
     TALLY_TEST(test_document_faults__are_none_of_a_valid_document),
     TALLY_TEST(test_document_faults__are_limited),

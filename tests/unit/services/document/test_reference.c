@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/document/document.h"
 #include "services/job/reasons.h"
 #include "services/job/spec.h"
@@ -89,6 +90,10 @@ static void test_document_reference__every_member_has_a_meaning(void)
     expect_documented(TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         expect_documented(TALLY_ALGORITHMS[i]->fields, TALLY_ALGORITHMS[i]->n_fields);
+    }
+    for (int i = 0; TALLY_SERVER_OPTIMIZER_NAMES[i] != NULL; i++) {
+        expect_documented(TALLY_SERVER_OPTIMIZER_KINDS[i].fields,
+                          TALLY_SERVER_OPTIMIZER_KINDS[i].n_fields);
     }
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
         expect_documented(TALLY_OBJECTIVE_KINDS[i]->fields, TALLY_OBJECTIVE_KINDS[i]->n_fields);

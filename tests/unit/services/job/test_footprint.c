@@ -28,6 +28,24 @@ static void test_job_footprint__of_a_started_job(void)
     TALLY_ASSERT_TEXT(tally_footprint_started_field(&spec), "objective.dim");
 }
 
+/* m and v, their copies in the state, and a vector of scratch. */
+static void test_job_footprint__of_server_optimizers(void)
+{
+    static const int64_t vectors[] = {0, 1, 2, 2};
+    struct tally_job_spec spec = drawn(1000000, 2, 2);
+    while (tally_job_spec_algorithm(&spec) != &TALLY_FEDAVG) {
+        spec.algorithm++;
+    }
+    spec.params = TALLY_FEDAVG.defaults();
+    const int64_t without = tally_footprint_started(&spec);
+    for (int type = 0; type < 4; type++) {
+        spec.params.baseline.server_optimizer.type = type;
+        spec.params.baseline.server_optimizer.step_size = 1;
+        CU_ASSERT_EQUAL(tally_footprint_started(&spec) - without,
+                        vectors[type] > 0 ? (2 * vectors[type] + 1) * 8000000 : 0);
+    }
+}
+
 static void test_job_footprint__of_solving(void)
 {
     struct tally_job_spec spec = drawn(2000, 5000, 2);
@@ -60,6 +78,7 @@ static void test_job_footprint__what_is_not_solved_takes_nothing(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_footprint__of_a_started_job),
+    TALLY_TEST(test_job_footprint__of_server_optimizers),
     TALLY_TEST(test_job_footprint__of_solving),
     TALLY_TEST(test_job_footprint__what_is_not_solved_takes_nothing),
 };

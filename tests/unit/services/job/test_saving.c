@@ -1,6 +1,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 
@@ -67,12 +68,17 @@ static void expect_same_run(struct job_host *host, struct job_host *expected)
 
 static struct job_host HOST, EXPECTED; /* large: not on the stack */
 
+static void init_both_of(const struct tally_job_spec *spec)
+{
+    job_host_init(&EXPECTED, spec);
+    job_host_run(&EXPECTED);
+    job_host_init(&HOST, spec);
+}
+
 static void init_both(void)
 {
     const struct tally_job_spec spec = job_host_spec();
-    job_host_init(&EXPECTED, &spec);
-    job_host_run(&EXPECTED);
-    job_host_init(&HOST, &spec);
+    init_both_of(&spec);
 }
 
 static void fini_both(void)
@@ -81,9 +87,9 @@ static void fini_both(void)
     job_host_fini(&EXPECTED);
 }
 
-static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void)
+static void restore_at_every_round_boundary(const struct tally_job_spec *spec)
 {
-    init_both();
+    init_both_of(spec);
     struct stored stored = {0};
     while (!tally_job_status_is_terminal(tally_job_status(HOST.job))) {
         save(&stored, HOST.job);
@@ -100,6 +106,27 @@ static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void
     expect_same_run(&HOST, &EXPECTED);
     tally_buffer_fini(&stored.state);
     fini_both();
+}
+
+static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void)
+{
+    const struct tally_job_spec spec = job_host_spec();
+    restore_at_every_round_boundary(&spec);
+}
+
+/* What the server's optimizer remembers is restored too. */
+static void test_job_saving__server_optimizers_end_the_same(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    for (int type = 0; TALLY_SERVER_OPTIMIZER_NAMES[type] != NULL; type++) {
+        spec.algorithm = 2 + type % 3; /* fedavg, fedpaq, fedcom */
+        spec.params.baseline = (struct tally_baseline_params){
+            .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1};
+        spec.params.baseline.server_optimizer = tally_server_optimizer_defaults();
+        spec.params.baseline.server_optimizer.type = type;
+        spec.params.baseline.server_optimizer.step_size = 0.1;
+        restore_at_every_round_boundary(&spec);
+    }
 }
 
 /* A crash after each message of each round. `late` saves at the crash itself, else the state is the
@@ -370,7 +397,7 @@ static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
     spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 3};
     save_changes_of(&spec, INT_MAX, 1);
     for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
-        if (TALLY_ALGORITHMS[a] != &TALLY_CEAL && TALLY_ALGORITHMS[a]->memory.bytes == NULL) {
+        if (TALLY_ALGORITHMS[a] != &TALLY_CEAL && TALLY_ALGORITHMS[a] != &TALLY_CALM) {
             spec = baseline_spec(a);
             save_changes_of(&spec, INT_MAX, 2);
         }
@@ -461,6 +488,7 @@ static void test_job_saving__change_since_too_long_ago_is_refused(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__restored_at_every_round_boundary_ends_the_same),
+    TALLY_TEST(test_job_saving__server_optimizers_end_the_same),
     TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_boundary),
     TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_moment),
     TALLY_TEST(test_job_saving__restored_job_still_knows_the_last_messages),
