@@ -93,7 +93,7 @@ def edited_database(path):
     """A stopped coordinator's database, for the caller to change. The caller cannot make the checksums of rows,
     so the database is left at schema version 1, which had none; the next start computes them."""
     added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound", "smoothness",
-                      "strong_convexity", "schedule", "metrics"),
+                      "strong_convexity", "schedule", "metrics", "labels"),
              "rounds": ("missing", "row_checksum", "metrics"),
              "job_documents": ("row_checksum",), "job_states": ("row_checksum",), "updates": ("row_checksum",)}
     with contextlib.closing(sqlite3.connect(path)) as database, database:
