@@ -136,6 +136,19 @@ struct tally_receipt {
 /* Precondition: client < M. */
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client);
 
+/* The last closed round in which a client reported metrics; 0 = none. */
+int64_t tally_job_metrics_round(const struct tally_job *job);
+/* What the client reported in that round, ascending by name. Returns how many. Precondition: client
+ * < M. */
+size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
+                                struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
+/* Gives a restored job back what a client reported in that round. A host stores it beside the state
+ * if it wants to have it after a restart. Errors: MALFORMED (not what a client may report, or no
+ * closed round of this job), NO_MEMORY. */
+enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round, uint32_t client,
+                                            const struct tally_metric *metrics, size_t n,
+                                            struct tally_error *err);
+
 /* The shift of a client in the open round, float[dim] (algorithms/calm/calm_shift.h); NULL if the
  * job keeps none. *ret_round: the round of the last message in it, 0 = none. Borrowed until the job
  * changes. */

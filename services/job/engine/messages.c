@@ -26,6 +26,32 @@ struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t cli
     return job_has_started(job) ? job->clients.all[client].receipt : (struct tally_receipt){0};
 }
 
+int64_t tally_job_metrics_round(const struct tally_job *job)
+{
+    return job->metrics.closed_round;
+}
+
+size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
+                                struct tally_metric ret_metrics[TALLY_METRICS_MOST])
+{
+    return job_metrics_of_client(&job->metrics, client, ret_metrics);
+}
+
+enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round, uint32_t client,
+                                            const struct tally_metric *metrics, size_t n,
+                                            struct tally_error *err)
+{
+    const int64_t known = job->metrics.closed_round;
+    if (client >= job->spec.clients || round < 1 || round > job->progress.round ||
+        (known != 0 && known != round)) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics",
+                          "metrics of client %u in round %lld are not of this job", client,
+                          (long long)round);
+    }
+    return job_metrics_restore(&job->metrics, (uint32_t)job->spec.clients, round, client, metrics,
+                               n, err);
+}
+
 static enum tally_status compare(const struct tally_receipt *receipt,
                                  const struct tally_job_update *update, uint64_t digest,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)

@@ -9,24 +9,29 @@ static const uint64_t NAME_BITS = 8;   /* a byte of a name */
 
 void job_metrics_fini(struct job_metrics *metrics)
 {
-    free(metrics->values);
-    metrics->values = NULL;
+    free(metrics->open.values);
+    free(metrics->closed.values);
+    *metrics = (struct job_metrics){0};
+}
+
+static void forget(struct job_metric_values *values, uint32_t clients)
+{
+    values->n_names = 0;
+    for (size_t i = 0; values->values != NULL && i < clients * (size_t)TALLY_METRICS_MOST; i++) {
+        values->values[i] = NAN;
+    }
 }
 
 void job_metrics_clear(struct job_metrics *metrics)
 {
-    metrics->n_names = 0;
-    for (size_t i = 0; metrics->values != NULL && i < metrics->clients * (size_t)TALLY_METRICS_MOST;
-         i++) {
-        metrics->values[i] = NAN;
-    }
+    forget(&metrics->open, metrics->clients);
 }
 
 /* The place of a name; n_names if it is not there. */
-static int find(const struct job_metrics *metrics, const char *name)
+static int find(const struct job_metric_values *values, const char *name)
 {
     int i = 0;
-    while (i < metrics->n_names && strcmp(metrics->names[i], name) != 0) {
+    while (i < values->n_names && strcmp(values->names[i], name) != 0) {
         i++;
     }
     return i;
@@ -61,16 +66,22 @@ static enum tally_status check_one(const struct tally_metric *reported, size_t i
 static enum tally_status make_room(struct job_metrics *metrics, uint32_t clients,
                                    struct tally_error *err)
 {
-    if (metrics->values != NULL) {
+    if (metrics->open.values != NULL) {
         return TALLY_OK;
     }
-    metrics->values = malloc(clients * (size_t)TALLY_METRICS_MOST * sizeof *metrics->values);
-    if (metrics->values == NULL) {
+    const size_t n_bytes = clients * (size_t)TALLY_METRICS_MOST * sizeof(double);
+    double *open = malloc(n_bytes), *closed = malloc(n_bytes);
+    if (open == NULL || closed == NULL) {
+        free(open);
+        free(closed);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the metrics of %u clients",
                           clients);
     }
+    metrics->open.values = open;
+    metrics->closed.values = closed;
     metrics->clients = clients;
-    job_metrics_clear(metrics);
+    forget(&metrics->open, clients);
+    forget(&metrics->closed, clients);
     return TALLY_OK;
 }
 
@@ -82,13 +93,13 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t client
         return tally_fail(err, TALLY_MALFORMED, "metrics", "%zu metrics, at most %d", n,
                           TALLY_METRICS_MOST);
     }
-    int n_names = metrics->n_names;
+    int n_names = metrics->open.n_names;
     for (size_t i = 0; i < n; i++) {
         enum tally_status status = check_one(reported, i, err);
         if (status != TALLY_OK) {
             return status;
         }
-        n_names += find(metrics, reported[i].name) == metrics->n_names;
+        n_names += find(&metrics->open, reported[i].name) == metrics->open.n_names;
     }
     if (n_names > TALLY_METRICS_MOST) {
         return tally_fail(err, TALLY_MALFORMED, "metrics",
@@ -101,13 +112,14 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t client
 void job_metrics_take(struct job_metrics *metrics, uint32_t client,
                       const struct tally_metric *reported, size_t n)
 {
+    struct job_metric_values *open = &metrics->open;
     for (size_t i = 0; i < n; i++) {
-        const int place = find(metrics, reported[i].name);
-        if (place == metrics->n_names) {
-            memcpy(metrics->names[place], reported[i].name, sizeof metrics->names[place]);
-            metrics->n_names++;
+        const int place = find(open, reported[i].name);
+        if (place == open->n_names) {
+            memcpy(open->names[place], reported[i].name, sizeof open->names[place]);
+            open->n_names++;
         }
-        metrics->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place] = reported[i].value;
+        open->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place] = reported[i].value;
     }
 }
 
@@ -125,7 +137,7 @@ static double sum_of(const struct job_metrics *metrics, const double *first, dou
 static struct tally_metric_summary summary_of(const struct job_metrics *metrics, int place)
 {
     struct tally_metric_summary summary = {.min = INFINITY, .max = -INFINITY};
-    const double *first = metrics->values + place;
+    const double *first = metrics->open.values + place;
     int64_t n = 0;
     for (uint32_t m = 0; m < metrics->clients; m++) {
         const double value = first[m * (size_t)TALLY_METRICS_MOST];
@@ -140,31 +152,75 @@ static struct tally_metric_summary summary_of(const struct job_metrics *metrics,
     summary.mean = isfinite(sum)
                        ? sum / (double)n
                        : fmin(fmax(sum_of(metrics, first, (double)n), summary.min), summary.max);
-    memcpy(summary.name, metrics->names[place], sizeof summary.name);
+    memcpy(summary.name, metrics->open.names[place], sizeof summary.name);
     return summary;
 }
 
 /* The least name above `last`; -1 = none. */
-static int next_name(const struct job_metrics *metrics, const char *last)
+static int next_name(const struct job_metric_values *values, const char *last)
 {
     int least = -1;
-    for (int i = 0; i < metrics->n_names; i++) {
-        if (strcmp(metrics->names[i], last) > 0 &&
-            (least < 0 || strcmp(metrics->names[i], metrics->names[least]) < 0)) {
+    for (int i = 0; i < values->n_names; i++) {
+        if (strcmp(values->names[i], last) > 0 &&
+            (least < 0 || strcmp(values->names[i], values->names[least]) < 0)) {
             least = i;
         }
     }
     return least;
 }
 
-void job_metrics_write(const struct job_metrics *metrics, char ret_text[TALLY_METRICS_CAPACITY])
+static void exchange(struct job_metrics *metrics)
+{
+    const struct job_metric_values closed = metrics->closed;
+    metrics->closed = metrics->open;
+    metrics->open = closed;
+}
+
+void job_metrics_close(struct job_metrics *metrics, int64_t round,
+                       char ret_text[TALLY_METRICS_CAPACITY])
 {
     const char *last = "";
     memset(ret_text, 0, TALLY_METRICS_CAPACITY);
-    for (int place; (place = next_name(metrics, last)) >= 0; last = metrics->names[place]) {
+    for (int place; (place = next_name(&metrics->open, last)) >= 0;
+         last = metrics->open.names[place]) {
         const struct tally_metric_summary summary = summary_of(metrics, place);
         tally_metrics_append(ret_text, &summary);
     }
+    if (metrics->open.n_names > 0) {
+        exchange(metrics);
+        metrics->closed_round = round;
+        job_metrics_clear(metrics);
+    }
+}
+
+enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t clients, int64_t round,
+                                      uint32_t client, const struct tally_metric *reported,
+                                      size_t n, struct tally_error *err)
+{
+    exchange(metrics);
+    enum tally_status status = job_metrics_check(metrics, clients, reported, n, err);
+    if (status == TALLY_OK) {
+        job_metrics_take(metrics, client, reported, n);
+        metrics->closed_round = round;
+    }
+    exchange(metrics);
+    return status;
+}
+
+size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client,
+                             struct tally_metric ret_metrics[TALLY_METRICS_MOST])
+{
+    const struct job_metric_values *closed = &metrics->closed;
+    const char *last = "";
+    size_t n = 0;
+    for (int place; (place = next_name(closed, last)) >= 0; last = closed->names[place]) {
+        const double value = closed->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place];
+        if (!isnan(value)) {
+            memcpy(ret_metrics[n].name, closed->names[place], sizeof ret_metrics[n].name);
+            ret_metrics[n++].value = value;
+        }
+    }
+    return n;
 }
 
 uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n)

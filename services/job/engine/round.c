@@ -28,7 +28,7 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
     record->time_step = progress->time_step;
     record->loss = progress->loss;
     record->cumulative_regret = progress->cumulative_regret;
-    job_metrics_write(&job->metrics, record->metrics);
+    job_metrics_close(&job->metrics, record->round, record->metrics);
     if (record->metrics[0] != '\0') {
         memcpy(progress->metrics, record->metrics, sizeof progress->metrics);
     }

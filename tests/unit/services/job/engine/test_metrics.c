@@ -30,7 +30,7 @@ static void test_job_metrics__arrival_does_not_show(void)
     char expected[TALLY_METRICS_CAPACITY], text[TALLY_METRICS_CAPACITY];
     snprintf(expected, sizeof expected, "a 1 -2 4;b %.17g %.17g %.17g;z 7 7 7;",
              (0.1 + 0.2 + 0.3) / 3, 0.1, 0.3);
-    struct job_metrics metrics = {.n_names = 0};
+    struct job_metrics metrics = {.clients = 0};
     struct tally_error err;
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
         job_metrics_clear(&metrics);
@@ -38,18 +38,18 @@ static void test_job_metrics__arrival_does_not_show(void)
             CU_ASSERT_EQUAL(take(&metrics, orders[o][i], reported[orders[o][i]], 2, &err),
                             TALLY_OK);
         }
-        job_metrics_write(&metrics, text);
+        job_metrics_close(&metrics, 1, text);
         TALLY_ASSERT_TEXT(text, expected);
     }
     job_metrics_clear(&metrics);
-    job_metrics_write(&metrics, text);
+    job_metrics_close(&metrics, 1, text);
     TALLY_ASSERT_TEXT(text, "");
     job_metrics_fini(&metrics);
 }
 
 static void test_job_metrics__what_is_wrong_is_named(void)
 {
-    struct job_metrics metrics = {.n_names = 0};
+    struct job_metrics metrics = {.clients = 0};
     struct tally_error err;
     const struct {
         struct tally_metric reported[2];
@@ -69,20 +69,20 @@ static void test_job_metrics__what_is_wrong_is_named(void)
         TALLY_ASSERT_TEXT(err.field, "metrics");
         TALLY_ASSERT_TEXT(err.message, rows[i].message);
     }
-    CU_ASSERT_PTR_NULL(metrics.values);
+    CU_ASSERT_PTR_NULL(metrics.open.values);
     job_metrics_fini(&metrics);
 }
 
 static void test_job_metrics__mean_of_huge_values_is_finite(void)
 {
-    struct job_metrics metrics = {.n_names = 0};
+    struct job_metrics metrics = {.clients = 0};
     struct tally_error err;
     const struct tally_metric huge = {.name = "a", .value = DBL_MAX};
     char text[TALLY_METRICS_CAPACITY], expected[128];
     for (uint32_t client = 0; client < 3; client++) {
         CU_ASSERT_EQUAL(take(&metrics, client, &huge, 1, &err), TALLY_OK);
     }
-    job_metrics_write(&metrics, text);
+    job_metrics_close(&metrics, 1, text);
     snprintf(expected, sizeof expected, "a %.17g %.17g %.17g;", DBL_MAX, DBL_MAX, DBL_MAX);
     TALLY_ASSERT_TEXT(text, expected);
     job_metrics_fini(&metrics);
@@ -90,7 +90,7 @@ static void test_job_metrics__mean_of_huge_values_is_finite(void)
 
 static void test_job_metrics__a_round_has_at_most_16_names(void)
 {
-    struct job_metrics metrics = {.n_names = 0};
+    struct job_metrics metrics = {.clients = 0};
     struct tally_metric reported[TALLY_METRICS_MOST];
     struct tally_error err;
     for (int i = 0; i < TALLY_METRICS_MOST; i++) {
@@ -108,7 +108,7 @@ static void test_job_metrics__a_round_has_at_most_16_names(void)
     const char *at = text;
     struct tally_metric_summary summary;
     int n = 0;
-    job_metrics_write(&metrics, text); /* the longest there is */
+    job_metrics_close(&metrics, 1, text); /* the longest there is */
     while (tally_metrics_next(&at, &summary)) {
         TALLY_ASSERT_TEXT(summary.name, reported[n].name);
         CU_ASSERT_EQUAL(summary.mean, reported[0].value);
@@ -117,6 +117,63 @@ static void test_job_metrics__a_round_has_at_most_16_names(void)
     CU_ASSERT_EQUAL(n, TALLY_METRICS_MOST);
     CU_ASSERT_EQUAL(*at, '\0');
     job_metrics_fini(&metrics);
+}
+
+/* The client's metrics as "a 1;b 2;". */
+static void print_client(const struct job_metrics *metrics, uint32_t client, char ret_text[128])
+{
+    struct tally_metric found[TALLY_METRICS_MOST];
+    const size_t n = job_metrics_of_client(metrics, client, found);
+    size_t length = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        length += (size_t)snprintf(ret_text + length, 128 - length, "%s %g;", found[i].name,
+                                   found[i].value);
+    }
+}
+
+static void assert_clients(const struct job_metrics *metrics, const char *const expected[3])
+{
+    for (uint32_t m = 0; m < 3; m++) {
+        char text[128];
+        print_client(metrics, m, text);
+        TALLY_ASSERT_TEXT(text, expected[m]);
+    }
+}
+
+/* Those of a closed round stay until another closes that has some, and survive a restart. */
+static void test_job_metrics__single_clients_are_kept(void)
+{
+    static const struct tally_metric first[] = {{"b", 1}, {"a", 2}}, second[] = {{"c", 3}};
+    static const char *const NOTHING[3] = {"", "", ""}, *const FIRST[3] = {"", "a 2;b 1;", "b 1;"},
+                             *const SECOND[3] = {"c 3;", "", ""};
+    struct job_metrics metrics = {.clients = 0}, restored = {.clients = 0};
+    struct tally_error err;
+    char text[TALLY_METRICS_CAPACITY];
+    take(&metrics, 2, first, 1, &err);
+    take(&metrics, 1, first, 2, &err);
+    assert_clients(&metrics, NOTHING);
+    job_metrics_close(&metrics, 4, text);
+    assert_clients(&metrics, FIRST);
+    job_metrics_close(&metrics, 5, text);
+    TALLY_ASSERT_TEXT(text, "");
+    take(&metrics, 0, second, 1, &err);
+    assert_clients(&metrics, FIRST);
+    CU_ASSERT_EQUAL(metrics.closed_round, 4);
+    job_metrics_close(&metrics, 6, text);
+    assert_clients(&metrics, SECOND);
+    CU_ASSERT_EQUAL(metrics.closed_round, 6);
+
+    CU_ASSERT_EQUAL(job_metrics_restore(&restored, 3, 4, 1, first, 2, &err), TALLY_OK);
+    CU_ASSERT_EQUAL(job_metrics_restore(&restored, 3, 4, 2, first, 1, &err), TALLY_OK);
+    assert_clients(&restored, FIRST);
+    CU_ASSERT_EQUAL(restored.closed_round, 4);
+    take(&restored, 0, second, 1, &err);
+    job_metrics_close(&restored, 5, text);
+    TALLY_ASSERT_TEXT(text, "c 3 3 3;");
+    assert_clients(&restored, SECOND);
+    job_metrics_fini(&metrics);
+    job_metrics_fini(&restored);
 }
 
 static void set_metrics(struct job_host *host, const struct tally_metric *seconds)
@@ -183,6 +240,7 @@ static void test_job_metrics__are_no_part_of_a_messages_identity(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_metrics__arrival_does_not_show),
+    TALLY_TEST(test_job_metrics__single_clients_are_kept),
     TALLY_TEST(test_job_metrics__what_is_wrong_is_named),
     TALLY_TEST(test_job_metrics__mean_of_huge_values_is_finite),
     TALLY_TEST(test_job_metrics__a_round_has_at_most_16_names),
