@@ -186,6 +186,10 @@ static enum tally_status read_job(void *context, const struct tally_store_job *j
         status = read_value(reading, TALLY_TABLE_STATES, err);
     }
     if (status == TALLY_OK) {
+        status = ops->update_list(reading->store, job->key, TALLY_STORE_METRICS_ROUND, add_update,
+                                  reading, err);
+    }
+    if (status == TALLY_OK) {
         status = ops->update_list(reading->store, job->key, job->progress.round + 1, add_update,
                                   reading, err);
     }

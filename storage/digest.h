@@ -17,7 +17,7 @@ enum tally_table {
     TALLY_TABLE_JOBS, /* with idempotency key and request digest */
     TALLY_TABLE_DOCUMENTS,
     TALLY_TABLE_STATES,
-    TALLY_TABLE_UPDATES, /* of the open rounds: others are never read */
+    TALLY_TABLE_UPDATES, /* of the open rounds, and metrics: others are never read */
     TALLY_TABLE_ROUNDS,
     TALLY_N_TABLES
 };

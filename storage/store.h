@@ -71,6 +71,10 @@ struct tally_store_job {
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 
+/* Of the updates of a job, those under this round are no client's: a coordinator keeps there what
+ * clients reported in the last closed round (metrics). */
+enum { TALLY_STORE_METRICS_ROUND = 0 };
+
 /* One accepted update of an open round, as it came. */
 struct tally_store_update {
     int64_t round;

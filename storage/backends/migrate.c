@@ -108,6 +108,10 @@ static enum tally_status copy_job(void *context, const struct tally_store_job *j
         status = copy_state(copying, err);
     }
     if (status == TALLY_OK) {
+        status = from->ops->update_list(from, job->key, TALLY_STORE_METRICS_ROUND, copy_update,
+                                        copying, err);
+    }
+    if (status == TALLY_OK) {
         status = from->ops->update_list(from, job->key, job->progress.round + 1, copy_update,
                                         copying, err);
     }

@@ -5,7 +5,7 @@
 // tests/run copies this file to build/e2e, beside node_modules.
 import assert from "node:assert/strict";
 import {once} from "node:events";
-import {mkdtemp, readFile, readdir, rm, writeFile} from "node:fs/promises";
+import {mkdir, mkdtemp, readFile, readdir, rm, writeFile} from "node:fs/promises";
 import http from "node:http";
 import {tmpdir} from "node:os";
 import path from "node:path";
@@ -277,6 +277,25 @@ test("the example job runs and answers as its examples say", async () => {
   assertLike(series.rows.slice(0, 2), two.rows);
   const last = {headers: {"Last-Event-ID": String(detail.round)}};
   assert.equal((await check.fetch(`${where}/events`, last)).status, 204);
+});
+
+test("the metrics of single clients are as their examples say", async () => {
+  await mkdir(path.join(folder, "data"));
+  await writeFile(path.join(folder, "data/points.csv"), "a,y\n1,0\n2,1\n3,0\n4,0\n5,0\n6,1\n");
+  const job = await submit(open, {
+    algorithm: {type: "minibatch_sgd", step_size: 0.1, local_steps: 10},
+    objective: {type: "logistic_regression", accuracy: true,
+      data: {type: "csv", file: "points.csv", label: "y", features: 1, sharding: "contiguous"}},
+    reference: {type: "none"}, clients: 3, horizon: 10,
+  });
+  const where = `${open}/v1/jobs/${job.id}/metrics`;
+  const metrics = async (query) => JSON.parse((await check.fetch(where + query)).text);
+  assertLike(await metrics(""), example("/v1/jobs/{id}/metrics", "none"));
+  const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "3", "--job", job.id);
+  const ended = () => check.fetch(`${open}/v1/jobs/${job.id}`).then(({text}) => JSON.parse(text).status === "completed");
+  await until("its end", ended);
+  assert.equal(await programs.stop(worker), 0, worker.log);
+  assertLike(await metrics("?limit=2"), example("/v1/jobs/{id}/metrics", "page"));
 });
 
 test("workers, health, metrics and pages answer as documented", async () => {

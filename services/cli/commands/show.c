@@ -1,12 +1,20 @@
-/* tally show ID: the result table, or the detail as JSON. */
+/* tally show ID: the result table, or the detail as JSON; with --clients the metrics of single
+ * clients, over as many pages as it takes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "codec/base/record.h"
 #include "services/base/text/columns.h"
+#include "services/base/text/text_table.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/view/result_table.h"
 
 const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
+    {"clients", NULL, NULL,
+     "show what each client reported in the last round that has metrics, instead", NULL},
     {0},
 };
 
@@ -17,10 +25,126 @@ static int print_table(const struct tally_json *detail)
         tally_result_table_fit(detail, tally_terminal_columns(STDOUT_FILENO), &text), &text);
 }
 
+/* The metrics of single clients. */
+
+enum { PAGE_CLIENTS = 1000 };
+
+/* The first page, with the clients of all pages. *ret_answer is to be freed in any case. */
+static enum tally_status collect_clients(struct tally_cli *cli, struct tally_json **ret_answer,
+                                         struct tally_error *err)
+{
+    struct tally_json *page = NULL, *all = tally_json_array();
+    enum tally_status status = TALLY_OK;
+    for (int64_t first = 0; status == TALLY_OK && first >= 0;) {
+        char rest[64];
+        tally_json_free(page);
+        page = NULL;
+        snprintf(rest, sizeof rest, "/metrics?first=%" PRId64 "&limit=%d", first, PAGE_CLIENTS);
+        status = tally_job_get_json(&cli->rest, cli->job, rest, &page, err);
+        const struct tally_json *clients = tally_json_get(page, "clients");
+        for (size_t i = 0; status == TALLY_OK && i < tally_json_size(clients); i++) {
+            if (!tally_json_append(all, tally_json_copy(tally_json_at(clients, i)))) {
+                status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+            }
+        }
+        const int64_t next = tally_json_get_integer(page, "next_client", -1);
+        first = next > first ? next : -1;
+    }
+    if (status != TALLY_OK) {
+        tally_json_free(all);
+    } else if (!tally_json_set(page, "clients", all) || !tally_json_set_null(page, "next_client")) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+    }
+    *ret_answer = page;
+    return status;
+}
+
+struct metric_names {
+    const char *names[TALLY_METRICS_MOST]; /* ascending; of the JSON */
+    size_t n;
+};
+
+static void add_name(struct metric_names *names, const char *name)
+{
+    size_t at = 0;
+    while (at < names->n && strcmp(names->names[at], name) < 0) {
+        at++;
+    }
+    if (names->n == TALLY_METRICS_MOST || (at < names->n && strcmp(names->names[at], name) == 0)) {
+        return;
+    }
+    memmove(&names->names[at + 1], &names->names[at], (names->n - at) * sizeof names->names[0]);
+    names->names[at] = name;
+    names->n++;
+}
+
+static struct metric_names names_of(const struct tally_json *clients)
+{
+    struct metric_names names = {.n = 0};
+    for (size_t i = 0; i < tally_json_size(clients); i++) {
+        const struct tally_json *metrics = tally_json_get(tally_json_at(clients, i), "metrics");
+        const char *name;
+        for (size_t k = 0; (name = tally_json_key(metrics, k)) != NULL; k++) {
+            add_name(&names, name);
+        }
+    }
+    return names;
+}
+
+/* CLIENT and a column for each metric; on a narrow terminal the last ones are left out. */
+static int print_clients(const struct tally_json *answer)
+{
+    static const char ALIGNMENT[] = "rrrrrrrrrrrrrrrrr", LEAVES[] = "qponmlkjihgfedc";
+    _Static_assert(sizeof ALIGNMENT == 2 + TALLY_METRICS_MOST, "a letter for every column");
+    const struct tally_json *clients = tally_json_get(answer, "clients");
+    const struct metric_names names = names_of(clients);
+    struct tally_text_table table;
+    struct tally_buffer text = {0};
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_text_table_init(&table, ALIGNMENT + TALLY_METRICS_MOST - names.n, "CLIENT");
+    tally_text_table_fit(&table, tally_terminal_columns(STDOUT_FILENO),
+                         names.n < 2 ? "" : LEAVES + TALLY_METRICS_MOST - names.n);
+    for (size_t k = 0; k < names.n; k++) {
+        tally_text_table_add(&table, names.names[k]);
+    }
+    for (size_t i = 0; i < tally_json_size(clients); i++) {
+        const struct tally_json *client = tally_json_at(clients, i);
+        tally_result_cell(client, "client", cell);
+        tally_text_table_add(&table, cell);
+        for (size_t k = 0; k < names.n; k++) {
+            tally_result_cell(tally_json_get(client, "metrics"), names.names[k], cell);
+            tally_text_table_add(&table, cell);
+        }
+    }
+    const int exit_code = tally_cli_print(tally_text_table_end(&table, &text), &text);
+    if (tally_json_size(clients) == 0) {
+        fprintf(stderr, "no client has reported a metric\n");
+    }
+    return exit_code;
+}
+
+static int show_clients(struct tally_cli *cli)
+{
+    struct tally_json *answer = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    int exit_code;
+    if (collect_clients(cli, &answer, &err) != TALLY_OK) {
+        exit_code = tally_cli_report(&err);
+    } else {
+        exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(answer, 2)
+                                                             : print_clients(answer);
+    }
+    tally_json_free(answer);
+    return exit_code;
+}
+
 int tally_cli_show(struct tally_cli *cli)
 {
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_options_bool(cli->options, "clients")) {
+        return show_clients(cli);
+    }
     if (tally_job_get_json(&cli->rest, cli->job, "", &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }

@@ -76,6 +76,28 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     return TALLY_OK;
 }
 
+/* The metrics of single clients, in the store as an update of round TALLY_STORE_METRICS_ROUND for
+ * each block of clients (hosted_job.h). */
+static enum tally_status take_metrics_again(void *context, const struct tally_store_update *stored,
+                                            struct tally_error *err)
+{
+    struct tally_updates block;
+    struct tally_update update;
+    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    for (size_t i = 0; status == TALLY_OK && i < block.n_updates; i++) {
+        status = tally_updates_next(&block, &update, err);
+        if (status == TALLY_OK) {
+            status = tally_job_restore_metrics(context, block.round, update.client, update.metrics,
+                                               update.n_metrics, err);
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "stored metrics of clients from %u on", stored->client);
+        return status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+    }
+    return TALLY_OK;
+}
+
 static enum tally_status restore_engine(struct tally_store *store, struct hosted_job *job,
                                         struct tally_job **ret_engine, struct tally_error *err)
 {
@@ -93,8 +115,12 @@ static enum tally_status restore_engine(struct tally_store *store, struct hosted
     }
     if (status == TALLY_OK && !tally_job_status_is_terminal(row->status) &&
         row->status != TALLY_JOB_QUEUED) {
-        status = store->ops->update_list(store, row->key, tally_job_open_round(engine)->round,
-                                         receive_again, engine, err);
+        status = store->ops->update_list(store, row->key, TALLY_STORE_METRICS_ROUND,
+                                         take_metrics_again, engine, err);
+        if (status == TALLY_OK) {
+            status = store->ops->update_list(store, row->key, tally_job_open_round(engine)->round,
+                                             receive_again, engine, err);
+        }
     }
     tally_buffer_fini(&state);
     if (status == TALLY_OK && row->status != TALLY_JOB_QUEUED) {
@@ -338,6 +364,59 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
 }
 
+/* Appends what the clients from `first` on have reported, as many as one row has. Returns how many
+ * reported something; -1 = out of memory. */
+static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
+                              struct tally_buffer *out)
+{
+    struct tally_update update = {0};
+    struct tally_updates block = {.round = (uint32_t)tally_job_metrics_round(job->engine)};
+    enum tally_status status = TALLY_OK;
+    int64_t n = 0;
+    for (uint32_t m = first;
+         status == TALLY_OK && m < job->spec.clients && m - first < CLIENT_METRICS_BLOCK; m++) {
+        update.client = m;
+        update.n_metrics = tally_job_client_metrics(job->engine, m, update.metrics);
+        if (update.n_metrics > 0) {
+            status = tally_updates_add(&update, out);
+            n++;
+        }
+    }
+    memcpy(block.job_id, job->row.id, sizeof job->row.id);
+    if (status == TALLY_OK) {
+        status = tally_updates_end(&block, out);
+    }
+    return status == TALLY_OK ? n : -1;
+}
+
+/* Where updates were dropped, the metrics of single clients were dropped with them. */
+static enum tally_status put_client_metrics(struct tally_store *store, struct hosted_job *job,
+                                            struct tally_error *err)
+{
+    struct tally_buffer body = {0};
+    enum tally_status status = TALLY_OK;
+    if (tally_job_metrics_round(job->engine) == 0) {
+        return TALLY_OK;
+    }
+    job->has_stored_updates = true;
+    for (uint32_t first = 0; status == TALLY_OK && first < job->spec.clients;
+         first += CLIENT_METRICS_BLOCK) {
+        body.size = 0;
+        const int64_t n = encode_metrics(job, first, &body);
+        if (n < 0) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+        } else if (n > 0) {
+            const struct tally_store_update update = {.round = TALLY_STORE_METRICS_ROUND,
+                                                      .client = first,
+                                                      .body = body.data,
+                                                      .n_body = body.size};
+            status = store->ops->update_insert(store, job->row.key, &update, err);
+        }
+    }
+    tally_buffer_fini(&body);
+    return status;
+}
+
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err)
@@ -349,6 +428,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
     if (status == TALLY_OK && job->has_stored_updates) {
         status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
         job->has_stored_updates = status != TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = put_client_metrics(store, job, err);
     }
     return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
 }

@@ -69,6 +69,12 @@ struct job_marks {
     bool ended;                  /* the rows of some of them say so */
 };
 
+/* What the clients reported in the last closed round that has metrics is stored among the updates,
+ * under TALLY_STORE_METRICS_ROUND: one row for each block of clients that has any, under its first
+ * client, as an encoded tally_updates without payloads. It is dropped and written again with every
+ * round that closes, and stays when the job ends. */
+enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
+
 struct hosted_job {
     struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
     struct tally_store_job row; /* as last written */

@@ -1,8 +1,9 @@
-/* results: what a job has produced: round records and the model. */
+/* results: what a job has produced: round records, metrics of single clients, and the model. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "api/worker/worker_messages.h"
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/handlers.h"
@@ -88,6 +89,102 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
         status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);
     }
     return answer_bytes(call, status, "text/csv; charset=utf-8", err);
+}
+
+/* Metrics of single clients: those of the last closed round that has any. */
+
+/* Clients of one answer. */
+struct clients_page {
+    struct tally_json *list;
+    int64_t round;          /* 0 = no client has reported anything */
+    int64_t first, limit;   /* clients below `first` are left out */
+    int64_t n, next_client; /* -1 = there are no more */
+};
+
+static bool append_client(struct tally_json *list, const struct tally_update *update)
+{
+    struct tally_json *metrics = tally_json_object(), *object = tally_json_object();
+    bool ok = true;
+    for (size_t i = 0; ok && i < update->n_metrics; i++) {
+        ok = tally_json_set_real(metrics, update->metrics[i].name, update->metrics[i].value);
+    }
+    ok = tally_json_set_integer(object, "client", update->client) && ok;
+    ok = tally_json_set(object, "metrics", metrics) && ok;
+    object = tally_json_if_complete(object, ok);
+    return object != NULL && tally_json_append(list, object);
+}
+
+static enum tally_status add_update(struct clients_page *page, const struct tally_update *update,
+                                    struct tally_error *err)
+{
+    if (update->client < page->first || page->next_client >= 0) {
+        return TALLY_OK;
+    }
+    if (page->n == page->limit) {
+        page->next_client = update->client;
+        return TALLY_OK;
+    }
+    page->n++;
+    return append_client(page->list, update)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+}
+
+/* One block of clients, as stored (jobs/hosted_job.h). */
+static enum tally_status add_block(void *context, const struct tally_store_update *stored,
+                                   struct tally_error *err)
+{
+    struct clients_page *page = context;
+    struct tally_updates block;
+    struct tally_update update;
+    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    for (size_t i = 0; status == TALLY_OK && i < block.n_updates; i++) {
+        page->round = block.round;
+        status = tally_updates_next(&block, &update, err);
+        if (status == TALLY_OK) {
+            status = add_update(page, &update, err);
+        }
+    }
+    return status == TALLY_OK || status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+}
+
+static struct tally_json *answer_of(const struct clients_page *page)
+{
+    struct tally_json *answer = tally_json_object();
+    bool ok = page->round > 0 ? tally_json_set_integer(answer, "round", page->round)
+                              : tally_json_set_null(answer, "round");
+    ok = tally_json_set(answer, "clients", page->list) && ok;
+    ok = (page->next_client >= 0 ? tally_json_set_integer(answer, "next_client", page->next_client)
+                                 : tally_json_set_null(answer, "next_client")) &&
+         ok;
+    return tally_json_if_complete(answer, ok);
+}
+
+enum tally_status get_client_metrics(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct clients_page page = {.next_client = -1};
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "first", 0, INT64_MAX, 0, &page.first, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    page.list = tally_json_array();
+    status =
+        store->ops->update_list(store, row.key, TALLY_STORE_METRICS_ROUND, add_block, &page, err);
+    struct tally_json *answer = answer_of(&page); /* has the list, whatever happened */
+    if (status == TALLY_OK) {
+        return answer_json(call, 200, answer, err);
+    }
+    tally_json_free(answer);
+    return status;
 }
 
 /* The engine's state bytes hold the point; only the engine can read them. */
