@@ -331,6 +331,10 @@ class Gradients(PythonCase):
             self.assertEqual(record["metrics"]["first"]["min"], record["metrics"]["first"]["max"])
             self.assertEqual(record["metrics"]["queries"]["min"], record["samples"])
         self.assertEqual(detail["metrics"], [record["metrics"] for record in records if "metrics" in record][-1])
+        of_client = tally.client_metrics(job, url=coordinator.url)
+        self.assertEqual([metrics["client"] for metrics in of_client.values()], [0, 1])
+        self.assertEqual(list(of_client), [0, 1])
+        self.assertEqual(of_client[0]["first"], detail["metrics"]["first"]["max"])
 
     def test_clients_with_too_many_names_cannot_hold_up_a_job(self):
         """The coordinator refuses the 17th name of a round; the update itself must count."""

@@ -13,7 +13,9 @@ for the same gradients a Python worker sends the same bytes as a C worker.
     tally.run_worker("http://127.0.0.1:8080", gradient=gradient, dim=30, clients=4)
 """
 
-from ._client import Client, Event, cancel, delete, jobs, model, rounds, show, submit, to_pandas, wait, watch, workers
+from ._client import (
+    Client, Event, cancel, client_metrics, delete, jobs, model, rounds, show, submit, to_pandas, wait, watch, workers,
+)
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
 from ._library import Error, version
@@ -24,6 +26,6 @@ __version__ = version()
 
 __all__ = [
     "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics", "Problem",
-    "Query", "Totals", "Worker", "cancel", "decode", "delete", "encode", "grid", "jobs", "model", "report", "rounds",
-    "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
+    "Query", "Totals", "Worker", "cancel", "client_metrics", "decode", "delete", "encode", "grid", "jobs", "model",
+    "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
 ]

@@ -274,6 +274,19 @@ class Client:
             table[name] = column
         return table
 
+    def client_metrics(self, job_id: str) -> dict[int, dict[str, float]]:
+        """What each client reported in the last closed round that has metrics, `{client: {name: value}}`.
+
+        Clients that reported nothing are absent. rounds() has mean, minimum and maximum of every round.
+        """
+        found: dict[int, dict[str, float]] = {}
+        first: int | None = 0
+        while first is not None:
+            answer = self._json(_job_path(job_id, f"/metrics?first={first}&limit={_PAGE}"))
+            found |= {each["client"]: each["metrics"] for each in answer["clients"]}
+            first = answer["next_client"]
+        return found
+
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """Yields the events of a job until it has ended; the last event is its final detail.
 
@@ -419,6 +432,12 @@ def wait(job_id: str, *, wait_s: float | None = None, **where: Any) -> dict[str,
     """Waits until a job has ended, at most `wait_s` seconds, and returns its final detail. Other arguments: those of
     Client, whose `timeout_s` is about a coordinator that sends nothing."""
     return Client(**where).wait(job_id, wait_s=wait_s)
+
+
+def client_metrics(job_id: str, **where: Any) -> dict[int, dict[str, float]]:
+    """What each client reported in the last closed round that has metrics, `{client: {name: value}}`. Other
+    arguments: those of Client."""
+    return Client(**where).client_metrics(job_id)
 
 
 def rounds(job_id: str, **where: Any) -> NDArray[np.void]:
