@@ -12,6 +12,7 @@
 #include "services/coordinator/replicas/replicas.h"
 #include "services/coordinator/rest/events.h"
 #include "services/coordinator/rest/handlers.h"
+#include "services/coordinator/rest/plans.h"
 #include "services/coordinator/rest/series.h"
 #include "services/coordinator/routes.h"
 #include "services/coordinator/turn/transaction.h"
@@ -142,6 +143,7 @@ static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool de
 {
     serve_polls(coordinator, now_ms);
     run_reads(coordinator);
+    plans_serve(coordinator);
     if (coordinator->draining) {
         replicas_leave(coordinator); /* all is stored: others may continue with our jobs */
     }
@@ -183,6 +185,9 @@ static enum tally_status open_rooms(struct tally_coordinator *coordinator, struc
     if (status == TALLY_OK) {
         status = events_new(coordinator, err);
     }
+    if (status == TALLY_OK) {
+        status = plans_new(&coordinator->plans, err);
+    }
     if (status == TALLY_OK && coordinator->store->leases != NULL) {
         status = forwarding_new(coordinator, err);
     }
@@ -223,6 +228,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     }
     workers_free(coordinator->workers);
     calls_drop_queued(coordinator);
+    plans_free(coordinator);
     forwarding_free(coordinator->forwarding);
     replicas_free(coordinator->replicas);
     metrics_free(coordinator->metrics);

@@ -147,16 +147,6 @@ static bool set_warnings(struct tally_json *object, const struct tally_advice *a
     return tally_json_set(object, "warnings", tally_json_if_complete(list, ok));
 }
 
-static bool set_planned(struct tally_json *object, const struct tally_planned *planned)
-{
-    if (planned == NULL) {
-        return tally_json_set_null(object, "planned");
-    }
-    struct tally_json *value = tally_json_object();
-    return tally_json_set(object, "planned",
-                          tally_json_if_complete(value, tally_planned_add(value, planned)));
-}
-
 static bool set_reason(struct tally_json *object, const struct tally_job_facts *facts)
 {
     const char *text;
@@ -210,7 +200,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
            tally_json_set_text(object, "x_checksum", checksum) &&
            set_estimates(object, &progress->estimates) &&
            set_curvature(object, &facts->curvature) && set_warnings(object, facts->advice) &&
-           set_planned(object, facts->planned) && set_waiting(object, facts->waiting) &&
+           tally_planned_set(object, facts->planned) && set_waiting(object, facts->waiting) &&
            tally_json_set(object, "bits", job_bits_of(facts, &progress->bits));
 }
 

@@ -12,15 +12,20 @@ void tally_planned_make(const struct tally_setting *setting,
     calm_forecast(setting, schedule, &ret_planned->forecast);
 }
 
+bool tally_planned_is_due(const struct tally_job_spec *spec)
+{
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    return tally_job_spec_algorithm(spec) == &TALLY_CALM && calm_is_planned(&setting);
+}
+
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned)
 {
     struct tally_calm_schedule read;
-    const struct tally_setting setting = tally_job_spec_setting(spec);
-    if (tally_job_spec_algorithm(spec) != &TALLY_CALM || !calm_is_planned(&setting) ||
-        !calm_read_schedule(schedule, &read)) {
+    if (!tally_planned_is_due(spec) || !calm_read_schedule(schedule, &read)) {
         return false;
     }
+    const struct tally_setting setting = tally_job_spec_setting(spec);
     tally_planned_make(&setting, &read, ret_planned);
     const struct tally_calm_forecast *forecast = &ret_planned->forecast;
     return isfinite(forecast->regret + forecast->uplink_bits + forecast->downlink_bits);
@@ -61,4 +66,14 @@ bool tally_planned_add(struct tally_json *object, const struct tally_planned *pl
            tally_json_set_real(object, "uplink_bits", planned->forecast.uplink_bits) &&
            tally_json_set_real(object, "downlink_bits", planned->forecast.downlink_bits) &&
            tally_json_set(object, "epochs", epochs_json(planned));
+}
+
+bool tally_planned_set(struct tally_json *object, const struct tally_planned *planned)
+{
+    if (planned == NULL) {
+        return tally_json_set_null(object, "planned");
+    }
+    struct tally_json *value = tally_json_object();
+    return tally_json_set(object, "planned",
+                          tally_json_if_complete(value, tally_planned_add(value, planned)));
 }

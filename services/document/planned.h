@@ -23,6 +23,8 @@ struct tally_planned {
     struct tally_calm_forecast forecast;
 };
 
+/* Whether the job is planned before it starts. */
+bool tally_planned_is_due(const struct tally_job_spec *spec);
 /* The forecast of a schedule. The job must be of CALM, with nothing to estimate. */
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
@@ -34,5 +36,8 @@ bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
 
 /* Sets the members above in `object`. False = out of memory. */
 bool tally_planned_add(struct tally_json *object, const struct tally_planned *planned);
+/* Sets the member `planned` of `object` to an object with the members above, or to null if
+ * `planned` is NULL. False = out of memory. */
+bool tally_planned_set(struct tally_json *object, const struct tally_planned *planned);
 
 #endif

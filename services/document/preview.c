@@ -107,7 +107,8 @@ static struct tally_json *warnings_of(const struct tally_job_spec *spec)
     return texts(list, (size_t)advice.n);
 }
 
-struct tally_json *tally_document_preview(const struct tally_job_spec *spec)
+struct tally_json *tally_document_preview(const struct tally_job_spec *spec,
+                                          const struct tally_planned *planned)
 {
     static const char *const not_checked[] = {
         "whether data files exist and can be read",
@@ -119,6 +120,7 @@ struct tally_json *tally_document_preview(const struct tally_job_spec *spec)
         object,
         tally_json_set(object, "document", tally_document_of(spec)) &&
             tally_json_set(object, "warnings", warnings_of(spec)) && set_expected(object, spec) &&
+            tally_planned_set(object, planned) &&
             tally_json_set_integer(object, "memory_bytes", tally_footprint_started(spec)) &&
             tally_json_set_integer(object, "solving_bytes", tally_footprint_solving(spec)) &&
             tally_json_set(object, "not_checked",

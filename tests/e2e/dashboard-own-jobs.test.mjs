@@ -135,6 +135,14 @@ test("a document is checked without being submitted, and all of its errors are l
   assert.equal((await cells("#problem dd"))[0], preview.expected_bits.uplink_per_client.toLocaleString("en-US"));
   await window.picture("submit-checked");
 
+  await page.selectOption("#document-choice", "synthetic-calm-paper-bits.json");
+  await page.click("dialog [data-confirm]");
+  await until("the document of CALM", async () => (await page.inputValue("#editor")).includes("uplink_bits"));
+  await page.click("button:text-is('Check')");
+  await until("the plan", async () => (await page.locator("#planned").count()) === 1);
+  assert.match(await window.text("#planned"), /^5\d\d(\.\d+)? for 2\d\d\.\d bits up per client and 2\d\d\.\d down$/);
+  await window.picture("submit-planned");
+
   window.expected.push("400 (Bad Request)");
   const wrong = {...FEDAVG, clients: 0, algorithm: {...FEDAVG.algorithm, step_sise: 1}};
   await page.fill("#editor", JSON.stringify(wrong, null, 2));

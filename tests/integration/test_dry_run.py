@@ -1,10 +1,13 @@
 """Documents that are wrong get all errors at once; a dry run tells what a job would be, and creates nothing."""
 
+import contextlib
+import http.client
 import json
+import select
 import subprocess
 import unittest
 
-from common import BIN, JOBS, Coordinator, TallyTestCase, job_document
+from common import BIN, HANG_S, JOBS, Coordinator, TallyTestCase, job_document
 
 WRONG = {"clints": 10, "clients": 0, "horizon": 100,
          "algorithm": {"type": "fedavg", "stepsize": 0.1, "local_steps": 10},
@@ -98,6 +101,45 @@ class DryRun(DryRunTestCase):
         self.assertEqual(self.dry(document).json()["expected_bits"],
                          {"uplink_per_client": 294, "downlink": 292, "is_exact": False})
         self.assertIsNone(self.dry(job_document()).json()["expected_bits"])
+
+    def test_a_job_that_will_be_planned_has_its_plan(self):
+        document = job_document("synthetic-calm-paper-bits")
+        plan = json.loads(tally("plan", JOBS / "synthetic-calm-paper-bits.json", "--json").stdout)["plans"][0]
+        planned = self.dry(document).json()["planned"]
+        self.assertEqual(planned, {key: plan[key] for key in planned})
+        self.assertGreater(len(planned["epochs"]), 2)
+        for unplanned in (job_document(), job_document("synthetic-calm-auto")):
+            self.assertIsNone(self.dry(unplanned).json()["planned"])
+
+    def begin_dry(self, document):
+        """A connection on which the response to a dry run is still to be read."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.coordinator.port, timeout=HANG_S)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/jobs?dry_run=1", json.dumps(document),
+                           {"Content-Type": "application/json"})
+        return connection
+
+    def test_others_are_served_while_plans_are_made(self):
+        document = job_document("synthetic-calm-paper-bits", horizon=10**8)  # over a second of processor time each
+        connections = [self.begin_dry(document) for _ in range(20)]
+        self.client.get_json("/v1/jobs")
+        self.assertFalse(select.select([connections[0].sock], [], [], 0)[0], "the plan came before the list of jobs")
+        for connection in connections[1:14]:
+            connection.close()  # their plans are not begun
+        answers = [json.loads(connection.getresponse().read()) for connection in [connections[0], *connections[14:]]]
+        planned = [answer["planned"] for answer in answers]
+        self.assertGreater(planned[0]["regret"], 0)
+        # 16 plans are under way or wait; requests that come then are answered without one.
+        self.assertIn(planned.count(None), range(1, 5))
+        self.assertIsNotNone(self.dry(job_document("synthetic-calm-paper-bits")).json()["planned"])
+
+    def test_a_coordinator_ends_while_it_makes_a_plan(self):
+        connection = self.begin_dry(job_document("synthetic-calm-paper-bits", horizon=10**8))
+        self.client.get_json("/v1/jobs")
+        self.coordinator.terminate()
+        self.assertEqual(self.coordinator.popen.returncode, 0, self.coordinator.log())
+        with contextlib.suppress(http.client.HTTPException, ConnectionError):  # a plan that takes too long is lost
+            self.assertGreater(json.loads(connection.getresponse().read())["planned"]["regret"], 0)
 
     def test_refuses_what_a_submission_refuses(self):
         for document in (WRONG, job_document(quorum=11), "{", job_document(name="a\x85b")):

@@ -11,7 +11,7 @@
  * are loaded again from the store, and their writers are told "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Only f(x*) is solved in another
- * one (jobs/prepare.h). */
+ * one (jobs/prepare.h), and plans for dry runs are made in one (rest/plans.h). */
 #ifndef TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
 

@@ -39,6 +39,7 @@ struct tally_coordinator {
     struct forwarding *forwarding;   /* replicas/forwarding.h; NULL = not shared */
     struct events *events;           /* rest/events.h */
     struct series_cache *series;     /* rest/series.h */
+    struct plans *plans;             /* rest/plans.h */
     struct metrics *metrics;         /* metrics/metrics.h */
 };
 

@@ -128,6 +128,7 @@ struct call {
     int64_t poll_until_ms;                        /* monotonic; also of a poll alone */
     struct tally_update_response update_response; /* of one; that of several is in the body */
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
+    bool is_held;   /* another owner keeps it and sends its response later */
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = no job's */

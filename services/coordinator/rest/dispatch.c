@@ -70,7 +70,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         call_queue_push(in_pieces ? &calls->in_pieces : &calls->reads, call);
     } else {
         run(coordinator, call);
-        if (call->forwarded != NULL) {
+        if (call->forwarded != NULL || call->is_held) {
             return;
         }
         call->in_transaction = transaction_is_open(coordinator->transaction);

@@ -9,6 +9,7 @@
 #include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/rest/listing/sorted_page.h"
+#include "services/coordinator/rest/plans.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/document/document.h"
@@ -106,7 +107,10 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
 {
     struct tally_job_spec spec;
     const enum tally_status status = read_new_job(coordinator, call, body, n_body, &spec, err);
-    return status == TALLY_OK ? answer_json(call, 200, tally_document_preview(&spec), err) : status;
+    if (status != TALLY_OK || plans_take(coordinator, call, &spec)) {
+        return status;
+    }
+    return answer_json(call, 200, tally_document_preview(&spec, NULL), err);
 }
 
 /* Another replica was faster with the same idempotency key, or the same random id was drawn twice.

@@ -3,7 +3,7 @@
 import {ApiError, ConnectionError, getJson, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setHidden, setText} from "./dom.js";
-import {integer} from "./format.js";
+import {integer, regret as regretText, tenths} from "./format.js";
 import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
 import {documentOf} from "./page-job.js";
@@ -92,13 +92,16 @@ export function mount(main, {signal, from, onError, setTitle}) {
     showHelp();
   }
 
-  function showPreview({warnings, expected_bits: expected, memory_bytes: memory, not_checked: open}) {
+  function showPreview({warnings, expected_bits: expected, planned, memory_bytes: memory, not_checked: open}) {
     const bits = (value) => (value === null ? "no limit" : `${expected.is_exact ? "" : "at most "}${integer(value)}`);
     problemBox.replaceChildren(
       h("p", {}, h("strong", {}, "The document is valid"), ". Nothing was submitted."),
       h("dl", {class: "facts"},
         h("dt", {}, "Bits up per client"), h("dd", {}, expected === null ? "depend on the run" : bits(expected.uplink_per_client)),
         h("dt", {}, "Bits down"), h("dd", {}, expected === null ? "depend on the run" : bits(expected.downlink)),
+        planned === null ? null : [
+          h("dt", {}, "Planned regret"), h("dd", {id: "planned"}, `${regretText(planned.regret)} for ${tenths(planned.uplink_bits)} bits up per client and ${tenths(planned.downlink_bits)} down`),
+          h("dt", {}, "Planned epochs"), h("dd", {}, planned.epochs.map((epoch) => integer(epoch.samples)).join(", "), " queries per client")],
         h("dt", {}, "Memory"), h("dd", {}, `${integer(Math.ceil(memory / 1024))} KiB`),
         h("dt", {}, "Warnings"), h("dd", {class: warnings.length > 0 ? "warning" : null}, warnings.join("; ") || "none"),
         h("dt", {}, "Not checked"), h("dd", {}, open.join("; ") || "nothing is left")));
