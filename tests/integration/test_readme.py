@@ -1,8 +1,10 @@
 """services/objectives/README.md, "Your own problem in five minutes": every block, as printed, in one shell.
 
 Where the coordinator listens comes from the environment, as for every program; nothing else is changed.
+And README.md, from a clone to a job on a CSV file, where the build is done already and the port is another.
 """
 
+import datetime
 import os
 import re
 import signal
@@ -16,9 +18,16 @@ README = REPO / "services/objectives/README.md"
 HEADING = "## Your own problem in five minutes"
 
 
-def block(*name):
-    return subprocess.run([REPO / "tests/compose/readme_block", README, HEADING, *name], check=True,
+FLATS = "rooms,age,price\n" + "".join(f"{i % 5},{i % 7},{3 * (i % 5) - 2 * (i % 7) + i % 3}\n" for i in range(100))
+
+
+def block(*name, readme=README, heading=HEADING):
+    return subprocess.run([REPO / "tests/compose/readme_block", readme, heading, *name], check=True,
                           capture_output=True, text=True).stdout
+
+
+def time_of(line):
+    return datetime.datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
 
 
 @unittest.skipIf(IS_SANITIZED, "what a user builds has no sanitizer")
@@ -58,6 +67,38 @@ class FiveMinutes(TallyTestCase):
         self.assertEqual(len(found), 3)
         for number, true in zip(found, (1, -2, 3)):
             self.assertAlmostEqual(float(number), true, delta=0.1)
+        self.check_ends(log)
+
+    def check_ends(self, log):
+        """Each example ends with its job: its worker leaves within a second. A machine that does not run the worker
+        for a second is no reason to fail, so one of the three may take longer, but none as long as an idle poll."""
+        ends = [time_of(line) for line in log.splitlines() if 'event="job ended"' in line]
+        leaves = [time_of(line) for line in log.splitlines() if 'event="worker left"' in line]
+        self.assertEqual((len(ends), len(leaves)), (3, 3), log[-4000:])
+        waits = sorted(leave - end for end, leave in zip(ends, leaves))
+        self.assertLess(waits[1], 1, waits)
+        self.assertLess(waits[2], 5, waits)
+
+    def test_own_file_from_a_clone(self):
+        """With the clone, mkdir, cp, cat and quickstart it takes five commands."""
+        commands = block("own-file", readme=REPO / "README.md", heading="## Two commands")
+        outside = re.sub(r"(?s)<<'END'\n.*\nEND\n", "\n", commands)
+        self.assertLessEqual(1 + len(re.split(r"\n|&&", outside.strip())), 5)
+        folder, port = Path(self.folder, "clone"), free_port()
+        (folder / "build").mkdir(parents=True)
+        (folder / "build/release").symlink_to(BIN.parent)
+        (folder / "deploy").symlink_to(REPO / "deploy")
+        Path(self.folder, "flats.csv").write_text(FLATS)
+        Path(self.folder, "cmake").write_text("#!/bin/sh\n")  # all is built
+        Path(self.folder, "cmake").chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        environment |= {"HOME": self.folder, "PATH": f"{self.folder}:{environment['PATH']}"}
+        done = subprocess.run(["bash", "-euc", commands.replace("deploy/quickstart", f"deploy/quickstart --port {port}")],
+                              cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:])
+        self.assertRegex(done.stdout, r"(?m)^status +completed$")
+        self.assertRegex(done.stdout, r"(?m)^regret +\d")
 
 
 if __name__ == "__main__":
