@@ -8,25 +8,35 @@ void call_buffers_fini(struct call_buffers *buffers)
     tally_buffer_fini(&buffers->response);
 }
 
-/* Sends what buffers->request holds, which encoding left in status `encoded`, and empties it. */
-static enum tally_status perform(struct tally_http_client *client, struct call_buffers *buffers,
-                                 const char *method, enum tally_status encoded, long timeout_ms,
-                                 struct tally_error *err)
+/* Sends a request, whose encoding has left status `encoded`. */
+static enum tally_status send_request(struct tally_http_client *client,
+                                      struct call_buffers *buffers, const char *method,
+                                      enum tally_status encoded, struct tally_bytes request,
+                                      long timeout_ms, struct tally_error *err)
 {
-    const size_t n = buffers->request.size;
-    buffers->request.size = buffers->response.size = 0;
+    buffers->response.size = 0;
     if (encoded != TALLY_OK) {
         return tally_fail(err, encoded, NULL, "no memory for %s", method);
     }
     if (buffers->limit_ms > 0 && buffers->limit_ms < timeout_ms) {
         timeout_ms = buffers->limit_ms;
     }
-    enum tally_status status = tally_connect_call(client, method, buffers->request.data, n,
+    enum tally_status status = tally_connect_call(client, method, request.data, request.size,
                                                   timeout_ms, &buffers->response, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "%s", method);
     }
     return status;
+}
+
+/* Sends what buffers->request holds, and empties it. */
+static enum tally_status perform(struct tally_http_client *client, struct call_buffers *buffers,
+                                 const char *method, enum tally_status encoded, long timeout_ms,
+                                 struct tally_error *err)
+{
+    const struct tally_bytes request = {buffers->request.data, buffers->request.size};
+    buffers->request.size = 0;
+    return send_request(client, buffers, method, encoded, request, timeout_ms, err);
 }
 
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
@@ -62,6 +72,27 @@ enum tally_status call_update(struct tally_http_client *client, struct call_buff
     return status != TALLY_OK ? status
                               : tally_update_response_decode(buffers->response.data,
                                                              buffers->response.size, ret, err);
+}
+
+enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
+                               const struct tally_updates *whole, struct tally_buffer *updates,
+                               uint32_t wait_ms, struct tally_updates_response *ret,
+                               struct tally_error *err)
+{
+    const size_t n_before = updates->size;
+    enum tally_status encoded = tally_updates_end(whole, updates);
+    const struct tally_bytes request = {updates->data, updates->size};
+    updates->size = n_before;
+    enum tally_status status = send_request(client, buffers, "PostUpdates", encoded, request,
+                                            CALL_TIMEOUT_MS + (long)wait_ms, err);
+    if (status == TALLY_OK) {
+        status =
+            tally_updates_response_decode(buffers->response.data, buffers->response.size, ret, err);
+    }
+    return status == TALLY_OK && ret->n_results != whole->n_updates
+               ? tally_fail(err, TALLY_MALFORMED, "results", "%zu results for %zu updates",
+                            ret->n_results, whole->n_updates)
+               : status;
 }
 
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,

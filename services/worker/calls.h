@@ -26,6 +26,12 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
                               const struct tally_update *message, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err);
+/* `updates` holds what tally_updates_add() has written, and does so again afterwards;
+ * whole->n_updates is their number. Errors: also MALFORMED if another number of results comes. */
+enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
+                               const struct tally_updates *whole, struct tally_buffer *updates,
+                               uint32_t wait_ms, struct tally_updates_response *ret,
+                               struct tally_error *err);
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
                              uint64_t session, struct tally_error *err);
 

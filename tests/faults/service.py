@@ -14,8 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
-    ENDLESS, Lateness, TallyTestCase, essence, essence_so_far, job_document, messages, simulate, sum_of_rounds, task_of,
-    uplink_of_workers, wait_until,
+    ENDLESS, Lateness, TallyTestCase, essence, essence_so_far, job_document, simulate, sum_of_rounds, task_of,
+    updates_of, uplink_of_workers, wait_until,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
 from round_gate import start_gate  # noqa: E402
@@ -83,12 +83,10 @@ class FaultTestCase(TallyTestCase):
         for position, exchange in enumerate(proxy.exchanges):
             if exchange.status != 200:
                 continue
-            if exchange.method == "PostUpdate" and name in exchange.request_body:
-                update = messages.PostUpdateRequest.FromString(exchange.request_body)
-                if update.job_id == job_id:  # not only in the cursors of its poll
-                    answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+            for update, result in updates_of(exchange) if name in exchange.request_body else ():
+                if update.job_id == job_id and result.code == "":  # not only in the cursors of its poll
                     key = (update.round, update.client)
-                    what = (update.payload, update.loss, answer.payload_bits)
+                    what = (update.payload, update.loss, result.payload_bits)
                     first = acknowledged.setdefault(key, (position, what))
                     self.assertEqual(what, first[1], f"two messages acknowledged for {key}")
             task = task_of(exchange) if name in exchange.response_body else None

@@ -448,6 +448,34 @@ def task_of(exchange):
     return answer.task if answer.WhichOneof("kind") == "task" else None
 
 
+def updates_of(exchange):
+    """The updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, result): a result has
+    formula_bits and payload_bits, and a `code` if the update was refused."""
+    if exchange.method == "PostUpdate":
+        request = messages.PostUpdateRequest.FromString(exchange.request_body)
+        if exchange.status != 200:
+            return [(request, messages.UpdateResult(code="refused"))]
+        answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+        return [(request, messages.UpdateResult(formula_bits=answer.formula_bits, payload_bits=answer.payload_bits))]
+    if exchange.method == "PostUpdates":
+        whole = messages.PostUpdatesRequest.FromString(exchange.request_body)
+        results = len(whole.updates) * [messages.UpdateResult(code="refused")]
+        if exchange.status == 200:
+            results = messages.PostUpdatesResponse.FromString(exchange.response_body).results
+        return [(whole_update(whole, update), result) for update, result in zip(whole.updates, results, strict=True)]
+    return []
+
+
+def whole_update(whole, update):
+    """One update of a PostUpdatesRequest as if it had been posted by itself, without its poll."""
+    request = messages.PostUpdateRequest(session=whole.session, job_id=whole.job_id, round=whole.round, mark=whole.mark,
+                                         client=update.client, payload=update.payload, payload_bits=update.payload_bits,
+                                         clipped=update.clipped, metrics=update.metrics)
+    if update.HasField("loss"):
+        request.loss = update.loss
+    return request
+
+
 # What the algorithm and its accounting define; it is equal wherever a job runs.
 def essence(detail):
     bits = detail["bits"]

@@ -10,6 +10,7 @@ import threading
 from common import messages
 from recording_proxy import RecordingProxy
 
+UPDATES = {b"/PostUpdate ": messages.PostUpdateRequest, b"/PostUpdates ": messages.PostUpdatesRequest}
 LOOK_S = 0.02  # a held request checks the gate this often
 
 
@@ -35,10 +36,11 @@ class RoundGate(RecordingProxy):
         super().close()
 
     def _is_held(self, request):
-        if self._is_open.is_set() or b"/PostUpdate " not in request.partition(b"\r\n")[0]:
+        line, _, _ = request.partition(b"\r\n")
+        kind = next((kind for method, kind in UPDATES.items() if method in line), None)
+        if self._is_open.is_set() or kind is None:
             return False
-        body = request.partition(b"\r\n\r\n")[2]
-        return messages.PostUpdateRequest.FromString(body).round > self._last
+        return kind.FromString(request.partition(b"\r\n\r\n")[2]).round > self._last
 
     def _may_pass(self, request, connection):
         """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; it will send it

@@ -59,10 +59,14 @@ class Crash(TallyTestCase):
         self.choose(job_document("synthetic-fedadam", algorithm__local_steps=4))
         self.kill_coordinator(2)
 
-    def kill_coordinator(self, times):
+    def test_coordinator_killed_in_batches(self):
+        """All clients of the job post together."""
+        self.kill_coordinator(3, clients=10)
+
+    def kill_coordinator(self, times, clients=2):
         coordinator = self.start_coordinator()
         self.gate = start_gate(self, coordinator)
-        workers = [self.start_worker(self.gate, f"w{i}", clients=2) for i in range(5)]
+        workers = [self.start_worker(self.gate, f"w{i}", clients=clients) for i in range(10 // clients)]
         job_id = coordinator.client.submit(self.document)
         coordinator.client.wait_status(job_id, "running")
         for point in self.kill_points(times):
@@ -104,17 +108,17 @@ class Crash(TallyTestCase):
         self.assertEqual(coordinator.client.rounds(job_id), rounds)
         self.assertEqual(coordinator.client.get_json(f"/v1/jobs/{job_id}/model"), model)
 
-    def check_worker_killed(self, new_name, options=()):
+    def check_worker_killed(self, new_name, options=(), clients=2):
         coordinator = self.start_coordinator(options=options)
         self.gate = start_gate(self, coordinator)
-        workers = [self.start_worker(self.gate, f"w{i}", clients=2) for i in range(5)]
+        workers = [self.start_worker(self.gate, f"w{i}", clients=clients) for i in range(10 // clients)]
         job_id = coordinator.client.submit(self.document)
         coordinator.client.wait_status(job_id, "running")
         for n, point in enumerate(self.kill_points(3)):
             self.wait_for_round(coordinator, job_id, point)
             victim = self.random.randrange(len(workers))
             workers[victim].kill()
-            workers[victim] = self.start_worker(self.gate, new_name(victim, n), clients=2)
+            workers[victim] = self.start_worker(self.gate, new_name(victim, n), clients=clients)
         detail = self.check_result(coordinator, job_id)
         # A worker that starts from nothing is sent the point, and that is counted.
         self.assertGreater(detail["bits"]["recovery"], 0)
@@ -122,6 +126,9 @@ class Crash(TallyTestCase):
 
     def test_worker_killed_and_restarted_with_the_same_name(self):
         self.check_worker_killed(lambda victim, n: f"w{victim}")
+
+    def test_worker_killed_in_batches(self):
+        self.check_worker_killed(lambda victim, n: f"w{victim}", clients=5)
 
     def test_worker_killed_and_replaced_by_another(self):
         """Its clients are given away once it has been silent for the session timeout."""

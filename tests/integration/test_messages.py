@@ -10,7 +10,7 @@ import threading
 import unittest
 
 from common import (
-    HANG_S, ForeignWorker, TallyTestCase, essence, job_document, messages, simulate, task_of, wait_until,
+    HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, task_of, updates_of, wait_until,
 )
 from recording_proxy import RecordingProxy
 
@@ -72,9 +72,8 @@ class Messages(TallyTestCase):
         broadcasts, delivered = {}, 0
         for exchange in proxy.exchanges:
             self.assertEqual(exchange.status, 200)
-            if exchange.method == "PostUpdate":
-                update = messages.PostUpdateRequest.FromString(exchange.request_body)
-                answer = messages.PostUpdateResponse.FromString(exchange.response_body)
+            for update, answer in updates_of(exchange):
+                self.assertEqual(answer.code, "")
                 if not update.payload:  # the horizon cut the round: the loss alone, no message
                     self.assertEqual((answer.formula_bits, answer.payload_bits), (0, 0))
                     self.assertTrue(update.HasField("loss"))
@@ -120,14 +119,16 @@ class Messages(TallyTestCase):
         carrying = [
             exchange
             for exchange in proxy.exchanges
-            if exchange.method == "PostUpdate" or task_of(exchange) is not None
+            if updates_of(exchange) or task_of(exchange) is not None
         ]
         wire = detail["bits"]["wire_bytes"]
         self.assertEqual(wire["in"], sum(len(exchange.request) for exchange in carrying))
         self.assertEqual(wire["out"], sum(len(exchange.response) for exchange in carrying))
-        # A round is one exchange: an update that polls as well.
+        # A round is one exchange: the updates of all ten clients, and a poll. A round that takes long may need more.
         polls = [exchange for exchange in proxy.exchanges if exchange.method == "PollTask"]
         self.assertLess(len(polls), detail["round"] / 4)
+        posts = [exchange for exchange in proxy.exchanges if updates_of(exchange)]
+        self.assertLess(len(posts), detail["round"] * 2)
 
     def test_large_messages_come_over_connections_of_their_own(self):
         """A worker connects again once, when it has sent the first one; results and counters are what they were."""

@@ -12,8 +12,8 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, Worker, cpu_seconds, essence, job_document, messages, simulate,
-    task_of, uplink_of_workers, wait_until,
+    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, Worker, cpu_seconds, essence, job_document, simulate,
+    task_of, updates_of, uplink_of_workers, wait_until,
 )
 from databases import (
     COMPLETED, COMPLETED_2, COMPLETED_4, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, QUEUED_4,
@@ -207,8 +207,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
 
     def check_exchanges(self, exchanges):
         """A point instead of old broadcasts; the open round's dropped updates are asked for, others not."""
-        posts = [messages.PostUpdateRequest.FromString(exchange.request_body)
-                 for exchange in exchanges if exchange.method == "PostUpdate"]
+        posts = [update for exchange in exchanges for update, _ in updates_of(exchange)]
         self.assertEqual(sorted(post.client for post in posts if (post.job_id, post.round) == (RUNNING_2, 18)),
                          [0, 1, 2])
         self.assertEqual([post.client for post in posts if (post.job_id, post.round) == (QSGD_2, 4)], [0])

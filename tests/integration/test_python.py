@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from common import (
-    BIN, HANG_S, IS_SANITIZED, REPO, Coordinator, TallyTestCase, Worker, essence, free_port, job_document, messages,
-    simulate, wait_until,
+    BIN, HANG_S, IS_SANITIZED, REPO, Coordinator, TallyTestCase, Worker, essence, free_port, job_document,
+    simulate, updates_of, wait_until,
 )
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
@@ -210,8 +210,8 @@ class BesideC(PythonCase):
 
     def payloads(self, proxy):
         """Of every accepted update with a message, by round and client."""
-        updates = [messages.PostUpdateRequest.FromString(exchange.request_body) for exchange in list(proxy.exchanges)
-                   if exchange.method == "PostUpdate" and exchange.status == 200]
+        updates = [update for exchange in list(proxy.exchanges) for update, result in updates_of(exchange)
+                   if result.code == ""]
         return {(update.round, update.client): (update.payload, update.payload_bits, update.loss)
                 for update in updates if update.payload}
 

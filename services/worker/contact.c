@@ -1,0 +1,219 @@
+#include "services/worker/contact.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/encoding.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/base/tokens/token_file.h"
+
+/* Pauses between tries: short enough that a restarted coordinator is found within a second, long
+ * enough that thousands of workers do not hammer it. */
+enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
+
+bool contact_is_stopping(const struct worker *worker)
+{
+    return __atomic_load_n(worker->config->stop.flag, __ATOMIC_RELAXED) != 0;
+}
+
+/* Waits before the next try: twice as long as the last time, less a random part. */
+void contact_pause(struct worker *worker, const struct tally_error *why)
+{
+    if (worker->pause_ms == 0 && why != NULL) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("coordinator not reachable, retrying"),
+                  tally_log_problem(why));
+    }
+    int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;
+    worker->pause_ms = pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS;
+    if (why != NULL) {
+        patience_missed(&worker->patience);
+    }
+    const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
+    const int64_t own_ms = (int64_t)(share * (double)worker->pause_ms);
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    const struct worker_stop *stop = &worker->config->stop;
+    stop->wait(stop->context, (int)(own_ms < left_ms ? own_ms : left_ms));
+}
+
+void contact_reached(struct worker *worker)
+{
+    if (worker->pause_ms > MIN_PAUSE_MS) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reachable again"));
+    }
+    worker->pause_ms = 0;
+    patience_reached(&worker->patience);
+}
+
+/* No call takes longer than the patience lasts, and a response needs time to travel. */
+void contact_limit_calls(struct worker *worker)
+{
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    worker->buffers.limit_ms = left_ms < INT32_MAX ? (long)left_ms + TRAVEL_MS : 0;
+}
+
+enum tally_status contact_check_patience(const struct worker *worker, struct tally_error *err)
+{
+    return patience_check(&worker->patience, worker->config->coordinator_url, err);
+}
+
+/* Whether trying again may help. */
+bool contact_is_passing(enum tally_status status)
+{
+    return tally_status_info(status)->retryable || status == TALLY_INTERNAL;
+}
+
+/* Token. */
+
+struct tally_http_client_config contact_client_config(const struct worker *worker)
+{
+    return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
+                                             .bearer_token =
+                                                 worker->token[0] != '\0' ? worker->token : NULL,
+                                             .tls_ca = worker->config->tls_ca,
+                                             .user_agent = "tally-worker",
+                                             .cancel = worker->config->stop.flag};
+}
+
+void contact_add_wire_bytes(struct worker *worker)
+{
+    uint64_t out, in;
+    tally_http_client_wire_bytes(worker->client, &out, &in);
+    worker->totals.wire_out_bytes += out;
+    worker->totals.wire_in_bytes += in;
+}
+
+/* Where there are several coordinators, one that says nothing for longer than it may hold a poll is
+ * not waited for. */
+static void limit_silence(const struct worker *worker)
+{
+    tally_http_client_set_silence(worker->client, 2L * worker->max_wait_ms);
+}
+
+/* A poll: how long it may wait, and what the worker holds; it is of the caller's session. */
+void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request)
+{
+    const uint32_t own_ms = worker->config->wait_ms, max_ms = worker->max_wait_ms;
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    ret_request->wait_ms = max_ms > 0 && max_ms < own_ms ? max_ms : own_ms;
+    if (left_ms < ret_request->wait_ms) {
+        ret_request->wait_ms = (uint32_t)left_ms;
+    }
+    ret_request->until_idle = worker->config->exit_when_idle;
+    for (const struct job_copy *job = worker->jobs;
+         job != NULL && ret_request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
+        struct tally_cursor *cursor = &ret_request->cursors[ret_request->n_cursors++];
+        memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
+        cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
+    }
+}
+
+/* A token that is refused may have been replaced in its file. True if there is another one now. */
+bool contact_renew_token(struct worker *worker)
+{
+    char token[TALLY_TOKEN_CAPACITY];
+    bool is_exposed, is_new = false;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_http_client *client;
+    const char *path = worker->config->token_file;
+    if (path == NULL ||
+        tally_token_file_first(path, tally_realtime_ms(), token, &is_exposed, &err) != TALLY_OK) {
+        return false;
+    }
+    if (strcmp(token, worker->token) != 0) {
+        memcpy(worker->token, token, strlen(token) + 1);
+        const struct tally_http_client_config config = contact_client_config(worker);
+        if (tally_http_client_new(&config, &client, &err) == TALLY_OK) {
+            contact_add_wire_bytes(worker);
+            tally_http_client_free(worker->client);
+            worker->client = client;
+            limit_silence(worker);
+            is_new = true;
+            tally_log(TALLY_LOG_INFO, tally_log_event("token reloaded"),
+                      tally_log_text("file", path));
+        }
+    }
+    explicit_bzero(token, sizeof token);
+    return is_new;
+}
+
+/* Session. */
+
+static enum tally_status join_once(struct worker *worker, struct tally_error *err)
+{
+    struct tally_join_request request = {.slots = worker->config->slots,
+                                         .format = TALLY_FORMAT_VERSION};
+    snprintf(request.name, sizeof request.name, "%s", worker->config->name);
+    if (worker->config->job_id != NULL) {
+        snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
+    }
+    request.held = calloc(worker->config->slots, sizeof *request.held);
+    if (request.held == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to join");
+    }
+    for (const struct job_copy *job = worker->jobs; job != NULL; job = job->next) {
+        for (size_t i = 0; i < job->n_clients && request.n_held < worker->config->slots; i++) {
+            struct tally_held_client *held = &request.held[request.n_held++];
+            memcpy(held->job_id, job->id, sizeof held->job_id);
+            held->client = job->clients[i];
+        }
+    }
+    struct tally_join_response response;
+    enum tally_status status =
+        call_join(worker->client, &worker->buffers, &request, &response, err);
+    free(request.held);
+    if (status == TALLY_OK) {
+        worker->session = response.session; /* to be given back if this is the end */
+        worker->max_wait_ms = response.max_wait_ms;
+        worker->max_batch_bytes = response.max_batch_bytes;
+        limit_silence(worker);
+        status = tally_join_check_format(TALLY_FORMAT_VERSION, response.format, err);
+    }
+    if (status == TALLY_OK) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("joined"),
+                  tally_log_text("worker", worker->config->name),
+                  tally_log_integer("slots", worker->config->slots));
+    }
+    return status;
+}
+
+/* Joins, trying again as long as that may help. CANCELLED when asked to stop. */
+enum tally_status contact_join(struct worker *worker, struct tally_error *err)
+{
+    while (!contact_is_stopping(worker)) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        contact_limit_calls(worker);
+        enum tally_status status = join_once(worker, &why);
+        if (status == TALLY_OK) {
+            contact_reached(worker);
+            return TALLY_OK;
+        }
+        if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {
+            continue;
+        }
+        if (!contact_is_passing(status)) {
+            return tally_fail(err, status, why.field, "%s", why.message);
+        }
+        contact_pause(worker, &why);
+        if (contact_check_patience(worker, err) != TALLY_OK) {
+            return TALLY_DEADLINE;
+        }
+    }
+    return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+}
+
+/* Gives the slots back, on a connection that a stop does not cancel. */
+void contact_leave(const struct worker *worker)
+{
+    struct tally_http_client_config config = contact_client_config(worker);
+    config.cancel = NULL;
+    config.connect_timeout_ms = 1000;
+    struct tally_http_client *client;
+    struct call_buffers buffers = {0};
+    if (worker->session != 0 && tally_http_client_new(&config, &client, NULL) == TALLY_OK) {
+        call_leave(client, &buffers, worker->session, NULL);
+        call_buffers_fini(&buffers);
+        tally_http_client_free(client);
+    }
+}

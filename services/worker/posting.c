@@ -1,0 +1,358 @@
+#include "services/worker/posting.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/base/utf8.h"
+#include "services/base/log.h"
+#include "services/base/time.h"
+#include "services/worker/contact.h"
+
+/* Many times what an exchange costs: a worker that computes for so long would gain nothing by
+ * holding its updates back. */
+enum { POST_AFTER_MS = 100 };
+
+/* Upper bounds of what is written beside payloads. Numbers take up to 10 bytes (uint64) or 5
+ * (uint32), tags 1. */
+enum {
+    UPDATE_BYTES = 48, /* client, payload_bits, clipped, loss; tags and lengths */
+    METRIC_BYTES = 48, /* a name of up to 32 bytes, a double; tags and lengths */
+    WHOLE_BYTES = 80,  /* session, job_id, round, mark; of the poll, all but the cursors */
+    CURSOR_BYTES = 48  /* job_id, iterate; tags and lengths */
+};
+
+/* ---- Retries ---- */
+
+/* What follows a call that has failed. OK: it goes again, if *ret_is_refused is not set.
+ * *joined_again says whether the session was new already. */
+static enum tally_status after_failure(struct worker *worker, const struct tally_error *why,
+                                       bool *joined_again, bool *ret_is_refused,
+                                       struct tally_error *err)
+{
+    const enum tally_status status = why->status;
+    const bool is_passing = contact_is_passing(status);
+    *ret_is_refused = false;
+    if ((is_passing || status == TALLY_CANCELLED) && contact_is_stopping(worker)) {
+        return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    }
+    if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {
+        return TALLY_OK;
+    }
+    if (status == TALLY_NOT_FOUND && !*joined_again) {
+        *joined_again = true;
+        return contact_join(worker, err);
+    }
+    if (!is_passing) {
+        *ret_is_refused = true;
+        return TALLY_OK;
+    }
+    contact_pause(worker, why);
+    *joined_again = false;
+    return contact_check_patience(worker, err);
+}
+
+/* Metrics are telemetry: an update that may be refused for them goes once more without. Returns
+ * whether it does. */
+static bool after_refusal(struct worker *worker, struct tally_update *update,
+                          const struct tally_error *why)
+{
+    const bool is_wrong = why->status == TALLY_INVALID_ARGUMENT;
+    const bool goes_again = is_wrong && update->n_metrics > 0;
+    tally_log(is_wrong ? TALLY_LOG_ERROR : TALLY_LOG_INFO, tally_log_event("update refused"),
+              tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
+              tally_log_integer("client", update->client), tally_log_problem(why));
+    if (is_wrong && !goes_again) {
+        contact_pause(worker, NULL); /* the same would come out again: do not spin */
+    }
+    update->n_metrics = 0;
+    return goes_again;
+}
+
+/* An update has been acknowledged, with what the coordinator has counted. */
+static enum tally_status count(struct worker *worker, const struct tally_bits *own,
+                               uint64_t formula_bits, uint64_t payload_bits,
+                               struct tally_error *err)
+{
+    tally_bits_add(&worker->totals.uplink, own);
+    if (formula_bits != own->formula_bits || payload_bits != own->payload_bits) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                          "the coordinator counts %llu payload bits, this worker %llu",
+                          (unsigned long long)payload_bits, (unsigned long long)own->payload_bits);
+    }
+    return TALLY_OK;
+}
+
+/* A post after which the worker has nothing left but to poll does both in one call. */
+static enum tally_status encode_poll(struct worker *worker, struct tally_bytes *ret_poll,
+                                     struct tally_error *err)
+{
+    struct tally_poll_request request = {.session = 0};
+    contact_begin_poll(worker, &request);
+    worker->poll.size = 0;
+    enum tally_status status = tally_poll_request_encode(&request, &worker->poll);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a poll");
+    }
+    worker->poll_wait_ms = request.wait_ms;
+    *ret_poll = (struct tally_bytes){worker->poll.data, worker->poll.size};
+    return TALLY_OK;
+}
+
+/* ---- One update ---- */
+
+static enum tally_status post(struct worker *worker, struct tally_update *update,
+                              const struct tally_bits *bits, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    bool joined_again = false, is_refused;
+    while (status == TALLY_OK) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        struct tally_update_response response;
+        update->session = worker->session;
+        contact_limit_calls(worker);
+        if (call_update(worker->client, &worker->buffers, update,
+                        update->has_poll ? worker->poll_wait_ms : 0, &response, &why) == TALLY_OK) {
+            contact_reached(worker);
+            worker->has_next = response.has_next;
+            worker->next = response.next;
+            const bool is_message = update->failure[0] == '\0' && update->refusal[0] == '\0';
+            return is_message
+                       ? count(worker, bits, response.formula_bits, response.payload_bits, err)
+                       : TALLY_OK;
+        }
+        status = after_failure(worker, &why, &joined_again, &is_refused, err);
+        if (status == TALLY_OK && is_refused && !after_refusal(worker, update, &why)) {
+            return TALLY_OK;
+        }
+    }
+    return status;
+}
+
+enum tally_status posting_post(struct worker *worker, struct tally_update *update,
+                               const struct tally_bits *bits, bool polls, struct tally_error *err)
+{
+    enum tally_status status = polls ? encode_poll(worker, &update->poll, err) : TALLY_OK;
+    update->has_poll = polls;
+    return status == TALLY_OK ? post(worker, update, bits, err) : status;
+}
+
+void posting_write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
+{
+    snprintf(ret_reason, TALLY_FAILURE_CAPACITY, "%.*s", TALLY_FAILURE_CAPACITY - 1, why->message);
+    ret_reason[tally_utf8_valid_prefix(ret_reason, strlen(ret_reason))] = '\0';
+}
+
+enum tally_status posting_refuse(struct worker *worker, const struct tally_task *task,
+                                 uint32_t client, bool tried, const struct tally_error *why,
+                                 struct tally_error *err)
+{
+    struct tally_update message = {.round = task->round,
+                                   .client = client,
+                                   .tried = tried,
+                                   .lacks_plugin = !tried && tally_plugin_set_is_absence(why)};
+    const struct tally_bits none = {0};
+    memcpy(message.job_id, task->job_id, sizeof message.job_id);
+    posting_write_reason(why, message.refusal);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
+              tally_log_problem(why));
+    return post(worker, &message, &none, err);
+}
+
+/* ---- Several updates ---- */
+
+void posting_begin(struct worker *worker)
+{
+    worker->batch.n = worker->batch.encoded.size = 0;
+}
+
+/* The updates of the batch, to be read by tally_updates_next(). */
+static struct tally_updates held_updates(const struct worker *worker)
+{
+    struct tally_updates held = worker->batch.whole;
+    held.rest = (struct tally_bytes){worker->batch.encoded.data, worker->batch.encoded.size};
+    return held;
+}
+
+/* Posts each update of a batch that the coordinator does not take as one. */
+static enum tally_status post_each(struct worker *worker, struct tally_error *err)
+{
+    struct tally_updates held = held_updates(worker);
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
+        struct tally_update update;
+        status = tally_updates_next(&held, &update, err);
+        if (status == TALLY_OK) {
+            status = post(worker, &update, &worker->batch.bits[i], err);
+        }
+    }
+    return status;
+}
+
+/* What a result says of its update: acknowledged, refused, or to be posted again, by itself. */
+static enum tally_status take_result(struct worker *worker, struct tally_update *update,
+                                     const struct tally_bits *bits,
+                                     const struct tally_update_result *result,
+                                     struct tally_error *err)
+{
+    if (result->code[0] == '\0') {
+        return count(worker, bits, result->formula_bits, result->payload_bits, err);
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    tally_fail(&why, tally_status_of_connect_code(result->code), NULL, "%s", result->message);
+    return contact_is_passing(why.status) || after_refusal(worker, update, &why)
+               ? post(worker, update, bits, err)
+               : TALLY_OK;
+}
+
+static enum tally_status take_results(struct worker *worker,
+                                      struct tally_updates_response *response,
+                                      struct tally_error *err)
+{
+    struct tally_updates held = held_updates(worker);
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
+        struct tally_update update;
+        struct tally_update_result result;
+        status = tally_updates_next(&held, &update, err);
+        if (status == TALLY_OK) {
+            status = tally_updates_response_next(response, &result, err);
+        }
+        if (status == TALLY_OK) {
+            status = take_result(worker, &update, &worker->batch.bits[i], &result, err);
+        }
+    }
+    return status;
+}
+
+/* The response is put aside while its results are read, because some updates may be posted again. A
+ * response with `next` has no refused update, so nothing is called before `next` is read. */
+static enum tally_status take_response(struct worker *worker,
+                                       struct tally_updates_response *response,
+                                       struct tally_error *err)
+{
+    struct tally_buffer body = worker->buffers.response;
+    worker->buffers.response = (struct tally_buffer){0};
+    contact_reached(worker);
+    worker->has_next = response->has_next;
+    worker->next = response->next;
+    enum tally_status status = take_results(worker, response, err);
+    if (worker->buffers.response.capacity == 0) {
+        worker->buffers.response = body;
+    } else { /* what has been called since has the last word */
+        tally_buffer_fini(&body);
+    }
+    return status;
+}
+
+/* The most that a request takes beside its updates. */
+static size_t whole_bytes(const struct worker *worker)
+{
+    size_t n_cursors = 0;
+    for (const struct job_copy *job = worker->jobs; job != NULL && n_cursors < TALLY_MAX_CURSORS;
+         job = job->next) {
+        n_cursors++;
+    }
+    return WHOLE_BYTES + n_cursors * CURSOR_BYTES;
+}
+
+/* Whether n bytes of updates are a batch. */
+static bool fits(const struct worker *worker, size_t n)
+{
+    return whole_bytes(worker) + n <= worker->max_batch_bytes;
+}
+
+static enum tally_status post_together(struct worker *worker, struct tally_error *err)
+{
+    struct batch *batch = &worker->batch;
+    bool joined_again = false, is_refused = false;
+    enum tally_status status = TALLY_OK;
+    /* A session may be replaced by one with a coordinator that takes less, or knows no batches. */
+    while (status == TALLY_OK && !is_refused && fits(worker, batch->encoded.size)) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        struct tally_updates_response response;
+        batch->whole.session = worker->session;
+        batch->whole.n_updates = batch->n;
+        contact_limit_calls(worker);
+        if (call_updates(worker->client, &worker->buffers, &batch->whole, &batch->encoded,
+                         batch->whole.has_poll ? worker->poll_wait_ms : 0, &response,
+                         &why) == TALLY_OK) {
+            return take_response(worker, &response, err);
+        }
+        status = after_failure(worker, &why, &joined_again, &is_refused, err);
+    }
+    return status == TALLY_OK ? post_each(worker, err) : status;
+}
+
+enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_error *err)
+{
+    struct batch *batch = &worker->batch;
+    if (batch->n == 0) {
+        return TALLY_OK;
+    }
+    batch->whole.has_poll = polls;
+    enum tally_status status = polls ? encode_poll(worker, &batch->whole.poll, err) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = post_together(worker, err);
+    }
+    posting_begin(worker);
+    return status;
+}
+
+static enum tally_status make_room(struct batch *batch, struct tally_error *err)
+{
+    if (batch->n == batch->capacity) {
+        const size_t capacity = batch->capacity == 0 ? 8 : 2 * batch->capacity;
+        struct tally_bits *bits = realloc(batch->bits, capacity * sizeof *bits);
+        if (bits == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu updates", capacity);
+        }
+        batch->bits = bits;
+        batch->capacity = capacity;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status hold(struct batch *batch, const struct tally_update *update,
+                              const struct tally_bits *bits, struct tally_error *err)
+{
+    enum tally_status status = make_room(batch, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (batch->n == 0) {
+        batch->since_ms = tally_monotonic_ms();
+        batch->whole = (struct tally_updates){.round = update->round, .mark = update->mark};
+        memcpy(batch->whole.job_id, update->job_id, sizeof update->job_id);
+    }
+    status = tally_updates_add(update, &batch->encoded);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for an update");
+    }
+    batch->bits[batch->n++] = *bits;
+    return TALLY_OK;
+}
+
+static bool is_due(const struct batch *batch)
+{
+    return tally_monotonic_ms() - batch->since_ms >= POST_AFTER_MS;
+}
+
+enum tally_status posting_add(struct worker *worker, struct tally_update *update,
+                              const struct tally_bits *bits, bool is_last, struct tally_error *err)
+{
+    struct batch *batch = &worker->batch;
+    const size_t n = UPDATE_BYTES + METRIC_BYTES * update->n_metrics + update->payload.size;
+    enum tally_status status = TALLY_OK;
+    if (!fits(worker, batch->encoded.size + n) || batch->n == TALLY_MAX_UPDATES) {
+        status = posting_flush(worker, false, err);
+    }
+    if (status == TALLY_OK && batch->n == 0 && (is_last || !fits(worker, n))) {
+        return posting_post(worker, update, bits, is_last, err);
+    }
+    if (status == TALLY_OK) {
+        status = hold(batch, update, bits, err);
+    }
+    return status == TALLY_OK && (is_last || is_due(batch)) ? posting_flush(worker, is_last, err)
+                                                            : status;
+}

@@ -1,0 +1,48 @@
+/* posting: the way of a task's updates to the coordinator.
+ *
+ * A worker that takes part with n clients computes their updates one after the other, and an
+ * exchange costs more than a small update. So the updates are encoded as they are computed and
+ * posted together in one PostUpdates, whose response also brings the next task:
+ *
+ *     compute client 3 -> batch | compute client 7 -> batch | compute client 9 -> batch -> post
+ *
+ * A batch is posted earlier when it is full (max_batch_bytes, so that no more than that is held in
+ * memory) or when its first update is POST_AFTER_MS old: the round may close without it. An update
+ * goes alone, in a PostUpdate, if it is the only one, if it is too long for a batch, or if the
+ * coordinator does not know PostUpdates.
+ *
+ * A call whose fate is unknown is repeated with the same bytes. A whole batch that the coordinator
+ * will not take is posted update by update, so that each has a result. */
+#ifndef TALLY_SERVICES_WORKER_POSTING_H
+#define TALLY_SERVICES_WORKER_POSTING_H
+
+#include "services/worker/worker_state.h"
+
+/* Drops what is held. */
+void posting_begin(struct worker *worker);
+
+/* Takes an update, whose payload is not looked at afterwards. With is_last, the task's, everything
+ * that is held is posted, and polls. Errors: as posting_post(). */
+enum tally_status posting_add(struct worker *worker, struct tally_update *update,
+                              const struct tally_bits *bits, bool is_last, struct tally_error *err);
+/* Posts what is held; with `polls`, the response brings the next task if it can. */
+enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_error *err);
+
+/* Posts one update, also a failure, until it is acknowledged or refused for good. A new session
+ * replaces one that the coordinator has forgotten. A stop ends it: the round's task is handed out
+ * again. Errors: CANCELLED (stop), DEADLINE (patience), DATA_LOSS (the coordinator counts other
+ * bits), NO_MEMORY, and those of contact_join(). */
+enum tally_status posting_post(struct worker *worker, struct tally_update *update,
+                               const struct tally_bits *bits, bool polls, struct tally_error *err);
+
+/* Leaves a job to other workers that this one cannot make from its document (its data files are not
+ * here, or its plug-in is not loaded) or, if it has `tried`, whose plug-in has failed. Errors: as
+ * posting_post(). */
+enum tally_status posting_refuse(struct worker *worker, const struct tally_task *task,
+                                 uint32_t client, bool tried, const struct tally_error *why,
+                                 struct tally_error *err);
+
+/* As much of the message as travels, which must be valid UTF-8; it may quote a file. */
+void posting_write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY]);
+
+#endif

@@ -1,0 +1,44 @@
+/* worker_state: what the parts of a worker share; contact.h, posting.h and worker.c work on it. */
+#ifndef TALLY_SERVICES_WORKER_WORKER_STATE_H
+#define TALLY_SERVICES_WORKER_WORKER_STATE_H
+
+#include "codec/numeric/rng.h"
+#include "services/base/tokens/token_file.h"
+#include "services/worker/calls.h"
+#include "services/worker/job_copy.h"
+#include "services/worker/patience.h"
+#include "services/worker/worker.h"
+
+/* Updates of one round that are computed, encoded and not posted yet (posting.h). The memory is
+ * used again from round to round. */
+struct batch {
+    struct tally_buffer encoded; /* by tally_updates_add() */
+    struct tally_updates whole;  /* what they have in common */
+    struct tally_bits *bits;     /* of each */
+    size_t n, capacity;
+    int64_t since_ms; /* monotonic; when the first one was computed */
+};
+
+struct worker {
+    const struct worker_config *config;
+    struct tally_http_client *client;
+    struct call_buffers buffers;
+    struct tally_poll_response response; /* of the last poll; large */
+    struct batch batch;
+    struct tally_buffer poll; /* encoded, for an update that polls as well ... */
+    uint32_t poll_wait_ms;    /* ... and for how long */
+    bool has_next;            /* the last update's answer holds that to its poll: */
+    struct tally_bytes next;  /* there, until the next call */
+    uint64_t session;         /* 0 = none */
+    uint32_t max_wait_ms;     /* as the coordinator has told; 0 = no limit */
+    uint32_t max_batch_bytes; /* as the coordinator has told; 0 = it does not know PostUpdates */
+    struct job_copy *jobs;
+    struct tally_rng jitter;
+    int64_t pause_ms;
+    struct patience patience;
+    unsigned lost_points;
+    struct worker_totals totals;
+    char token[TALLY_TOKEN_CAPACITY]; /* "" = none */
+};
+
+#endif
