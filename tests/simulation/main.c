@@ -1,9 +1,10 @@
 /* tally-simulation: runs seeds; tests/simulation/README.md.
  *
- *   tally-simulation [--replicas] --seeds A-B [--twice] [--expect-violation]
- *   tally-simulation [--replicas] --seed N [--verbose]
+ *   tally-simulation [--replicas] [--single-updates] --seeds A-B [--twice] [--expect-violation]
+ *   tally-simulation [--replicas] [--single-updates] --seed N [--verbose]
  *
- * With --replicas the seeds are those of several coordinators on one database.
+ * With --replicas the seeds are those of several coordinators on one database. With
+ * --single-updates no coordinator takes several updates in one request.
  * Exit status: 0 all hold, 1 a violation (its seed is printed), 2 usage, 3 the simulation itself is
  * wrong, by a signal if the program fails. With --expect-violation 0 and 1 change places: for
  * mutants. */
@@ -22,7 +23,7 @@
 
 /* A seed in which the program itself fails (an assertion of the product, a crash, a loop without
  * end) is told like a violation, and the failure then takes its course. */
-static char failing_seed[128];
+static char failing_seed[160];
 enum { HANG_CPU_S = 100 }; /* a seed takes milliseconds, with sanitizers a hundred times that */
 static const int FAILURES[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGVTALRM};
 enum { N_FAILURES = sizeof FAILURES / sizeof FAILURES[0] };
@@ -52,15 +53,24 @@ static void watch_failures(void)
 
 struct arguments {
     uint64_t first, last;
-    bool verbose, twice, expect_violation, is_replicas;
+    struct scenario_options options;
+    bool twice, expect_violation, is_replicas;
 };
+
+/* Of the command that replays a seed. */
+static const char *kind_options(const struct arguments *arguments)
+{
+    static const char *const texts[] = {"", " --single-updates", " --replicas",
+                                        " --replicas --single-updates"};
+    return texts[2 * arguments->is_replicas + arguments->options.has_single_updates];
+}
 
 static void watch_seed(uint64_t seed, const struct arguments *arguments)
 {
     snprintf(failing_seed, sizeof failing_seed,
              "seed %" PRIu64 ": the program fails\n"
              "replay: tests/simulation/run%s --seed %" PRIu64 " --verbose\n",
-             seed, arguments->is_replicas ? " --replicas" : "", seed);
+             seed, kind_options(arguments), seed);
     const struct itimerval limit = {.it_value = {.tv_sec = HANG_CPU_S}};
     (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
 }
@@ -99,9 +109,11 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
             has_seeds = true;
             i++;
         } else if (strcmp(argv[i], "--verbose") == 0) {
-            arguments->verbose = true;
+            arguments->options.is_verbose = true;
         } else if (strcmp(argv[i], "--replicas") == 0) {
             arguments->is_replicas = true;
+        } else if (strcmp(argv[i], "--single-updates") == 0) {
+            arguments->options.has_single_updates = true;
         } else if (strcmp(argv[i], "--twice") == 0) {
             arguments->twice = true;
         } else if (strcmp(argv[i], "--expect-violation") == 0) {
@@ -120,17 +132,19 @@ static bool run_seed(uint64_t seed, const struct arguments *arguments)
         arguments->is_replicas ? &SCENARIO_REPLICAS : &SCENARIO_ONE_COORDINATOR;
     struct scenario_result result, again;
     watch_seed(seed, arguments);
-    scenario_run(kind, seed, arguments->verbose, &result);
+    scenario_run(kind, seed, &arguments->options, &result);
     if (!result.ok) {
         printf("seed %" PRIu64 ": %s\n", seed, result.violation);
         if (!arguments->expect_violation) {
             printf("replay: tests/simulation/run%s --seed %" PRIu64 " --verbose\n",
-                   arguments->is_replicas ? " --replicas" : "", seed);
+                   kind_options(arguments), seed);
         }
         return false;
     }
     if (arguments->twice) {
-        scenario_run(kind, seed, false, &again);
+        const struct scenario_options silent = {.has_single_updates =
+                                                    arguments->options.has_single_updates};
+        scenario_run(kind, seed, &silent, &again);
         if (again.digest != result.digest || again.n_events != result.n_events) {
             printf("seed %" PRIu64 ": the second run differs from the first\n", seed);
             return false;
@@ -147,9 +161,11 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {0};
     if (!read_arguments(argc, argv, &arguments)) {
-        fprintf(stderr, "usage: tally-simulation [--replicas] --seeds A-B [--twice] "
-                        "[--expect-violation]\n"
-                        "       tally-simulation [--replicas] --seed N [--verbose]\n");
+        fprintf(stderr,
+                "usage: tally-simulation [--replicas] [--single-updates] --seeds A-B [--twice] "
+                "[--expect-violation]\n"
+                "       tally-simulation [--replicas] [--single-updates] --seed N "
+                "[--verbose]\n");
         return 2;
     }
     watch_failures();

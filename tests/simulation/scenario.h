@@ -21,7 +21,12 @@ struct scenario_kind {
 extern const struct scenario_kind SCENARIO_ONE_COORDINATOR;
 extern const struct scenario_kind SCENARIO_REPLICAS; /* several coordinators on one database */
 
-void scenario_run(const struct scenario_kind *kind, uint64_t seed, bool verbose,
-                  struct scenario_result *ret_result);
+struct scenario_options {
+    bool is_verbose;
+    bool has_single_updates; /* coordinators do not know PostUpdates; else some seeds are so */
+};
+
+void scenario_run(const struct scenario_kind *kind, uint64_t seed,
+                  const struct scenario_options *options, struct scenario_result *ret_result);
 
 #endif

@@ -10,7 +10,8 @@
  *   - what a worker posts equals what that client sent in the fault-free run, so its point did;
  *   - the checksum in every task is that of the fault-free run's point;
  *   - a job's detail tells what the store holds, and what the job waits for if it does not move;
- *   - no worker has to throw its point away, and none is told that its update differs.
+ *   - no worker has to throw its point away, and none is told that its update differs;
+ *   - of several updates in one request each has a result, and those acknowledged are stored.
  * Once a job's policy lets a round close without some client, the fault-free run is no measure any
  * more. Then the record names the missing clients, no update of theirs was acknowledged, and there
  * is a quorum. The measure is a replay by the engine alone, without the same clients
@@ -54,8 +55,9 @@ void invariants_see_power_cut(bool power_loss_safe);
 /* The coordinator answers a request that arrived age_us ago. */
 void invariants_see_answer(const struct sim_peer *peer, const struct sim_message *message,
                            int64_t age_us, int status, const uint8_t *body, size_t n_body);
-/* A worker posts, is refused, writes into its log, ends. */
-void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body);
+/* A worker calls, is refused, writes into its log, ends. */
+void invariants_see_post(const char *worker, const char *method, const uint8_t *body,
+                         size_t n_body);
 void invariants_see_refusal(const char *worker, const char *method, const uint8_t *body,
                             size_t n_body, const struct tally_error *why);
 void invariants_see_worker_log(const char *worker, const char *event, const char *text);

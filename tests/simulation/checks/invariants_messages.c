@@ -22,31 +22,67 @@ static bool is_message(const struct invariants_job *watch, const struct tally_up
     return sent != NULL && *sent == sim_update_digest(update);
 }
 
-static void see_acknowledged(const struct sim_peer *peer, const uint8_t *body, size_t n_body)
+static bool is_post(const char *method)
 {
-    struct tally_update update;
-    if (tally_update_decode(body, n_body, &update, NULL) != TALLY_OK) {
-        sim_violation("%s: junk is acknowledged", peer->name);
-        return;
+    return strcmp(method, "PostUpdate") == 0 || strcmp(method, "PostUpdates") == 0;
+}
+
+/* The updates of a PostUpdate or a PostUpdates, one after the other. */
+struct posted {
+    bool is_batch;
+    struct tally_updates batch;
+    size_t n_left;
+    struct tally_update update; /* the one that was read last */
+};
+
+/* False: it does not decode. */
+static bool posted_begin(const char *method, const uint8_t *body, size_t n_body,
+                         struct posted *ret_posted)
+{
+    *ret_posted = (struct posted){.is_batch = strcmp(method, "PostUpdates") == 0, .n_left = 1};
+    if (!ret_posted->is_batch) {
+        return tally_update_decode(body, n_body, &ret_posted->update, NULL) == TALLY_OK;
     }
-    struct invariants_job *watch = invariants_job(update.job_id);
+    const bool ok = tally_updates_decode(body, n_body, &ret_posted->batch, NULL) == TALLY_OK;
+    ret_posted->n_left = ok ? ret_posted->batch.n_updates : 0;
+    return ok;
+}
+
+/* Reads the next one; false after the last one, and for junk. */
+static bool posted_next(struct posted *posted)
+{
+    if (posted->n_left == 0) {
+        return false;
+    }
+    posted->n_left--;
+    const bool ok =
+        !posted->is_batch || tally_updates_next(&posted->batch, &posted->update, NULL) == TALLY_OK;
+    if (!ok) {
+        sim_violation("an update of a batch does not decode");
+    }
+    return ok;
+}
+
+static void see_acknowledged(const struct sim_peer *peer, const struct tally_update *update)
+{
+    struct invariants_job *watch = invariants_job(update->job_id);
     if (watch == NULL) {
         if (!seen.has_gone_back) {
             sim_violation("%s: an update of unknown job %s is acknowledged", peer->name,
-                          update.job_id);
+                          update->job_id);
         }
         return;
     }
-    if (!is_message(watch, &update)) {
+    if (!is_message(watch, update)) {
         sim_violation("%s: an update of %s, round %u, client %u is acknowledged that is not the "
                       "client's",
-                      peer->name, watch->job->name, update.round, update.client);
+                      peer->name, watch->job->name, update->round, update->client);
         return;
     }
-    sim_note("coordinator", "acknowledges %s round %u client %u", watch->job->name, update.round,
-             update.client);
-    *invariants_at_update(watch, watch->acknowledged, update.round, update.client) =
-        sim_update_digest(&update);
+    sim_note("coordinator", "acknowledges %s round %u client %u", watch->job->name, update->round,
+             update->client);
+    *invariants_at_update(watch, watch->acknowledged, update->round, update->client) =
+        sim_update_digest(update);
     seen.is_stale = true; /* look after this turn, whether it wrote or not */
 }
 
@@ -90,15 +126,85 @@ static void see_poll_answer(const struct sim_peer *peer, const uint8_t *body, si
     tally_poll_response_fini(&response);
 }
 
-/* An update's answer may hold that to a poll. */
-static void see_next(const struct sim_peer *peer, const uint8_t *body, size_t n_body)
+/* An honest update is refused only if its round or its point is not the open one. */
+static void check_refusal(const char *worker, const struct tally_update *update,
+                          enum tally_status status, const char *message)
+{
+    /* The worker may post what is of a history that is lost. If its round has closed in the present
+     * one, the coordinator compares it with what has come there from the same client. */
+    const struct invariants_job *watch = invariants_job(update->job_id);
+    const bool may_differ = watch != NULL && watch->has_two_histories;
+    if ((status == TALLY_ALREADY_EXISTS && !may_differ) || status == TALLY_INVALID_ARGUMENT ||
+        status == TALLY_INTERNAL || status == TALLY_DATA_LOSS) {
+        sim_violation("%s: an honest update is refused: %s", worker, message);
+    }
+}
+
+/* The answer to updates may hold that to a poll. */
+static void see_next(const struct sim_peer *peer, const struct tally_bytes *next)
+{
+    invariants_check(); /* what this turn has committed */
+    see_poll_answer(peer, next->data, next->size);
+}
+
+static void see_update_answer(const struct sim_peer *peer, struct posted *posted,
+                              const uint8_t *body, size_t n_body)
 {
     struct tally_update_response response;
     if (tally_update_response_decode(body, n_body, &response, NULL) != TALLY_OK) {
         sim_violation("%s: the answer to an update does not decode", peer->name);
-    } else if (response.has_next) {
-        invariants_check(); /* what this turn has committed */
-        see_poll_answer(peer, response.next.data, response.next.size);
+        return;
+    }
+    if (response.has_next) {
+        see_next(peer, &response.next);
+    }
+    while (posted_next(posted)) {
+        see_acknowledged(peer, &posted->update);
+    }
+}
+
+static void see_batch_answer(const struct sim_peer *peer, struct posted *posted,
+                             const uint8_t *body, size_t n_body)
+{
+    struct tally_updates_response response;
+    if (tally_updates_response_decode(body, n_body, &response, NULL) != TALLY_OK ||
+        response.n_results != posted->n_left) {
+        sim_violation("%s: the answer to a batch does not decode, or has other results",
+                      peer->name);
+        return;
+    }
+    if (response.has_next) {
+        see_next(peer, &response.next);
+    }
+    while (posted_next(posted)) {
+        struct tally_update_result result;
+        if (tally_updates_response_next(&response, &result, NULL) != TALLY_OK) {
+            sim_violation("%s: the result of an update does not decode", peer->name);
+        } else if (result.code[0] == '\0') {
+            see_acknowledged(peer, &posted->update);
+        } else {
+            sim_note("coordinator", "refuses round %u client %u: %s", posted->update.round,
+                     posted->update.client, result.message);
+            check_refusal(peer->name, &posted->update, tally_status_of_connect_code(result.code),
+                          result.message);
+            if (response.has_next) {
+                sim_violation("%s: a task comes with a refused update", peer->name);
+            }
+        }
+    }
+}
+
+static void see_updates_answer(const struct sim_peer *peer, const char *method,
+                               const struct sim_message *message, const uint8_t *body,
+                               size_t n_body)
+{
+    struct posted posted;
+    if (!posted_begin(method, message->body, message->n_body, &posted)) {
+        sim_violation("%s: junk is acknowledged", peer->name);
+    } else if (posted.is_batch) {
+        see_batch_answer(peer, &posted, body, n_body);
+    } else {
+        see_update_answer(peer, &posted, body, n_body);
     }
 }
 
@@ -183,11 +289,10 @@ void invariants_see_answer(const struct sim_peer *peer, const struct sim_message
     if (seen.source.is_shared) {
         invariants_check(); /* what others have committed */
     }
-    const char *method = strrchr(message->path, '/');
-    if (strcmp(method, "/PostUpdate") == 0) {
-        see_next(peer, body, n_body);
-        see_acknowledged(peer, message->body, message->n_body);
-    } else if (strcmp(method, "/PollTask") == 0) {
+    const char *method = strrchr(message->path, '/') + 1;
+    if (is_post(method)) {
+        see_updates_answer(peer, method, message, body, n_body);
+    } else if (strcmp(method, "PollTask") == 0) {
         invariants_check(); /* what this turn has committed */
         see_poll_answer(peer, body, n_body);
     } else if (strcmp(message->method, "GET") == 0) {
@@ -208,46 +313,42 @@ static void check_failure(const struct invariants_job *watch, const char *worker
     }
 }
 
-void invariants_see_post(const char *worker, const uint8_t *body, size_t n_body)
+static void check_post(const char *worker, const struct tally_update *update)
 {
-    struct tally_update update;
-    if (tally_update_decode(body, n_body, &update, NULL) != TALLY_OK) {
-        sim_violation("%s posts junk", worker);
-        return;
-    }
-    const struct invariants_job *watch = invariants_job(update.job_id);
+    const struct invariants_job *watch = invariants_job(update->job_id);
     sim_note(worker, "posts %s round %u client %u",
-             watch != NULL ? watch->job->name : update.job_id, update.round, update.client);
+             watch != NULL ? watch->job->name : update->job_id, update->round, update->client);
     /* A worker may still post from a history that is lost, in which other clients were missing. */
-    if (watch != NULL && !watch->has_two_histories && !is_message(watch, &update)) {
+    if (watch != NULL && !watch->has_two_histories && !is_message(watch, update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",
-                      watch->job->name, worker, update.round, update.client, update.failure);
+                      watch->job->name, worker, update->round, update->client, update->failure);
     }
-    if (watch != NULL && update.failure[0] != '\0') {
-        check_failure(watch, worker, &update);
+    if (watch != NULL && update->failure[0] != '\0') {
+        check_failure(watch, worker, update);
     }
 }
 
-/* Whether what the worker posts may be of a history that is lost. If its round has closed in the
- * present one, the coordinator compares it with what has come there from the same client. */
-static bool may_be_of_lost_history(const uint8_t *body, size_t n_body)
+void invariants_see_post(const char *worker, const char *method, const uint8_t *body, size_t n_body)
 {
-    struct tally_update update;
-    const bool is_update = tally_update_decode(body, n_body, &update, NULL) == TALLY_OK;
-    const struct invariants_job *watch = is_update ? invariants_job(update.job_id) : NULL;
-    return watch != NULL && watch->has_two_histories;
+    struct posted posted;
+    if (!is_post(method)) {
+        return;
+    }
+    if (!posted_begin(method, body, n_body, &posted)) {
+        sim_violation("%s posts junk", worker);
+        return;
+    }
+    while (posted_next(&posted)) {
+        check_post(worker, &posted.update);
+    }
 }
 
 void invariants_see_refusal(const char *worker, const char *method, const uint8_t *body,
                             size_t n_body, const struct tally_error *why)
 {
-    const enum tally_status status = why->status;
-    const bool is_other_message =
-        status == TALLY_ALREADY_EXISTS && !may_be_of_lost_history(body, n_body);
-    if (strcmp(method, "PostUpdate") == 0 &&
-        (is_other_message || status == TALLY_INVALID_ARGUMENT || status == TALLY_INTERNAL ||
-         status == TALLY_DATA_LOSS)) {
-        sim_violation("%s: an honest update is refused: %s", worker, why->message);
+    struct posted posted;
+    if (is_post(method) && posted_begin(method, body, n_body, &posted) && posted_next(&posted)) {
+        check_refusal(worker, &posted.update, why->status, why->message);
     }
 }
 

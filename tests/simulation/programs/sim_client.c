@@ -75,8 +75,8 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
                                         .body = body,
                                         .n_body = n_body};
     sim_worker_think();
-    if (!process->is_killed && strcmp(method, "PostUpdate") == 0) {
-        invariants_see_post(process->peer.name, body, n_body);
+    if (!process->is_killed) {
+        invariants_see_post(process->peer.name, method, body, n_body);
     }
     struct sim_answer answer = {0};
     const bool is_limited = client->silence_ms > 0 && client->silence_ms < timeout_ms;

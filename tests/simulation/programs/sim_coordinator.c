@@ -106,6 +106,7 @@ static void start(void *context, int64_t argument)
             .max_streams = 10,
             .max_clients = 100,
             .max_dim = 1000,
+            .max_body_bytes = sim_http_most_batch_bytes(),
             .max_job_bytes = INT64_C(1) << 30,
             .max_sessions = 1000,
             .heartbeat_ms = 15000,

@@ -255,6 +255,7 @@ static enum tally_status begin(struct sim_replica *replica, struct tally_error *
         .max_streams = 10,
         .max_clients = 100,
         .max_dim = 1000,
+        .max_body_bytes = sim_http_most_batch_bytes(),
         .max_job_bytes = INT64_C(1) << 30,
         .max_sessions = 1000,
         .heartbeat_ms = 15000,

@@ -21,6 +21,17 @@ struct tally_http_request {
 };
 
 static struct tally_http_request *open_requests;
+static uint32_t most_batch_bytes;
+
+void sim_http_limit_batches(uint32_t most_bytes)
+{
+    most_batch_bytes = most_bytes;
+}
+
+uint32_t sim_http_most_batch_bytes(void)
+{
+    return most_batch_bytes;
+}
 
 struct tally_http_request *sim_http_request_new(struct sim_exchange *exchange)
 {

@@ -17,4 +17,9 @@ void sim_http_close(struct tally_http_request *request);
 /* The coordinator is gone: breaks all its connections. */
 void sim_http_drop_all(const struct sim_host *host);
 
+/* What coordinators that start from now on report to workers as max_batch_bytes, at the most; 0 =
+ * they do not know PostUpdates. */
+void sim_http_limit_batches(uint32_t most_bytes);
+uint32_t sim_http_most_batch_bytes(void);
+
 #endif
