@@ -32,6 +32,7 @@ struct tally_http_client {
     char *authorization; /* "Authorization: Bearer ..."; NULL = none. Never in a message. */
     bool is_loopback;
     const volatile sig_atomic_t *cancel;
+    bool is_terse;
     long silence_ms; /* 0 = no limit of its own */
     uint64_t out_bytes, in_bytes;
     char curl_message[CURL_ERROR_SIZE];
@@ -233,6 +234,7 @@ enum tally_status tally_http_client_new(const struct tally_http_client_config *c
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
     }
     client->cancel = config->cancel;
+    client->is_terse = config->is_terse;
     enum tally_status status = read_base_url(client, complete_url(config->base_url), err);
     if (status == TALLY_OK) {
         status = read_token(client, config->bearer_token, err);
@@ -554,15 +556,17 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
     long limit_ms = timeout_ms != 0 ? timeout_ms : (long)DEFAULT_TIMEOUT_MS;
     snprintf(path, sizeof path, "/tally.v1.WorkerService/%s", method);
     snprintf(timeout, sizeof timeout, "Connect-Timeout-Ms: %ld", limit_ms);
-    struct tally_http_exchange exchange = {.method = "POST",
-                                           .path = path,
-                                           .content_type = proto,
-                                           .extra_header = "Connect-Protocol-Version: 1",
-                                           .body = body,
-                                           .n_body = n_body,
-                                           .timeout_ms = limit_ms};
+    struct tally_http_exchange exchange = {
+        .method = "POST",
+        .path = path,
+        .content_type = proto,
+        .extra_header = client->is_terse ? NULL : "Connect-Protocol-Version: 1",
+        .body = body,
+        .n_body = n_body,
+        .timeout_ms = limit_ms};
     size_t n_before = out->size;
-    enum tally_status status = perform(client, &exchange, timeout, out, err);
+    enum tally_status status =
+        perform(client, &exchange, client->is_terse ? NULL : timeout, out, err);
     if (status == TALLY_OK && exchange.status != 200) {
         struct tally_error answer = TALLY_ERROR_INIT;
         const char *text = out->data != NULL ? (const char *)out->data + n_before : "";

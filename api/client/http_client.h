@@ -9,6 +9,7 @@
 #define TALLY_API_CLIENT_HTTP_CLIENT_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,13 +19,14 @@
 struct tally_http_client;
 
 struct tally_http_client_config {
-    const char *base_url;                /* "http://127.0.0.1:8080"; http:// may be left
-                                          * out, a trailing slash is ignored */
-    const char *bearer_token;            /* NULL = none */
-    const char *user_agent;              /* NULL = "tally" */
-    const char *tls_ca;                  /* PEM file of the authorities to trust, and no others;
-                                          * NULL = the system's */
-    long connect_timeout_ms;             /* 0 = 5,000 */
+    const char *base_url;     /* "http://127.0.0.1:8080"; http:// may be left
+                               * out, a trailing slash is ignored */
+    const char *bearer_token; /* NULL = none */
+    const char *user_agent;   /* NULL = "tally" */
+    const char *tls_ca;       /* PEM file of the authorities to trust, and no others;
+                               * NULL = the system's */
+    long connect_timeout_ms;  /* 0 = 5,000 */
+    bool is_terse;            /* Connect calls without the optional headers: version and time-out */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
 };
 

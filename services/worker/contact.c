@@ -73,6 +73,7 @@ struct tally_http_client_config contact_client_config(const struct worker *worke
                                                  worker->token[0] != '\0' ? worker->token : NULL,
                                              .tls_ca = worker->config->tls_ca,
                                              .user_agent = "tally-worker",
+                                             .is_terse = true,
                                              .cancel = worker->config->stop.flag};
 }
 

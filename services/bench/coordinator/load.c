@@ -30,8 +30,6 @@ enum {
 /* After the path, up to the length of the body. */
 static const char HEADERS[] = "User-Agent: tally-worker\r\n"
                               "Content-Type: application/proto\r\n"
-                              "Connect-Protocol-Version: 1\r\n"
-                              "Connect-Timeout-Ms: 30000\r\n"
                               "Content-Length: ";
 
 struct connection {

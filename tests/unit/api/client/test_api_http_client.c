@@ -522,6 +522,15 @@ static void test_api_http_client__connect_call(void)
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Echo", NULL, 0, 0, &c.out, &c.err), TALLY_OK,
                         &c.err);
     CU_ASSERT_EQUAL(c.out.size, 0);
+    const struct tally_http_client_config terse = {.base_url = host.url, .is_terse = true};
+    struct tally_http_client *client = NULL;
+    CU_ASSERT_EQUAL_FATAL(tally_http_client_new(&terse, &client, NULL), TALLY_OK);
+    TALLY_ASSERT_STATUS(
+        tally_connect_call(client, "Headers", (const uint8_t *)"pb", 2, 1234, &c.out, &c.err),
+        TALLY_OK, &c.err);
+    client_assert_text(&c.out, "POST User-Agent=tally;Content-Type=application/proto;"
+                               "Content-Length=2;");
+    tally_http_client_free(client);
     caller_stop(&c);
     client_host_stop(&host);
 }
