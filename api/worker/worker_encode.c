@@ -284,9 +284,10 @@ static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
 DEFINE_PUT(PostUpdatesRequest, struct tally_updates)
 DEFINE_PUT(UpdateResult, struct tally_update_result)
 
-/* Results that are encoded, with their tags, and the response to the poll. */
+/* Results or sums that are encoded, with their tags, and the response to the poll; or the sums. */
 struct updates_response {
     struct tally_bytes results;
+    uint64_t formula_bits, payload_bits;
     const struct tally_poll_response *next;
 };
 
@@ -390,6 +391,14 @@ enum tally_status tally_update_result_add(const struct tally_update_result *resu
                                           struct tally_buffer *out)
 {
     return encode(put_one_result, result, out);
+}
+
+enum tally_status tally_updates_sums_encode(uint64_t formula_bits, uint64_t payload_bits,
+                                            struct tally_buffer *out)
+{
+    const struct updates_response sums = {.formula_bits = formula_bits,
+                                          .payload_bits = payload_bits};
+    return encode(put_PostUpdatesResponse_fields, &sums, out);
 }
 
 enum tally_status tally_updates_response_encode(struct tally_bytes results,

@@ -182,8 +182,9 @@ struct tally_update_result {
     char message[TALLY_RESULT_MESSAGE_CAPACITY];
 };
 
-/* As decoded. */
+/* As decoded. Without results all updates are acknowledged, and the bits are those of all. */
 struct tally_updates_response {
+    uint64_t formula_bits, payload_bits;
     size_t n_results;
     struct tally_bytes rest; /* results that are still to be read */
     bool has_next;
@@ -236,10 +237,12 @@ enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
  * Errors: MALFORMED. */
 enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
                                      struct tally_error *err);
-/* A response is written result by result, too; `results` is what tally_update_result_add() wrote,
- * and `next` as for tally_update_response_encode(). */
+/* A response is written result by result, too, or, if all updates are acknowledged, as sums alone.
+ * `results` is what either has written, and `next` as for tally_update_response_encode(). */
 enum tally_status tally_update_result_add(const struct tally_update_result *result,
                                           struct tally_buffer *out);
+enum tally_status tally_updates_sums_encode(uint64_t formula_bits, uint64_t payload_bits,
+                                            struct tally_buffer *out);
 enum tally_status tally_updates_response_encode(struct tally_bytes results,
                                                 const struct tally_poll_response *next,
                                                 struct tally_buffer *out);

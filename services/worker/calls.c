@@ -89,7 +89,7 @@ enum tally_status call_updates(struct tally_http_client *client, struct call_buf
         status =
             tally_updates_response_decode(buffers->response.data, buffers->response.size, ret, err);
     }
-    return status == TALLY_OK && ret->n_results != whole->n_updates
+    return status == TALLY_OK && ret->n_results != 0 && ret->n_results != whole->n_updates
                ? tally_fail(err, TALLY_MALFORMED, "results", "%zu results for %zu updates",
                             ret->n_results, whole->n_updates)
                : status;

@@ -27,7 +27,8 @@ enum tally_status call_update(struct tally_http_client *client, struct call_buff
                               const struct tally_update *message, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err);
 /* `updates` holds what tally_updates_add() has written, and does so again afterwards;
- * whole->n_updates is their number. Errors: also MALFORMED if another number of results comes. */
+ * whole->n_updates is their number. Errors: also MALFORMED if there are results, and another number
+ * of them. */
 enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
                                const struct tally_updates *whole, struct tally_buffer *updates,
                                uint32_t wait_ms, struct tally_updates_response *ret,

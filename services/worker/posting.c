@@ -83,12 +83,18 @@ static enum tally_status count(struct worker *worker, const struct tally_bits *o
     return TALLY_OK;
 }
 
-/* A post after which the worker has nothing left but to poll does both in one call. */
-static enum tally_status encode_poll(struct worker *worker, struct tally_bytes *ret_poll,
-                                     struct tally_error *err)
+/* A post after which the worker has nothing left but to poll does both in one call. `job_id`: of
+ * the job that need not be named because the post does so; NULL = none. */
+static enum tally_status encode_poll(struct worker *worker, const char *job_id,
+                                     struct tally_bytes *ret_poll, struct tally_error *err)
 {
     struct tally_poll_request request = {.session = 0};
     contact_begin_poll(worker, &request);
+    for (size_t i = 0; job_id != NULL && i < request.n_cursors; i++) {
+        if (strcmp(request.cursors[i].job_id, job_id) == 0) {
+            request.cursors[i].job_id[0] = '\0';
+        }
+    }
     worker->poll.size = 0;
     enum tally_status status = tally_poll_request_encode(&request, &worker->poll);
     if (status != TALLY_OK) {
@@ -132,7 +138,7 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
 enum tally_status posting_post(struct worker *worker, struct tally_update *update,
                                const struct tally_bits *bits, bool polls, struct tally_error *err)
 {
-    enum tally_status status = polls ? encode_poll(worker, &update->poll, err) : TALLY_OK;
+    enum tally_status status = polls ? encode_poll(worker, NULL, &update->poll, err) : TALLY_OK;
     update->has_poll = polls;
     return status == TALLY_OK ? post(worker, update, bits, err) : status;
 }
@@ -211,6 +217,13 @@ static enum tally_status take_results(struct worker *worker,
 {
     struct tally_updates held = held_updates(worker);
     enum tally_status status = TALLY_OK;
+    if (response->n_results == 0) {
+        struct tally_bits sum = {0};
+        for (size_t i = 0; i < worker->batch.n; i++) {
+            tally_bits_add(&sum, &worker->batch.bits[i]);
+        }
+        return count(worker, &sum, response->formula_bits, response->payload_bits, err);
+    }
     for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
         struct tally_update update;
         struct tally_update_result result;
@@ -291,7 +304,8 @@ enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_
         return TALLY_OK;
     }
     batch->whole.has_poll = polls;
-    enum tally_status status = polls ? encode_poll(worker, &batch->whole.poll, err) : TALLY_OK;
+    enum tally_status status =
+        polls ? encode_poll(worker, batch->whole.job_id, &batch->whole.poll, err) : TALLY_OK;
     if (status == TALLY_OK) {
         status = post_together(worker, err);
     }

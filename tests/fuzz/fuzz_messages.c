@@ -91,6 +91,8 @@ static bool rewrite_updates_response(const uint8_t *bytes, size_t n, struct tall
     }
     const struct tally_bytes kept = {results.data, results.size};
     FUZZ_CHECK(tally_updates_response_encode(kept, NULL, out) == TALLY_OK);
+    FUZZ_CHECK(tally_updates_sums_encode(message.formula_bits, message.payload_bits, out) ==
+               TALLY_OK);
     tally_buffer_fini(&results);
     return true;
 }

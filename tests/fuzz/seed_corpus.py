@@ -195,7 +195,8 @@ def message_seeds():
                 messages.ClientUpdate(metrics=[messages.Metric(name="a", value=1)])])),
             (8, messages.PostUpdatesResponse(results=[
                 messages.UpdateResult(formula_bits=5, payload_bits=6),
-                messages.UpdateResult(code="already_exists", message="no")]))]:
+                messages.UpdateResult(code="already_exists", message="no")])),
+            (8, messages.PostUpdatesResponse(formula_bits=5, payload_bits=600))]:
         yield "messages", bytes([kind]) + message.SerializeToString()
 
 

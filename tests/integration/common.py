@@ -450,7 +450,8 @@ def task_of(exchange):
 
 def updates_of(exchange):
     """The updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, result): a result has
-    formula_bits and payload_bits, and a `code` if the update was refused."""
+    payload_bits, and a `code` if the update was refused. If all of several updates are acknowledged, the response has
+    sums: the first result has all formula_bits then."""
     if exchange.method == "PostUpdate":
         request = messages.PostUpdateRequest.FromString(exchange.request_body)
         if exchange.status != 200:
@@ -461,9 +462,16 @@ def updates_of(exchange):
         whole = messages.PostUpdatesRequest.FromString(exchange.request_body)
         results = len(whole.updates) * [messages.UpdateResult(code="refused")]
         if exchange.status == 200:
-            results = messages.PostUpdatesResponse.FromString(exchange.response_body).results
+            answer = messages.PostUpdatesResponse.FromString(exchange.response_body)
+            results = answer.results or shared_out(answer, whole.updates)
         return [(whole_update(whole, update), result) for update, result in zip(whole.updates, results, strict=True)]
     return []
+
+
+def shared_out(answer, updates):
+    assert answer.payload_bits == sum(update.payload_bits for update in updates), answer
+    return [messages.UpdateResult(formula_bits=0 if i > 0 else answer.formula_bits, payload_bits=update.payload_bits)
+            for i, update in enumerate(updates)]
 
 
 def whole_update(whole, update):

@@ -46,7 +46,16 @@ class BatchWorker(ForeignWorker):
         return self.batch(task, [self.update(task, client, **changes) for client in clients], wait_ms)
 
     def post_all(self, request):
-        return self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        """The answer, with a result for each update in any case."""
+        answer = self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        if not answer.results:  # all are acknowledged; a message of zeros costs its payload bits
+            assert answer.payload_bits == sum(update.payload_bits for update in request.updates), answer
+            n = len(request.updates)
+            for update in request.updates:
+                answer.results.add(formula_bits=answer.formula_bits // n, payload_bits=update.payload_bits)
+        else:
+            assert any(result.code for result in answer.results) and answer.payload_bits == 0, answer
+        return answer
 
 
 def results_of(answer):
@@ -129,6 +138,16 @@ class Batches(BatchTestCase):
                          {"accepted": 2, "repeated": 1, "conflicting": 1, "not_played": 2, "invalid": 3})
         again = self.worker.post_all(self.worker.of_clients(self.task, [b]))
         self.assertEqual(results_of(again), [ACCEPTED])
+
+    def test_a_cursor_without_a_job_is_of_theirs(self):
+        request = self.worker.of_clients(self.task, self.task.clients, wait_ms=30000)
+        request.poll.cursors[0].job_id = ""
+        thread, answers = self.post_in_thread(request)
+        self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
+        thread.join(HANG_S)
+        (answer,) = answers
+        task = answer.next.task
+        self.assertEqual((task.round, task.job_document, task.snapshot), (2, b"", b""))
 
     def test_junk_among_them_is_refused_alone(self):
         a, b, _ = self.task.clients

@@ -72,17 +72,19 @@ class Messages(TallyTestCase):
         broadcasts, delivered = {}, 0
         for exchange in proxy.exchanges:
             self.assertEqual(exchange.status, 200)
+            counted = formula_of_all = 0
             for update, answer in updates_of(exchange):
-                self.assertEqual(answer.code, "")
+                self.assertEqual((answer.code, answer.payload_bits), ("", update.payload_bits))
+                counted += answer.formula_bits  # those of a batch come together
                 if not update.payload:  # the horizon cut the round: the loss alone, no message
-                    self.assertEqual((answer.formula_bits, answer.payload_bits), (0, 0))
                     self.assertTrue(update.HasField("loss"))
                     continue
                 formula, payload = costs_of(update.payload, update.payload_bits, dim)
                 self.assertEqual(payload, update.payload_bits)
-                self.assertEqual((answer.formula_bits, answer.payload_bits), (formula, payload))
+                formula_of_all += formula
                 for key, value in zip(uplink, (formula, payload, 1, update.clipped)):
                     uplink[key] += value
+            self.assertEqual(counted, formula_of_all)
         for task in filter(None, map(task_of, proxy.exchanges)):
             for broadcast in task.broadcasts:
                 broadcasts[broadcast.iterate] = broadcast

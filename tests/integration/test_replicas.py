@@ -254,10 +254,10 @@ class Replicas(PostgresTestCase):
         request.poll.wait_ms = 30000
         request.poll.cursors.add(job_id=job_id, iterate=task.iterate)
         answer = b.client.call("PostUpdates", request, messages.PostUpdatesResponse)
-        self.assertEqual([result.payload_bits for result in answer.results], 3 * [30])
+        self.assertEqual((len(answer.results), answer.payload_bits), (0, 3 * 30))
         self.assertEqual(answer.next.task.round, 2)
         same = a.client.call("PostUpdates", request, messages.PostUpdatesResponse)
-        self.assertEqual(same.results, answer.results)
+        self.assertEqual((same.results, same.payload_bits), (answer.results, answer.payload_bits))
         for body in (b"", request.SerializeToString()[:-1], b"\x2a\x01"):
             answers = [each.client.call_raw("PostUpdates", body) for each in (a, b)]
             self.assertEqual(answers[0].json()["code"], "invalid_argument")

@@ -176,16 +176,18 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_JOIN, JOIN, encoded, &body, err);
 }
 
-/* What a player polls with, instead of what `out` holds. */
+/* What a player polls with, instead of what `out` holds; in PostUpdates, no job is named. */
 static enum tally_status write_poll(struct tally_players *players, const struct player *player,
-                                    struct tally_buffer *out)
+                                    bool names_job, struct tally_buffer *out)
 {
     const double wait_ms = WAIT_MS * (1 + tally_rng_uniform(&players->jitter));
     struct tally_poll_request request = {.session = player->session,
                                          .wait_ms = (uint32_t)wait_ms,
                                          .n_cursors = player->iterate > 0 ? 1 : 0};
     request.cursors[0].iterate = player->iterate;
-    memcpy(request.cursors[0].job_id, player->job_id, sizeof player->job_id);
+    if (names_job) {
+        memcpy(request.cursors[0].job_id, player->job_id, sizeof player->job_id);
+    }
     out->size = 0;
     return tally_poll_request_encode(&request, out);
 }
@@ -193,7 +195,7 @@ static enum tally_status write_poll(struct tally_players *players, const struct 
 static enum tally_status poll(struct tally_players *players, uint32_t index,
                               struct tally_error *err)
 {
-    enum tally_status encoded = write_poll(players, &players->players[index], &players->body);
+    enum tally_status encoded = write_poll(players, &players->players[index], true, &players->body);
     const struct tally_load_body body = {.begin = players->body.data,
                                          .n_begin = players->body.size};
     return call(players, index, CALL_POLL, POLL, encoded, &body, err);
@@ -204,7 +206,7 @@ static enum tally_status poll(struct tally_players *players, uint32_t index,
 static enum tally_status write_end(struct tally_players *players, const struct player *player,
                                    const struct message *message)
 {
-    enum tally_status status = write_poll(players, player, &players->poll);
+    enum tally_status status = write_poll(players, player, true, &players->poll);
     const struct tally_update polls = {.has_poll = true,
                                        .poll = {players->poll.data, players->poll.size}};
     players->end.size = 0;
@@ -274,7 +276,7 @@ static enum tally_status updates(struct tally_players *players, uint32_t index,
     player->message = (index + task->round) % players->n_messages;
     player->n_clients = (uint32_t)task->n_clients;
     players->body.size = 0;
-    enum tally_status encoded = write_end(players, player, message_of(players, player, 0));
+    enum tally_status encoded = write_poll(players, player, false, &players->poll);
     encoded = encoded == TALLY_OK ? add_updates(players, player, task) : encoded;
     struct tally_updates whole = {.session = player->session,
                                   .round = task->round,
@@ -345,25 +347,29 @@ static enum tally_status take_poll(struct tally_players *players, uint32_t index
     return status;
 }
 
-/* An acknowledged update. Errors: DATA_LOSS (the coordinator counts another message). */
-static enum tally_status count_update(struct tally_players *players, const struct message *sent,
-                                      uint64_t formula_bits, uint64_t payload_bits,
-                                      struct tally_error *err)
+/* Acknowledged updates. Errors: DATA_LOSS (the coordinator counts other messages). */
+static enum tally_status count_updates(struct tally_players *players, const struct player *player,
+                                       uint32_t n, uint64_t formula_bits, uint64_t payload_bits,
+                                       struct tally_error *err)
 {
     struct tally_play *play = &players->play;
-    if (payload_bits != sent->stats.payload_bits || formula_bits != sent->stats.formula_bits) {
-        return tally_fail(err, TALLY_DATA_LOSS, NULL,
-                          "the coordinator counts %llu payload bits of a message of %llu",
-                          (unsigned long long)payload_bits,
-                          (unsigned long long)sent->stats.payload_bits);
+    uint64_t formula = 0, payload = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct message *sent = message_of(players, player, i);
+        formula += sent->stats.formula_bits;
+        payload += sent->stats.payload_bits;
+        play->payload_bytes += sent->payload.size;
+        if (++play->updates % players->config.clients == 0) {
+            const int64_t now_ns = tally_monotonic_ns();
+            tally_latencies_add(&play->rounds, now_ns - players->round_ns);
+            players->round_ns = now_ns;
+        }
     }
-    play->payload_bytes += sent->payload.size;
-    if (++play->updates % players->config.clients == 0) {
-        const int64_t now_ns = tally_monotonic_ns();
-        tally_latencies_add(&play->rounds, now_ns - players->round_ns);
-        players->round_ns = now_ns;
-    }
-    return TALLY_OK;
+    return formula_bits == formula && payload_bits == payload
+               ? TALLY_OK
+               : tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "the coordinator counts %llu payload bits of messages of %llu",
+                            (unsigned long long)payload_bits, (unsigned long long)payload);
 }
 
 /* What follows when all updates of a request are counted. */
@@ -381,12 +387,13 @@ static enum tally_status take_update(struct tally_players *players, uint32_t ind
                                      const struct tally_load_answer *answer,
                                      struct tally_error *err)
 {
-    const struct message *sent = message_of(players, &players->players[index], 0);
+    const struct player *player = &players->players[index];
     struct tally_update_response response;
     enum tally_status status =
         tally_update_response_decode(answer->body, answer->n_body, &response, err);
     if (status == TALLY_OK) {
-        status = count_update(players, sent, response.formula_bits, response.payload_bits, err);
+        status =
+            count_updates(players, player, 1, response.formula_bits, response.payload_bits, err);
     }
     return status == TALLY_OK
                ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)
@@ -399,18 +406,13 @@ static enum tally_status take_updates(struct tally_players *players, uint32_t in
 {
     const struct player *player = &players->players[index];
     struct tally_updates_response response;
-    struct tally_update_result result;
     enum tally_status status =
         tally_updates_response_decode(answer->body, answer->n_body, &response, err);
-    for (uint32_t i = 0; status == TALLY_OK && i < player->n_clients; i++) {
-        status = tally_updates_response_next(&response, &result, err);
-        if (status == TALLY_OK && result.code[0] != '\0') {
-            status = tally_fail(err, TALLY_INTERNAL, NULL, "%s: %s", result.code, result.message);
-        }
-        if (status == TALLY_OK) {
-            status = count_update(players, message_of(players, player, i), result.formula_bits,
-                                  result.payload_bits, err);
-        }
+    if (status == TALLY_OK) {
+        status = response.n_results > 0
+                     ? tally_fail(err, TALLY_INTERNAL, NULL, "an update is refused")
+                     : count_updates(players, player, player->n_clients, response.formula_bits,
+                                     response.payload_bits, err);
     }
     return status == TALLY_OK
                ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)

@@ -23,10 +23,10 @@
 #include "services/coordinator/workers/workers.h"
 #include "services/job/reasons.h"
 
-/* An update that also polls; it waits for nothing before the update is durable. */
+/* An update of job `job_id` that also polls; it waits for nothing before the update is durable. */
 static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, const struct tally_bytes *encoded,
-                                   struct tally_error *err)
+                                   const char *job_id, struct tally_error *err)
 {
     struct tally_poll_request message;
     enum tally_status status =
@@ -37,6 +37,11 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     }
     if (coordinator->draining) {
         return TALLY_OK;
+    }
+    for (size_t i = 0; i < message.n_cursors; i++) {
+        if (message.cursors[i].job_id[0] == '\0') {
+            memcpy(message.cursors[i].job_id, job_id, sizeof message.cursors[i].job_id);
+        }
     }
     status = keep_poll(coordinator, call, session, &message, err);
     if (status == TALLY_OK) {
@@ -280,7 +285,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         status = find_session(coordinator, call, update.session, &session, err);
     }
     if (status == TALLY_OK && update.has_poll) {
-        status = take_poll(coordinator, call, session, &update.poll, err);
+        status = take_poll(coordinator, call, session, &update.poll, update.job_id, err);
     }
     if (status == TALLY_OK) {
         status = take_update(coordinator, call->request, session, &update, &taken, err);
@@ -318,10 +323,16 @@ static void write_refusal(const struct tally_error *why, struct tally_update_res
     tally_utf8_sanitize_line(ret_result->message);
 }
 
+/* What the response says if no update is refused. */
+struct sums {
+    struct tally_bits bits;
+    bool has_refusal;
+};
+
 /* Takes the next update and appends its result to the response. Errors: what ends the request. */
 static enum tally_status take_next(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, struct tally_updates *updates,
-                                   struct tally_error *err)
+                                   struct sums *sums, struct tally_error *err)
 {
     struct tally_update update;
     struct taken taken;
@@ -336,16 +347,31 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
         call->updates[taken.result]++;
         result.formula_bits = taken.bits.formula_bits;
         result.payload_bits = taken.bits.payload_bits;
+        tally_bits_add(&sums->bits, &taken.bits);
     } else if (is_refusal(status)) {
         call->updates[update_result_of(status)]++;
         call->polling_session = 0; /* the worker has something to do */
         write_refusal(&why, &result);
+        sums->has_refusal = true;
     } else {
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     return tally_update_result_add(&result, &call->body) == TALLY_OK
                ? TALLY_OK
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the answer");
+}
+
+/* Writes two numbers instead of results that all say the same. */
+static enum tally_status answer_updates(struct call *call, const struct sums *sums,
+                                        struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    if (!sums->has_refusal) {
+        call->body.size = 0;
+        status = tally_updates_sums_encode(sums->bits.formula_bits, sums->bits.payload_bits,
+                                           &call->body);
+    }
+    return answer_protobuf(call, status, err);
 }
 
 enum tally_status worker_updates(struct tally_coordinator *coordinator, struct call *call,
@@ -355,6 +381,7 @@ enum tally_status worker_updates(struct tally_coordinator *coordinator, struct c
     size_t n_body = 0;
     struct tally_updates updates;
     struct session *session = NULL;
+    struct sums sums = {.has_refusal = false};
     enum tally_status status = read_connect_body(call, &body, &n_body, err);
     if (status == TALLY_OK) {
         status = tally_updates_decode(body, n_body, &updates, err);
@@ -365,10 +392,10 @@ enum tally_status worker_updates(struct tally_coordinator *coordinator, struct c
     call->n_updates = (uint32_t)updates.n_updates;
     status = find_session(coordinator, call, updates.session, &session, err);
     if (status == TALLY_OK && updates.has_poll) {
-        status = take_poll(coordinator, call, session, &updates.poll, err);
+        status = take_poll(coordinator, call, session, &updates.poll, updates.job_id, err);
     }
     for (size_t i = 0; status == TALLY_OK && i < updates.n_updates; i++) {
-        status = take_next(coordinator, call, session, &updates, err);
+        status = take_next(coordinator, call, session, &updates, &sums, err);
     }
-    return status == TALLY_OK ? answer_protobuf(call, TALLY_OK, err) : status;
+    return status == TALLY_OK ? answer_updates(call, &sums, err) : status;
 }

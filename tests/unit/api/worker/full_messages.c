@@ -247,6 +247,7 @@ enum tally_status make_updates_response(struct tally_buffer *out)
     struct tally_buffer results = {.size = 0}, whole = {.size = 0};
     enum tally_status status = tally_update_result_add(&accepted, &results);
     status = status == TALLY_OK ? tally_update_result_add(&refused, &results) : status;
+    status = status == TALLY_OK ? tally_updates_sums_encode(3, UINT64_MAX, &results) : status;
     if (status == TALLY_OK) {
         status = tally_updates_response_encode(bytes_of(results.data, results.size), &next, &whole);
     }

@@ -511,6 +511,7 @@ static void test_api_worker_messages__updates_response_round_trip(void)
     CU_ASSERT_EQUAL_FATAL(tally_updates_response_decode(wire.data, wire.size, &got, NULL),
                           TALLY_OK);
     CU_ASSERT_EQUAL(got.n_results, 2);
+    CU_ASSERT_TRUE(got.formula_bits == 3 && got.payload_bits == UINT64_MAX);
     CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_OK);
     CU_ASSERT_TRUE(result.formula_bits == UINT64_MAX && result.payload_bits == 1);
     TALLY_ASSERT_TEXT(result.code, "");
