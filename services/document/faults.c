@@ -197,18 +197,29 @@ static const struct tally_json *get_object(struct faults *faults, const struct t
     return NULL;
 }
 
-/* Reads the type of an object as an index into `names`. */
+/* Reads the type of an object as an index into `names`. The other members of an object with a
+ * mistyped type are checked for the type that was probably meant. */
 static bool get_type(struct faults *faults, const struct tally_json *object, const char *path,
                      const char *const *names, int *ret_type)
 {
     const struct tally_field type = {
         .name = "type", .kind = TALLY_FIELD_CHOICE, .required = true, .choices = names};
     union scratch value;
-    if (object == NULL || !check_member(faults, object, path, &type, &value)) {
+    if (object == NULL) {
         return false;
     }
-    *ret_type = value.choice;
-    return true;
+    if (check_member(faults, object, path, &type, &value)) {
+        *ret_type = value.choice;
+        return true;
+    }
+    const char *meant = nearest_choice(&type, tally_json_get(object, type.name));
+    for (int i = 0; meant != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], meant) == 0) {
+            *ret_type = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 static void check_label(struct faults *faults, const struct tally_json *labels, const char *key)

@@ -14,7 +14,7 @@ WRONG = {"clints": 10, "clients": 0, "horizon": 100,
          "objective": {"type": "least_square"}}
 WRONG_FIELDS = [("clints", "unknown_member", "clients"), ("clients", "out_of_range", None),
                 ("algorithm.stepsize", "unknown_member", "step_size"), ("algorithm.step_size", "missing", None),
-                ("objective.type", "not_allowed", "least_squares")]
+                ("objective.type", "not_allowed", "least_squares"), ("objective.data", "missing", None)]
 
 
 def tally(*words, stdin=None):
@@ -36,12 +36,26 @@ class Errors(DryRunTestCase):
         self.assertEqual(problem["detail"], 'unknown key "clints"')
         found = [(error["field"], error["code"], error.get("suggestion")) for error in problem["errors"]]
         self.assertEqual(found, WRONG_FIELDS)
-        self.assertIn("least_squares", problem["errors"][-1]["choices"])
+        self.assertIn("least_squares", problem["errors"][-2]["choices"])
 
     def test_auto_is_named_where_it_is_allowed(self):
         errors = self.client.post_job(job_document(algorithm__sigma="big", algorithm__delta="big")).json()["errors"]
         self.assertEqual([(error["field"], error.get("auto")) for error in errors],
                          [("algorithm.sigma", True), ("algorithm.delta", None)])
+
+    def test_members_of_a_mistyped_type_are_checked_for_what_was_meant(self):
+        document = {"clients": 2, "horizon": 9, "algorithm": {"type": "cael", "step_sise": 1},
+                    "objective": {"type": "least_squared", "l2": -1, "data": {"type": "synthetic_line", "dims": 3}}}
+        errors = self.client.post_job(document).json()["errors"]
+        self.assertEqual([(error["field"], error["code"], error.get("suggestion")) for error in errors], [
+            ("algorithm.type", "not_allowed", "ceal"), ("algorithm.step_sise", "unknown_member", "step_size"),
+            ("algorithm.step_size", "missing", None), ("algorithm.sigma", "missing", None),
+            ("objective.type", "not_allowed", "least_squares"), ("objective.l2", "out_of_range", None),
+            ("objective.data.type", "not_allowed", "synthetic_linear"), ("objective.data.dims", "unknown_member", "dim"),
+            ("objective.data.dim", "missing", None), ("objective.data.points", "missing", None)])
+        document["algorithm"]["type"] = "adam"  # like none of them
+        errors = self.client.post_job(document).json()["errors"]
+        self.assertEqual([error["field"] for error in errors][:2], ["algorithm.type", "objective.type"])
 
     def test_limits_of_the_coordinator_are_listed(self):
         small = Coordinator(self.folder, store="memory:", name="small",

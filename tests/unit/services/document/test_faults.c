@@ -54,6 +54,7 @@ static void test_document_faults__all_are_listed_in_order(void)
         {"algorithm.sigma", "wrong_type", NULL},
         {"algorithm.gradient_bound", "out_of_range", NULL},
         {"objective.type", "not_allowed", "least_squares"},
+        {"objective.data", "missing", NULL}, /* of what was probably meant */
         {"domain", "wrong_type", NULL},
         {"reference.valu", "unknown_member", "value"},
     };
