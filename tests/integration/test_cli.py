@@ -559,9 +559,10 @@ class Width(CliCase):
                          ["w" * 60, "b"])
         out = self.expect(0, "workers")[0].splitlines()
         self.assertEqual(out[2].split(), ["b", "waiting", "4", "3", "0", "1.5", "s", "-"])
-        lines = self.on_terminal(80, "workers")
-        self.assertLessEqual(max(map(len, lines)), 80)
-        self.assertEqual(lines[0].split()[:1], ["NAME"])
+        for columns in (80, 110):
+            lines = self.on_terminal(columns, "workers")
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertEqual(lines[0].split()[:1], ["NAME"])
         self.serve(lambda *_: Answer(200, {"workers": [], "next_cursor": None}))
         self.assertIn("start one with tally-worker", self.expect(0, "workers")[1])
 
@@ -755,6 +756,23 @@ class Watch(CliCase):
                 _, err = child.communicate(timeout=PATIENCE_S)
                 self.assertEqual(child.returncode, 128 + number)
                 self.assertEqual(err, "tally: job ab12 goes on; stop it with: tally cancel ab12\n")
+
+    def test_ctrl_c_in_submit_says_that_the_job_goes_on(self):
+        """Ctrl-C is typed at the terminal that the command runs on."""
+        self.serve(lambda method, *_: Answer(201 if method == "POST" else 200, detail(time_step=7)))
+        (self.cwd / "job.json").write_bytes(b"{}")
+        main_end, other_end = pty.openpty()
+        child = subprocess.Popen([TALLY, "submit", "job.json", "--watch"], cwd=self.cwd, env=self.environment,
+                                 stdin=other_end, stdout=other_end, stderr=other_end, start_new_session=True,
+                                 preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(other_end)
+        self.addCleanup(child.kill)
+        self.read_terminal(main_end, lambda seen: "time step 7" in seen)
+        os.write(main_end, b"\x03")
+        text = self.read_terminal(main_end, lambda _: False)
+        self.assertEqual(child.wait(PATIENCE_S), 128 + signal.SIGINT)
+        self.assertIn("job ab12 goes on; stop it with: tally cancel ab12", text)
+        os.close(main_end)
 
     def read_terminal(self, main_end, enough):
         """What the terminal shows until `enough(text)` holds or it is closed."""

@@ -217,3 +217,31 @@ class DeleteAmongReplicas(PostgresTestCase):
             self.assertEqual(replica.client.get("/readyz").status, 200)
         after = b.client.submit(job_document(**SHORT, seed=5))
         a.client.wait_status(after, "completed")
+
+
+class RetentionAmongReplicas(PostgresTestCase):
+    def ended(self, client, n):
+        ids = [client.submit(job_document(**SHORT, seed=i)) for i in range(n)]
+        for job_id in ids:
+            self.assertEqual(client.post(f"/v1/jobs/{job_id}/cancel").status, 200)
+        return ids
+
+    def listed(self, client):
+        return [job["id"] for job in client.get_json("/v1/jobs?limit=1000")["jobs"]]
+
+    def test_replicas_keep_the_newest(self):
+        first = self.start_replica("first")
+        live = first.client.submit(job_document(**SHORT))
+        ids = self.ended(first.client, 8)
+        self.assertEqual(len(self.listed(first.client)), 9)  # nothing is deleted unless it is asked for
+        self.assert_ends_well(first)
+        replicas = [self.start_replica(name, options=("--keep-ended-jobs", "3")) for name in "ab"]
+        for replica in replicas:
+            wait_until(lambda each=replica: self.listed(each.client) == [*reversed(ids[5:]), live], "the old jobs to go")
+
+    def test_replicas_delete_old_jobs(self):
+        replicas = [self.start_replica(name, options=("--keep-ended-s", "1")) for name in "ab"]
+        live = replicas[0].client.submit(job_document(**SHORT))
+        self.ended(replicas[0].client, 3)
+        for replica in replicas:
+            wait_until(lambda each=replica: self.listed(each.client) == [live], "the jobs to go")
