@@ -611,6 +611,11 @@ class Types(unittest.TestCase):
             if callable(thing) and name not in ("Gradient", "Loss", "Metrics"):
                 self.assertTrue(thing.__doc__ and not thing.__doc__.startswith(f"{name}("), name)
 
+    def test_arrays_have_shapes_in_the_documentation(self):
+        for thing in (tally.encode, tally.decode, tally.model, tally.rounds, tally.simulate, tally.run_worker,
+                      tally.Client.model, tally.Client.rounds, tally.JobData.shard, tally.Query.draws):
+            self.assertRegex(thing.__doc__, r"\((dim|rounds|points|samples),", thing)
+
     def test_structs_are_those_of_the_headers(self):
         """Size and every offset, asked of the C compiler."""
         structs = {"tally_failure": _library.Failure, "tally_rounding": _library.Rounding,

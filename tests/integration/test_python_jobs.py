@@ -179,6 +179,13 @@ class Simulations(TallyTestCase):
         self.assertEqual(first["status"], "completed", first["reason"])
         self.assertEqual(essence(first), essence(second))
 
+    def test_metrics_are_reported(self):
+        detail = tally.simulate(plugin_job(horizon=200), pull, loss=squares, metrics=lambda x, client: {"client": client})
+        self.assertEqual(detail["metrics"]["client"]["min"], 0)
+        self.assertGreater(detail["metrics"]["client"]["max"], 0)
+        with self.assertRaises(ValueError):
+            tally.simulate(job_document(horizon=200), metrics=lambda x, client: {})
+
     def test_an_exception_of_a_function_comes_back(self):
         def broken(*arguments):
             raise RuntimeError("no such sensor")

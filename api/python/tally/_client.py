@@ -154,7 +154,7 @@ class Client:
         return self._json(_job_path(job_id))
 
     def model(self, job_id: str) -> NDArray[np.float64]:
-        """The current point of a job."""
+        """The current point of a job, of shape (dim,)."""
         path = _job_path(job_id, "/model")
         try:
             with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
@@ -256,7 +256,7 @@ class Client:
             time.sleep(min(_POLL_S, left_s))
 
     def rounds(self, job_id: str) -> NDArray[np.void]:
-        """The closed rounds of a job as a structured array, one element a round.
+        """The closed rounds of a job as a structured array of shape (rounds,).
 
         The fields are the columns of rounds.csv (api/README.md): integers as int64, `passed` and `cut` as bool,
         `missing` as text, all others as float64, where nan means unknown. So `rounds["t"]` against
@@ -390,7 +390,7 @@ def show(job_id: str, **where: Any) -> dict[str, Any]:
 
 
 def model(job_id: str, **where: Any) -> NDArray[np.float64]:
-    """The current point of a job. Other arguments: those of Client."""
+    """The current point of a job, of shape (dim,). Other arguments: those of Client."""
     return Client(**where).model(job_id)
 
 
@@ -441,5 +441,5 @@ def client_metrics(job_id: str, **where: Any) -> dict[int, dict[str, float]]:
 
 
 def rounds(job_id: str, **where: Any) -> NDArray[np.void]:
-    """The closed rounds of a job as a structured array. Other arguments: those of Client."""
+    """The closed rounds of a job as a structured array of shape (rounds,). Other arguments: those of Client."""
     return Client(**where).rounds(job_id)

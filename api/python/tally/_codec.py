@@ -83,7 +83,7 @@ def encode(
     client: int = 0,
     round: int = 0,
 ) -> Message:
-    """Encodes a vector, as `tally encode` does.
+    """Encodes a vector of shape (dim,), as `tally encode` does.
 
     Integers are levels, in [-intervals/2, intervals/2]. Floats are first rounded to multiples of step, at random
     and without bias; seed, run, client and round select the random numbers. "qsgd" rounds floats to `intervals`
@@ -119,7 +119,7 @@ def encode(
 
 
 def decode(message: Message, *, values: bool = False) -> NDArray[Any]:
-    """The levels of a message as int32, or its values as float64. "float32" has only values.
+    """The levels of a message as int32, or its values as float64; shape (dim,). "float32" has only values.
 
     Raises Error with the code "malformed" if the bytes are not a valid message.
     """

@@ -27,7 +27,7 @@ class JobData:
         self.clients = int(c.library.tally_job_data_clients(self._data))
 
     def shard(self, client: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """X, with one point per row and without the 1 of "bias", and the labels."""
+        """X, of shape (points, features) and without the 1 of "bias", and the labels, of shape (points,)."""
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} outside [0, {self.clients - 1}]")
         points = ctypes.POINTER(c.Points)()

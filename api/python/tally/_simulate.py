@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from . import _library as c
 from ._client import Client, _has_ended
-from ._worker import Gradient, Loss, Worker
+from ._worker import Gradient, Loss, Metrics, Worker
 
 _START_S = 60.0
 _LOOK_S = 0.2  # between two looks at the job
@@ -52,7 +52,9 @@ def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
         time.sleep(0.02)
 
 
-def _run_clients(client: Client, job_id: str, gradient: Gradient, loss: Optional[Loss], **options: Any) -> None:
+def _run_clients(
+    client: Client, job_id: str, gradient: Gradient, loss: Optional[Loss], metrics: Optional[Metrics], **options: Any
+) -> None:
     """Runs a worker until its job has ended. What a function raises ends it and is raised again: no other worker will
     come that could go on."""
     raised: list[Exception] = []
@@ -75,7 +77,8 @@ def _run_clients(client: Client, job_id: str, gradient: Gradient, loss: Optional
                 worker.stop()
                 return
 
-    worker = Worker(client.url, watched(gradient), loss=watched(loss) if loss is not None else None, job=job_id, **options)
+    worker = Worker(client.url, watched(gradient), loss=watched(loss) if loss is not None else None,
+                    metrics=watched(metrics) if metrics is not None else None, job=job_id, **options)
     looking = threading.Thread(target=look_for_the_end, name="tally-simulate", daemon=True)
     looking.start()
     try:
@@ -92,24 +95,26 @@ def simulate(
     gradient: Optional[Gradient] = None,
     *,
     loss: Optional[Loss] = None,
+    metrics: Optional[Metrics] = None,
     data_dir: str | os.PathLike[str] = "data",
 ) -> dict[str, Any]:
     """Runs a job from beginning to end on this machine and returns its final detail.
 
     job       a job document (services/job/DOCUMENT.md)
-    gradient  f(x, query) -> dim numbers, as for run_worker(): the job's objective must be of type "plugin" with the
-              name "python". It runs on a coordinator of its own, which keeps its state in memory, listens on loopback
+    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,), as for run_worker(): the job's objective must
+              be of type "plugin" with the name "python". It runs on a coordinator of its own, which keeps its state in memory, listens on loopback
               and ends with the job; all clients run in this process. Without a gradient, `tally simulate` runs the job.
     loss      f(x, client) -> f_m(x), for the regret
+    metrics   f(x, client) -> {"accuracy": 0.9, ...}, as for run_worker()
     data_dir  folder of the files that the document names
 
     The engine is that of the service, so the result is that of the same job on any coordinator, bit for bit. Needs
     the programs of Tally on PATH or in the folder TALLY_BIN. Raises Error, with code and field, if the document is
-    wrong, and what gradient and loss raise; a job that fails returns with its `status`, `reason_code` and `reason`.
+    wrong, and what the functions raise; a job that fails returns with its `status`, `reason_code` and `reason`.
     """
     if gradient is None:
-        if loss is not None:
-            raise ValueError("loss requires a gradient")
+        if loss is not None or metrics is not None:
+            raise ValueError("loss and metrics require a gradient")
         return _run_built_in(job, data_dir)
     with tempfile.TemporaryDirectory(prefix="tally-simulate-") as folder:
         log = Path(folder) / "coordinator.log"
@@ -121,7 +126,7 @@ def simulate(
         try:
             client = Client(f"http://127.0.0.1:{_port_of(coordinator, log)}")
             job_id = client.submit(job)
-            _run_clients(client, job_id, gradient, loss, clients=int(job["clients"]), data_dir=data_dir)
+            _run_clients(client, job_id, gradient, loss, metrics, clients=int(job["clients"]), data_dir=data_dir)
             return client.wait(job_id, wait_s=_START_S)
         finally:
             coordinator.kill()

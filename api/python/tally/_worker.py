@@ -60,7 +60,8 @@ class Query:
         return self._below(self._stream, n)
 
     def draws(self, n: int) -> NDArray[np.int64]:
-        """`samples` random numbers at once: the indices, of n data points, at which to take the gradient."""
+        """`samples` random numbers at once, of shape (samples,): the indices, of n data points, at which to take the
+        gradient."""
         return np.array([self.below(n) for _ in range(self.samples)], dtype=np.int64)
 
 
@@ -78,13 +79,13 @@ class Totals:
 
 
 Gradient = Callable[[NDArray[np.float64], Query], ArrayLike]
-"""f(x, query): a stochastic gradient of f_m at x, where m is query.client; dim numbers."""
+"""f(x, query): a stochastic gradient of f_m at x, where m is query.client; both of shape (dim,)."""
 Loss = Callable[[NDArray[np.float64], int], float]
-"""f(x, client): f_m(x)."""
+"""f(x, client): f_m(x), where x has the shape (dim,)."""
 
 
 Metrics = Callable[[NDArray[np.float64], int], Mapping[str, float]]
-"""f(x, client): what client m reports of a round that began at x."""
+"""f(x, client): what client m reports of a round that began at x, which has the shape (dim,)."""
 
 _current = threading.local()
 
@@ -92,8 +93,9 @@ _current = threading.local()
 def report(name: str, value: float) -> None:
     """Reports a number of the present round, such as an accuracy or seconds of computing.
 
-    Call it in the gradient: of a number that is reported again in the same round the last value counts. A round has at most 16 names, of the form [a-z][a-z0-9_]{0,31}; values are finite. The job shows mean,
-    minimum and maximum over its clients; they change nothing that it computes.
+    Call it in the gradient: of a number that is reported again in the same round the last value counts. A round has
+    at most 16 names, of the form [a-z][a-z0-9_]{0,31}; values are finite. The job shows mean, minimum and maximum
+    over its clients; they change nothing that it computes.
     """
     reports = getattr(_current, "reports", None)
     if reports is None:
@@ -307,8 +309,8 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
     """Runs clients of a coordinator's jobs and returns the worker's counters.
 
     url       such as "https://tally.example:8080"; default TALLY_COORDINATOR, or http://127.0.0.1:8080
-    gradient  f(x, query) -> dim numbers: serves jobs whose objective is {"type": "plugin", "name": "python",
-              "dim": dim}. An exception becomes the reason for which the client fails. Without a gradient, the
+    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,): serves jobs whose objective is
+              {"type": "plugin", "name": "python", "dim": dim}. An exception becomes the reason for which the client fails. Without a gradient, the
               worker serves the objectives of tally-worker.
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
