@@ -89,6 +89,7 @@ struct tally_budget {
 struct tally_setting {
     const union tally_algorithm_params *params;
     uint32_t clients;           /* M */
+    uint32_t cohort;            /* clients that take part in a round, in [1, M] */
     size_t dim;                 /* d */
     int64_t horizon;            /* T */
     int64_t minibatch;          /* data points per gradient query */
@@ -295,6 +296,9 @@ struct tally_algorithm {
 
     /* Whether params.baseline.server_optimizer may be set. */
     bool takes_server_optimizer;
+    /* Whether a round may have a part of the clients alone (job/engine/cohort.h). Such an algorithm
+     * moves the point in every round but a cut one, and keeps nothing per client. */
+    bool takes_cohorts;
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
     /* Whether a round of no samples has a message: that of the opening round's queries. */

@@ -42,6 +42,14 @@ static bool count_rounds(const struct tally_algorithm *algorithm,
     return true;
 }
 
+/* Of the bits of clients that take part in all rounds, the share of each client: on average, it
+ * takes part in cohort / clients of them. Rounded up. */
+static uint64_t share_of(const struct tally_setting *setting, uint64_t bits)
+{
+    const uint64_t clients = setting->clients, cohort = setting->cohort;
+    return bits / clients * cohort + (bits % clients * cohort + clients - 1) / clients;
+}
+
 /* Every round has a message each way, but a last one that the horizon cuts. A round that need not
  * hear all clients may have fewer messages. */
 static struct expected baseline_bits(const struct tally_job_spec *spec,
@@ -51,7 +59,8 @@ static struct expected baseline_bits(const struct tally_job_spec *spec,
     const struct tally_message_bits bits = algorithm->message_bits(setting);
     int64_t n;
     const bool is_counted = count_rounds(algorithm, setting, &n);
-    return (struct expected){.uplink_per_client = (uint64_t)n * bits.uplink,
+    const uint64_t uplink = (uint64_t)n * bits.uplink;
+    return (struct expected){.uplink_per_client = share_of(setting, uplink),
                              .downlink = (uint64_t)n * bits.downlink,
                              .is_exact = is_counted && spec->policy == TALLY_POLICY_WAIT};
 }

@@ -5,7 +5,9 @@ enum {
     /* x, sums, scratch, broadcasts kept, the next one, the task, the state */
     COORDINATE_BYTES = 8 + 8 + 8 + 8 + 4 + 8 + 8,
     STATE_CLIENT_BYTES = 32,
-    CLIENT_BYTES = TALLY_FOOTPRINT_ENGINE_CLIENT + TALLY_FOOTPRINT_SLOT + STATE_CLIENT_BYTES,
+    CLIENT_BYTES = TALLY_FOOTPRINT_ENGINE_CLIENT + TALLY_FOOTPRINT_SLOT,
+    /* of a cohort below M: the receipts of 16 rounds in the state; two draws */
+    COHORT_CLIENT_BYTES = 16 * STATE_CLIENT_BYTES + 2 * 20,
     FIXED_BYTES = 192 << 10,
     SOLVER_VECTORS = 10,
     POINT_BYTES = 16,       /* label and place of a point */
@@ -28,15 +30,22 @@ static int64_t memory_bytes(const struct tally_job_spec *spec)
     return n == 0 ? 0 : 2 * (int64_t)n + REAL_BYTES * dim_of(spec);
 }
 
+static int64_t clients_bytes(const struct tally_job_spec *spec)
+{
+    const int64_t cohort = tally_job_spec_cohort(spec);
+    const int64_t round =
+        cohort < spec->clients ? COHORT_CLIENT_BYTES * cohort : STATE_CLIENT_BYTES * spec->clients;
+    return CLIENT_BYTES * spec->clients + round;
+}
+
 int64_t tally_footprint_started(const struct tally_job_spec *spec)
 {
-    return COORDINATE_BYTES * dim_of(spec) + CLIENT_BYTES * spec->clients + memory_bytes(spec) +
-           FIXED_BYTES;
+    return COORDINATE_BYTES * dim_of(spec) + clients_bytes(spec) + memory_bytes(spec) + FIXED_BYTES;
 }
 
 const char *tally_footprint_started_field(const struct tally_job_spec *spec)
 {
-    return COORDINATE_BYTES * dim_of(spec) >= CLIENT_BYTES * spec->clients
+    return COORDINATE_BYTES * dim_of(spec) >= clients_bytes(spec)
                ? tally_objective_dim_field(&spec->objective)
                : "clients";
 }

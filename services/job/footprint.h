@@ -12,9 +12,11 @@
  *     clients                 352 M    in the engine, their slots, and in the state
  *     the rest             128 KiB     spec, document, row
  *
- * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. Vectors that an algorithm does not use
- * count too, so that the estimate is an upper bound. Excluded are updates that wait for a commit
- * (services/coordinator/turn/pending.c, 40 MiB) and unfinished request bodies and responses
+ * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. With a cohort of C < M clients the
+ * state has the receipts of 16 rounds, and 320 M + 552 C stands in place of 352 M. Vectors that an
+ * algorithm does not use count too, so that the estimate is an upper bound. Excluded are updates
+ * that wait for a commit (services/coordinator/turn/pending.c, 40 MiB) and unfinished request
+ * bodies and responses
  * (--max-held-bytes), which are limited for the whole process, and the data of an in-memory store.
  *
  * Solving f(x*) takes the data, N points of n numbers, and some vectors:

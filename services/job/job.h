@@ -14,11 +14,16 @@
  * order of arrival does not matter. Losses are kept per client and averaged in client order when
  * the round closes.
  *
- * A round closes when all M clients have answered, or earlier under the policy of the spec: at its
- * deadline, and under `drop` also when all present clients have answered. The average is then over
- * the answers that arrived, and the record lists the missing clients. Only the host knows which
- * clients are absent and when a deadline has passed; it reports them as events. They are not saved:
- * after a restore all clients are present and the time of the open round starts again.
+ * A round is open to its cohort (engine/cohort.h): by default all M clients, otherwise some that
+ * are drawn from the seed. An update of another client is refused. Clients that are not drawn cost
+ * nothing: regret and bits count those that take part.
+ *
+ * A round closes when all clients of its cohort have answered, or earlier under the policy of the
+ * spec: at its deadline, and under `drop` also when all present clients have answered. The average
+ * is then over the answers that arrived, and the record lists the missing clients. Only the host
+ * knows which clients are absent and when a deadline has passed; it reports them as events. They
+ * are not saved: after a restore all clients are present and the time of the open round starts
+ * again.
  *
  * A job with parameters to be estimated ("auto") begins with an opening round of stage 0. Its
  * clients send reports instead of gradients, which are combined in client order when it closes; the
@@ -33,7 +38,7 @@
  * accepts updates without a loss, from clients that have gradients alone; f at that point is then
  * NaN.
  *
- * Invariants, checked at every move: 0 <= time_step <= horizon; received <= clients; a message is
+ * Invariants, checked at every move: 0 <= time_step <= horizon; received <= cohort; a message is
  * counted once per (round, client); ledger = sum of the records; x_checksum is that of x. */
 #ifndef TALLY_SERVICES_JOB_JOB_H
 #define TALLY_SERVICES_JOB_JOB_H
@@ -121,15 +126,16 @@ struct tally_job_outcome {
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
  * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
  * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
- * FAILED_PRECONDITION (job not open, another round is, or another mark), ALREADY_EXISTS (this
- * client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload, loss or
+ * FAILED_PRECONDITION (job not open, another round is, another mark, or not drawn), ALREADY_EXISTS
+ * (this client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload, loss or
  * metrics), NO_MEMORY. */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
-/* What a job keeps of a client's last message, to recognize a duplicate. */
+/* What a job keeps of a client's last message, to recognize a duplicate: with cohorts below M, for
+ * 16 rounds. */
 struct tally_receipt {
-    int64_t round; /* 0 = the client has sent none */
+    int64_t round; /* 0 = the client has sent none, or none is kept */
     uint64_t digest, formula_bits, payload_bits;
 };
 
@@ -138,6 +144,8 @@ struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t cli
 
 /* The last closed round in which a client reported metrics; 0 = none. */
 int64_t tally_job_metrics_round(const struct tally_job *job);
+/* The clients that took part in it, ascending; borrowed until the next call of the engine. */
+const uint32_t *tally_job_metrics_clients(const struct tally_job *job, uint32_t *ret_n);
 /* What the client reported in that round, ascending by name. Returns how many. Precondition: client
  * < M. */
 size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
@@ -203,9 +211,13 @@ struct tally_job_round {
     bool overdue;                 /* its deadline has passed */
 };
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
+/* The clients of the open round, ascending; none if no round is open. Borrowed until it closes. */
+const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n);
+/* Whether the client is one of them. Precondition: client < M. */
+bool tally_job_is_drawn(const struct tally_job *job, uint32_t client);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
-/* The clients that have not answered the open round, as tally_round_record.missing. */
+/* The drawn clients that have not answered the open round, as tally_round_record.missing. */
 void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 /* Whether the open round waits for the client's answer. Under `drop` it does not wait for absent
  * clients, unless no other client is awaited and the quorum is not reached. */

@@ -77,15 +77,17 @@ static void show_message(const struct tally_local_observer *observer, const stru
     }
 }
 
-/* One round: every client computes and sends. */
+/* One round: every client of its cohort computes and sends. */
 static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
                                    const struct tally_local_observer *observer,
                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     const struct tally_job_round round = *tally_job_open_round(job);
-    const uint32_t clients = (uint32_t)tally_job_get_spec(job)->clients;
+    uint32_t n;
+    const uint32_t *cohort = tally_job_cohort(job, &n); /* until the last of them answers */
     enum tally_status status = follow(job, copy, err);
-    for (uint32_t m = 0; status == TALLY_OK && m < clients; m++) {
+    for (uint32_t i = 0; status == TALLY_OK && i < n; i++) {
+        const uint32_t m = cohort[i];
         struct tally_job_update update;
         struct tally_bits bits;
         status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
@@ -122,12 +124,14 @@ static bool show_outcome(const struct tally_local_observer *observer, const stru
 }
 
 /* As in the service when a worker reports that a client cannot compute its update. The clients
- * answer in order, so the number of updates is that of the client. */
+ * answer in order, so the number of updates is the place of the client. */
 static void fail_client(struct tally_job *job, struct tally_error *err)
 {
     const struct tally_job_round *round = tally_job_open_round(job);
+    uint32_t n;
+    const uint32_t client = tally_job_cohort(job, &n)[round->received];
     char reason[TALLY_REASON_CAPACITY];
-    TALLY_REASON_WRITE(reason, CLIENT_FAILED, (unsigned)round->received, (unsigned)round->round,
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, client, (unsigned)round->round,
                        err != NULL ? err->message : "the local steps diverged");
     tally_job_fail(job, reason, NULL);
     tally_error_clear(err);

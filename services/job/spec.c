@@ -21,6 +21,16 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
      .doc = "number of clients M"},
+    {.name = "cohort",
+     .kind = TALLY_FIELD_REAL,
+     .unit = "clients",
+     .offset = JOB(cohort),
+     .omits_zero = true,
+     .min = 0,
+     .min_exclusive = true,
+     .max = TALLY_MAX_CLIENTS,
+     .doc = "how many clients take part in a round, drawn from the seed without replacement; a "
+            "number below 1 is a share of `clients`. By default all; `ceal` and `calm` need all"},
     {.name = "horizon",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "gradient queries",
@@ -28,7 +38,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .required = true,
      .min = 1,
      .max = INT32_MAX,
-     .doc = "time steps T, the gradient queries that each client makes"},
+     .doc = "time steps T, the gradient queries that each client makes; with a `cohort`, each of "
+            "its clients"},
     {.name = "minibatch",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "data points",
@@ -63,8 +74,9 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(quorum),
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
-     .doc =
-         "minimum number of updates for a round; by default all clients, or 1 with policy `drop`"},
+     .doc = "minimum number of updates for a round; by default all clients of the round, or 1 with "
+            "policy "
+            "`drop`"},
     {.name = "policy",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(policy),
@@ -72,7 +84,7 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .doc =
          "what a round does when its deadline has passed: `wait` for every client; `drop` the "
          "clients that are missing once the quorum has answered; `fail` the job without a quorum. "
-         "A quorum below `clients` makes `drop` the default"},
+         "A quorum below `cohort` makes `drop` the default"},
     {.name = "round_deadline_ms",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "ms",
@@ -171,11 +183,19 @@ const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_sp
     return TALLY_ALGORITHMS[spec->algorithm];
 }
 
+uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec)
+{
+    const double clients = (double)spec->clients;
+    const double n = spec->cohort < 1 ? nearbyint(spec->cohort * clients) : spec->cohort;
+    return spec->cohort == 0 ? (uint32_t)spec->clients : (uint32_t)fmin(fmax(n, 1), clients);
+}
+
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
 {
     return (struct tally_setting){
         .params = &spec->params,
         .clients = (uint32_t)spec->clients,
+        .cohort = tally_job_spec_cohort(spec),
         .dim = tally_objective_spec_dim(&spec->objective),
         .horizon = spec->horizon,
         .minibatch = spec->minibatch,
@@ -189,13 +209,34 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
     };
 }
 
+static enum tally_status check_cohort(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    if (spec->cohort > (double)spec->clients) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort", "cohort %g is above clients %lld",
+                          spec->cohort, (long long)spec->clients);
+    }
+    if (spec->cohort > 1 && spec->cohort != floor(spec->cohort)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort",
+                          "cohort %g is neither a number of clients nor a share below 1",
+                          spec->cohort);
+    }
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    return algorithm->takes_cohorts || tally_job_spec_cohort(spec) == spec->clients
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort",
+                            "algorithm %s needs all %lld clients in every round: its theory has no "
+                            "term for the clients that a cohort leaves out",
+                            algorithm->name, (long long)spec->clients);
+}
+
 static enum tally_status check_quorum(const struct tally_job_spec *spec, struct tally_error *err)
 {
-    return spec->quorum <= spec->clients
+    const uint32_t cohort = tally_job_spec_cohort(spec);
+    return spec->quorum <= cohort
                ? TALLY_OK
-               : tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
-                            "quorum %lld is above clients %lld", (long long)spec->quorum,
-                            (long long)spec->clients);
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum", "quorum %lld is above %s %u",
+                            (long long)spec->quorum, cohort == spec->clients ? "clients" : "cohort",
+                            cohort);
 }
 
 static enum tally_status check_deadline(const struct tally_job_spec *spec, struct tally_error *err)
@@ -309,8 +350,8 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_quorum,    check_deadline, check_objective, check_domain,
-    check_reference, check_calm,     check_stages,
+    check_cohort, check_quorum,    check_deadline, check_objective,
+    check_domain, check_reference, check_calm,     check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

@@ -46,6 +46,7 @@ struct tally_job_spec {
     union tally_algorithm_params params;
     struct tally_objective_spec objective;
     int64_t clients;        /* M */
+    double cohort;          /* clients of a round: a number, below 1 a share of M; 0 = all */
     int64_t horizon;        /* T, gradient queries per client */
     int64_t minibatch;      /* data points per query */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
@@ -85,7 +86,7 @@ extern const size_t TALLY_N_REFERENCE_FIELDS;
 
 struct tally_job_spec tally_job_spec_default(void);
 
-/* Checks the rules between fields: quorum, clients and deadline; data and clients; the bounds of
+/* Checks the rules between fields: cohort, quorum and deadline; data and clients; the bounds of
  * the domain; and that every stage that the horizon allows has a quantizer grid. Errors:
  * INVALID_ARGUMENT, OUT_OF_RANGE, with the field's path. */
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
@@ -98,6 +99,10 @@ enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t
                                        struct tally_error *err);
 
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
+
+/* How many clients take part in a round, in [1, clients]: a share is rounded to the nearest number,
+ * and is at least one client. */
+uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
 
 /* The part of the spec that algorithms see; borrows from spec. */
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);

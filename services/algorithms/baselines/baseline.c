@@ -229,7 +229,7 @@ static enum tally_status write_float32(const struct tally_setting *setting,
 /* Whether the server can add it up; false for NaN. */
 static bool is_summable(const struct tally_setting *setting, float value)
 {
-    return fabs((double)value) <= tally_fixed_point_bound(setting->clients);
+    return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
 }
 
 enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
@@ -269,7 +269,7 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
 static enum tally_status check_bound(const struct tally_setting *setting, float value,
                                      const char *name, struct tally_error *err)
 {
-    const double bound = tally_fixed_point_bound(setting->clients);
+    const double bound = tally_fixed_point_bound(setting->cohort);
     return is_summable(setting, value)
                ? TALLY_OK
                : tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,

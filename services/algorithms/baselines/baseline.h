@@ -41,7 +41,7 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 #define TALLY_BASELINE_SLOTS                                                                       \
     .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
     .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
-    .apply = tally_baseline_apply
+    .apply = tally_baseline_apply, .takes_cohorts = true
 
 /* Those of the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \

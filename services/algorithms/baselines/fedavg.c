@@ -1,5 +1,5 @@
 /* FedAvg: McMahan, Moore, Ramage, Hampson, Aguera y Arcas, "Communication-Efficient Learning of
- * Deep Networks from Decentralized Data", AISTATS 2017; every client in every round.
+ * Deep Networks from Decentralized Data", AISTATS 2017.
  *
  *     client   K local SGD steps from x; sends the difference as float32
  *     server   x <- x + mean difference, broadcast as float32

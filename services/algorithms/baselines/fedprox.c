@@ -1,5 +1,5 @@
 /* FedProx: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous
- * Networks", MLSys 2020, Algorithm 2; every client in every round.
+ * Networks", MLSys 2020, Algorithm 2.
  *
  *     client   K local SGD steps from x on h(w) = f_m(w) + mu/2 |w - x|^2:
  *              w <- w - eta (gradient of f_m at w + mu (w - x)); sends the difference as float32

@@ -13,6 +13,7 @@
  * One round with M = 3 clients, and the file that has the step:
  *
  *     open_round()   the algorithm plans: stage 5, 8 samples, quantizer grid       round.c
+ *                   the round's cohort is drawn: here, all 3 clients              clients.c
  *     client 2 ->    admit, decode, add its levels to sums[dim]; received = 1      messages.c
  *     client 0 ->    the same; received = 2                                        messages.c
  *     client 0 ->    the same bytes again: a duplicate, nothing changes            messages.c

@@ -26,11 +26,11 @@ void job_check_invariants(const struct tally_job *job)
 {
     const struct tally_progress *progress = &job->progress;
     assert(progress->time_step >= 0 && progress->time_step <= job->spec.horizon);
-    assert(job->open.received >= 0 && job->open.received <= job->spec.clients);
+    assert(job->open.received >= 0 && job->open.received <= job->setting.cohort);
     assert(progress->round >= 0 && progress->iterate >= 1);
     assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon);
     assert(job->clients.n_awaited >= 0 &&
-           job->clients.n_awaited <= job->spec.clients - job->open.received);
+           job->clients.n_awaited <= job->setting.cohort - job->open.received);
     (void)progress;
 }
 
@@ -47,13 +47,12 @@ static void drop_vectors(struct tally_job *job)
     free(job->x);
     free(job->sums);
     free(job->memory);
-    free(job->clients.all);
+    job_clients_fini(&job->clients);
     job_metrics_fini(&job->metrics);
     tally_scratch_fini(&job->scratch);
     job->x = NULL;
     job->sums = NULL;
     job->memory = NULL;
-    job->clients.all = NULL;
 }
 
 void tally_job_free(struct tally_job *job)
@@ -88,12 +87,11 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     const size_t dim = job->setting.dim;
     job->x = vector_new(dim * sizeof *job->x);
     job->sums = vector_new(dim * sizeof *job->sums);
-    job->clients.all = calloc(job->clients.n, sizeof *job->clients.all);
     const size_t memory_bytes = job_memory_bytes(job);
     job->memory = memory_bytes > 0 ? vector_new(memory_bytes) : NULL;
     if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
-        job->x == NULL || job->sums == NULL || job->clients.all == NULL ||
-        (memory_bytes > 0 && job->memory == NULL)) {
+        job_clients_init(&job->clients, &job->setting, err) != TALLY_OK || job->x == NULL ||
+        job->sums == NULL || (memory_bytes > 0 && job->memory == NULL)) {
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
     }
@@ -255,6 +253,17 @@ const double *tally_job_point(const struct tally_job *job, size_t *ret_dim)
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job)
 {
     return &job->open;
+}
+
+const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n)
+{
+    *ret_n = job_is_open(job) ? job->clients.cohort.n : 0;
+    return job->clients.cohort.drawn;
+}
+
+bool tally_job_is_drawn(const struct tally_job *job, uint32_t client)
+{
+    return job_clients_is_drawn(&job->clients, client);
 }
 
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate)

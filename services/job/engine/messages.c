@@ -23,7 +23,14 @@ static uint64_t digest_of(const struct tally_job_update *update)
 
 struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client)
 {
-    return job_has_started(job) ? job->clients.all[client].receipt : (struct tally_receipt){0};
+    const struct tally_receipt none = {.round = 0};
+    if (!job_has_started(job)) {
+        return none;
+    }
+    const struct tally_receipt *receipt = &job->clients.all[client].receipt;
+    const bool is_old = job_clients_has_cohorts(&job->clients) &&
+                        receipt->round <= job->progress.round - JOB_RECEIPT_ROUNDS;
+    return is_old ? none : *receipt;
 }
 
 int64_t tally_job_metrics_round(const struct tally_job *job)
@@ -31,10 +38,28 @@ int64_t tally_job_metrics_round(const struct tally_job *job)
     return job->metrics.closed_round;
 }
 
+const uint32_t *tally_job_metrics_clients(const struct tally_job *job, uint32_t *ret_n)
+{
+    if (job->metrics.closed_round == 0) {
+        *ret_n = 0;
+        return NULL;
+    }
+    const struct tally_cohort *cohort =
+        job_clients_recall(&job->clients, job->metrics.closed_round);
+    *ret_n = cohort->n;
+    return cohort->drawn;
+}
+
 size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
                                 struct tally_metric ret_metrics[TALLY_METRICS_MOST])
 {
-    return job_metrics_of_client(&job->metrics, client, ret_metrics);
+    if (job->metrics.closed_round == 0) {
+        return 0;
+    }
+    const struct tally_cohort *cohort =
+        job_clients_recall(&job->clients, job->metrics.closed_round);
+    const uint32_t place = tally_cohort_place(cohort, client);
+    return place < cohort->n ? job_metrics_of_client(&job->metrics, place, ret_metrics) : 0;
 }
 
 enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round, uint32_t client,
@@ -42,14 +67,17 @@ enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round
                                             struct tally_error *err)
 {
     const int64_t known = job->metrics.closed_round;
-    if (client >= job->spec.clients || round < 1 || round > job->progress.round ||
+    uint32_t place = job->setting.cohort;
+    if (job_has_started(job) && client < job->spec.clients && round >= 1) {
+        place = tally_cohort_place(job_clients_recall(&job->clients, round), client);
+    }
+    if (place == job->setting.cohort || round > job->progress.round ||
         (known != 0 && known != round)) {
         return tally_fail(err, TALLY_MALFORMED, "metrics",
                           "metrics of client %u in round %lld are not of this job", client,
                           (long long)round);
     }
-    return job_metrics_restore(&job->metrics, (uint32_t)job->spec.clients, round, client, metrics,
-                               n, err);
+    return job_metrics_restore(&job->metrics, job->setting.cohort, round, place, metrics, n, err);
 }
 
 static enum tally_status compare(const struct tally_receipt *receipt,
@@ -121,8 +149,16 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
     if (receipt.round != 0 && receipt.round == update->round) {
         return compare(&receipt, update, digest, outcome, err);
     }
-    return is_open ? tally_job_check_round(job, update->round, update->mark, err)
-                   : fail_closed(job, err);
+    if (!is_open) {
+        return fail_closed(job, err);
+    }
+    enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
+    if (status == TALLY_OK && !tally_job_is_drawn(job, update->client)) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "client",
+                            "client %u is not in the cohort of round %lld", update->client,
+                            (long long)update->round);
+    }
+    return status;
 }
 
 static enum tally_status check_telemetry(struct tally_job *job,
@@ -143,7 +179,7 @@ static enum tally_status check_telemetry(struct tally_job *job,
         return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
                           update->clipped, job->setting.dim);
     }
-    return job_metrics_check(&job->metrics, job->clients.n, update->metrics, update->n_metrics,
+    return job_metrics_check(&job->metrics, job->setting.cohort, update->metrics, update->n_metrics,
                              err);
 }
 
@@ -227,7 +263,8 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
     job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
-    job_metrics_take(&job->metrics, update->client, update->metrics, update->n_metrics);
+    job_metrics_take(&job->metrics, job->clients.all[update->client].place, update->metrics,
+                     update->n_metrics);
     job->open.received++;
     job_check_invariants(job);
     job_close_if_complete(job, &outcome);

@@ -14,10 +14,10 @@ void job_metrics_fini(struct job_metrics *metrics)
     *metrics = (struct job_metrics){0};
 }
 
-static void forget(struct job_metric_values *values, uint32_t clients)
+static void forget(struct job_metric_values *values, uint32_t cohort)
 {
     values->n_names = 0;
-    for (size_t i = 0; values->values != NULL && i < clients * (size_t)TALLY_METRICS_MOST; i++) {
+    for (size_t i = 0; values->values != NULL && i < cohort * (size_t)TALLY_METRICS_MOST; i++) {
         values->values[i] = NAN;
     }
 }
@@ -63,29 +63,29 @@ static enum tally_status check_one(const struct tally_metric *reported, size_t i
                : TALLY_OK;
 }
 
-static enum tally_status make_room(struct job_metrics *metrics, uint32_t clients,
+static enum tally_status make_room(struct job_metrics *metrics, uint32_t cohort,
                                    struct tally_error *err)
 {
     if (metrics->open.values != NULL) {
         return TALLY_OK;
     }
-    const size_t n_bytes = clients * (size_t)TALLY_METRICS_MOST * sizeof(double);
+    const size_t n_bytes = cohort * (size_t)TALLY_METRICS_MOST * sizeof(double);
     double *open = malloc(n_bytes), *closed = malloc(n_bytes);
     if (open == NULL || closed == NULL) {
         free(open);
         free(closed);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the metrics of %u clients",
-                          clients);
+                          cohort);
     }
     metrics->open.values = open;
     metrics->closed.values = closed;
-    metrics->clients = clients;
-    forget(&metrics->open, clients);
-    forget(&metrics->closed, clients);
+    metrics->clients = cohort;
+    forget(&metrics->open, cohort);
+    forget(&metrics->closed, cohort);
     return TALLY_OK;
 }
 
-enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t clients,
+enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort,
                                     const struct tally_metric *reported, size_t n,
                                     struct tally_error *err)
 {
@@ -106,10 +106,10 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t client
                           "with these metrics the round has %d different names, at most %d",
                           n_names, TALLY_METRICS_MOST);
     }
-    return n > 0 ? make_room(metrics, clients, err) : TALLY_OK;
+    return n > 0 ? make_room(metrics, cohort, err) : TALLY_OK;
 }
 
-void job_metrics_take(struct job_metrics *metrics, uint32_t client,
+void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
                       const struct tally_metric *reported, size_t n)
 {
     struct job_metric_values *open = &metrics->open;
@@ -119,7 +119,7 @@ void job_metrics_take(struct job_metrics *metrics, uint32_t client,
             memcpy(open->names[place], reported[i].name, sizeof open->names[place]);
             open->n_names++;
         }
-        open->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place] = reported[i].value;
+        open->values[client_place * (size_t)TALLY_METRICS_MOST + (size_t)place] = reported[i].value;
     }
 }
 
@@ -193,28 +193,29 @@ void job_metrics_close(struct job_metrics *metrics, int64_t round,
     }
 }
 
-enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t clients, int64_t round,
-                                      uint32_t client, const struct tally_metric *reported,
+enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t cohort, int64_t round,
+                                      uint32_t client_place, const struct tally_metric *reported,
                                       size_t n, struct tally_error *err)
 {
     exchange(metrics);
-    enum tally_status status = job_metrics_check(metrics, clients, reported, n, err);
+    enum tally_status status = job_metrics_check(metrics, cohort, reported, n, err);
     if (status == TALLY_OK) {
-        job_metrics_take(metrics, client, reported, n);
+        job_metrics_take(metrics, client_place, reported, n);
         metrics->closed_round = round;
     }
     exchange(metrics);
     return status;
 }
 
-size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client,
+size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client_place,
                              struct tally_metric ret_metrics[TALLY_METRICS_MOST])
 {
     const struct job_metric_values *closed = &metrics->closed;
     const char *last = "";
     size_t n = 0;
     for (int place; (place = next_name(closed, last)) >= 0; last = closed->names[place]) {
-        const double value = closed->values[client * (size_t)TALLY_METRICS_MOST + (size_t)place];
+        const double value =
+            closed->values[client_place * (size_t)TALLY_METRICS_MOST + (size_t)place];
         if (!isnan(value)) {
             memcpy(ret_metrics[n].name, closed->names[place], sizeof ret_metrics[n].name);
             ret_metrics[n++].value = value;

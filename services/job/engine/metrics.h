@@ -3,7 +3,7 @@
  * Values are kept per client and combined in client order when the round closes, so the mean does
  * not depend on the order of arrival. Names are kept in the order in which they arrive and sorted
  * in the summary. The values of the last closed round that has any stay, for those who ask for
- * single clients. The memory, twice double[clients][TALLY_METRICS_MOST], is made for the first
+ * single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is made for the first
  * update that has a metric: most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_METRICS_H
 #define TALLY_SERVICES_JOB_ENGINE_METRICS_H
@@ -15,14 +15,14 @@
 struct job_metric_values {
     char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
     int n_names;
-    double *values; /* [clients][TALLY_METRICS_MOST]; NaN = not reported; NULL = none ever */
+    double *values; /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none ever */
 };
 
 struct job_metrics {
     struct job_metric_values open;   /* of the open round */
     struct job_metric_values closed; /* of the last closed round that has any */
     int64_t closed_round;            /* 0 = there is none */
-    uint32_t clients;
+    uint32_t clients;                /* of a round: each has its place in the cohort */
 };
 
 void job_metrics_fini(struct job_metrics *metrics);
@@ -30,22 +30,22 @@ void job_metrics_fini(struct job_metrics *metrics);
 void job_metrics_clear(struct job_metrics *metrics);
 /* Checks n metrics of one client, and makes room for them. Changes nothing visible. Errors:
  * MALFORMED (the field is "metrics"), NO_MEMORY. */
-enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t clients,
+enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort,
                                     const struct tally_metric *reported, size_t n,
                                     struct tally_error *err);
-/* Keeps metrics that passed the check. */
-void job_metrics_take(struct job_metrics *metrics, uint32_t client,
+/* Keeps metrics that passed the check, of the client at that place in the cohort. */
+void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
                       const struct tally_metric *reported, size_t n);
 /* The round closes: writes its summary (record.h), and keeps the values if there are any. */
 void job_metrics_close(struct job_metrics *metrics, int64_t round,
                        char ret_text[TALLY_METRICS_CAPACITY]);
 /* Adds what a client reported in a round that closed before the job was saved: the last one that
  * has any. Errors: those of job_metrics_check(). */
-enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t clients, int64_t round,
-                                      uint32_t client, const struct tally_metric *reported,
+enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t cohort, int64_t round,
+                                      uint32_t client_place, const struct tally_metric *reported,
                                       size_t n, struct tally_error *err);
 /* What the client reported in closed_round, ascending by name. Returns how many. */
-size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client,
+size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client_place,
                              struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
 /* What n metrics count: 64 bits a value, 8 a byte of its name. */
 uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n);

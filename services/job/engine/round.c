@@ -22,7 +22,7 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
     progress->round++;
     progress->time_step += record->samples;
     progress->cumulative_regret +=
-        (double)(record->samples * job->spec.clients) * (progress->loss - progress->f_star);
+        (double)(record->samples * job->setting.cohort) * (progress->loss - progress->f_star);
     tally_ledger_add(&progress->bits, &record->bits);
     record->round = progress->round;
     record->time_step = progress->time_step;
@@ -92,7 +92,7 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     job->open = (struct tally_job_round){.round = progress->round + 1,
                                          .iterate = progress->iterate,
                                          .evaluate = !progress->has_loss};
-    job_clients_open_round(&job->clients);
+    job_clients_open_round(&job->clients, job->open.round);
     int64_t left = job->spec.horizon - progress->time_step;
     if (left == 0) {
         job_move(job, TALLY_EVENT_COMPLETE, NULL);
@@ -118,14 +118,22 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
 
 /* Closing. */
 
+/* Of the i-th client of the cohort, in client order; NULL: it has not answered. */
+static const struct job_client *answer_of(const struct tally_job *job, uint32_t i)
+{
+    const uint32_t client = job->clients.cohort.drawn[i];
+    return tally_job_has_received(job, client) ? &job->clients.all[client] : NULL;
+}
+
 static void take_losses(struct tally_job *job)
 {
     if (!job->open.evaluate) {
         return;
     }
     double sum = 0;
-    for (uint32_t m = 0; m < job->clients.n; m++) {
-        sum += tally_job_has_received(job, m) ? job->clients.all[m].loss : 0;
+    for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        sum += client != NULL ? client->loss : 0;
     }
     job->progress.loss = sum / (double)job->open.received;
     job->progress.has_loss = true;
@@ -160,9 +168,10 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
     }
     int64_t n = 0;
-    for (uint32_t m = 0; m < job->clients.n; m++) {
-        if (tally_job_has_received(job, m)) {
-            reports[n++] = job->clients.all[m].report;
+    for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        if (client != NULL) {
+            reports[n++] = client->report;
         }
     }
     struct tally_estimates estimates;
@@ -192,7 +201,7 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
     }
     record->bits.downlink = job->decision.broadcast.bits;
     record->bits.delivered_payload_bits =
-        job->decision.broadcast.bits.payload_bits * job->setting.clients;
+        job->decision.broadcast.bits.payload_bits * job->setting.cohort;
     progress->iterate++;
     progress->has_loss = false;
     progress->x_checksum = job_sum_point(job);
@@ -205,10 +214,11 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
 static uint64_t spend(struct tally_job *job)
 {
     const bool keeps_accounts = job->memory != NULL && job->algorithm->memory.spend != NULL;
-    for (uint32_t m = 0; keeps_accounts && m < job->clients.n; m++) {
-        if (tally_job_has_received(job, m)) {
-            job->algorithm->memory.spend(&job->setting, job->memory, m,
-                                         job->clients.all[m].receipt.payload_bits);
+    for (uint32_t i = 0; keeps_accounts && i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        if (client != NULL) {
+            job->algorithm->memory.spend(&job->setting, job->memory, job->clients.cohort.drawn[i],
+                                         client->receipt.payload_bits);
         }
     }
     return (uint64_t)job->open.received - (uint64_t)job->received_bits.messages;
@@ -217,8 +227,9 @@ static uint64_t spend(struct tally_job *job)
 static double sum_squares(const struct tally_job *job)
 {
     double sum = 0;
-    for (uint32_t m = 0; job->memory != NULL && m < job->clients.n; m++) {
-        sum += tally_job_has_received(job, m) ? job->clients.all[m].report.norm : 0;
+    for (uint32_t i = 0; job->memory != NULL && i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        sum += client != NULL ? client->report.norm : 0;
     }
     return sum;
 }
@@ -279,10 +290,10 @@ void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outc
 {
     const bool may_drop =
         job->spec.policy != TALLY_POLICY_WAIT &&
-        job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : job->spec.clients);
+        job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : job->setting.cohort);
     const bool waits_for_none =
         job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
-    if (job->open.received == job->spec.clients ||
+    if (job->open.received == job->setting.cohort ||
         (may_drop && (job->open.overdue || waits_for_none))) {
         close_round(job, outcome);
     }

@@ -7,6 +7,7 @@
  *
  *     snapshot   u32 version, dim, clients, 0
  *                f64 x[dim]
+ *                i64 round, in version 2 alone
  *                per client: i64 round, u64 digest, formula_bits, payload_bits
  *                the memory of an algorithm that has one (algorithm.h)
  *                u64 tally_checksum64 of all that
@@ -18,13 +19,20 @@
  *
  * A job whose algorithm has a memory is saved as snapshots alone.
  *
+ * Version 2 is that of jobs with cohorts (cohort.h), whose state must not grow with the clients:
+ * "per client" means, for each of the last 16 closed rounds, or in a change for each of its rounds,
+ * each client of the cohort in order (clients.h). Their algorithms send a broadcast in every round
+ * but a last one that is cut, so iterate k is that of k - 1 closed rounds.
+ *
  * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
  * the point changes (with the point's own checksum, in one pass), continued over the rest. */
 #include <string.h>
 
 #include "services/job/engine/engine.h"
 
-enum { SNAPSHOT_VERSION = 1, CHANGE_VERSION = 1, CHECKSUM_BYTES = 8 };
+enum { VERSION = 1, COHORTS_VERSION = 2, CHECKSUM_BYTES = 8 };
+_Static_assert((int)JOB_RECEIPT_ROUNDS >= (int)JOB_BROADCASTS_MOST,
+               "a change has receipts that are kept");
 
 struct snapshot_header {
     uint32_t version, dim, clients, zero;
@@ -44,21 +52,38 @@ _Static_assert(sizeof(struct snapshot_header) == 16 && sizeof(struct change_head
                    sizeof(struct broadcast_head) == 32,
                "no padding");
 
+static bool has_cohorts(const struct tally_job *job)
+{
+    return job->setting.cohort < job->setting.clients;
+}
+
+static uint32_t version_of(const struct tally_job *job)
+{
+    return has_cohorts(job) ? COHORTS_VERSION : VERSION;
+}
+
 static struct snapshot_header snapshot_header(const struct tally_job *job)
 {
-    return (struct snapshot_header){SNAPSHOT_VERSION, (uint32_t)job->setting.dim, job->clients.n,
-                                    0};
+    return (struct snapshot_header){version_of(job), (uint32_t)job->setting.dim, job->clients.n, 0};
 }
 
-static size_t clients_bytes(const struct tally_job *job)
+/* Rounds whose receipts a snapshot after `round` has. */
+static int64_t receipt_rounds(int64_t round)
 {
-    return (size_t)job->clients.n * JOB_CLIENT_SAVED_BYTES;
+    return round < JOB_RECEIPT_ROUNDS ? round : JOB_RECEIPT_ROUNDS;
 }
 
-/* Of a snapshot behind the point, without the checksum. */
-static size_t rest_bytes(const struct tally_job *job)
+/* Rounds of a change from iterate `since` to `round`. */
+static int64_t changed_rounds(int64_t since, int64_t round)
 {
-    return clients_bytes(job) + job_memory_bytes(job);
+    return round - since + 1;
+}
+
+/* Of a snapshot after `round`, behind the point, without the checksum. */
+static size_t rest_bytes(const struct tally_job *job, int64_t round)
+{
+    return (has_cohorts(job) ? sizeof round : 0) +
+           job_clients_saved_bytes(&job->clients, receipt_rounds(round)) + job_memory_bytes(job);
 }
 
 uint64_t job_sum_point(struct tally_job *job)
@@ -81,17 +106,21 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     if (!job_has_started(job)) {
         return TALLY_FAILED_PRECONDITION;
     }
+    const int64_t round = job->progress.round;
     struct tally_checksum sum = job->saved;
-    enum tally_status status =
-        tally_buffer_reserve(out, sizeof header + x_bytes + rest_bytes(job) + CHECKSUM_BYTES);
+    enum tally_status status = tally_buffer_reserve(
+        out, sizeof header + x_bytes + rest_bytes(job, round) + CHECKSUM_BYTES);
     if (status != TALLY_OK) {
         return status;
     }
     tally_buffer_append(out, &header, sizeof header);
     tally_buffer_append(out, job->x, x_bytes);
-    job_clients_save(&job->clients, out);
+    if (has_cohorts(job)) {
+        tally_buffer_append(out, &round, sizeof round);
+    }
+    job_clients_save(&job->clients, round, receipt_rounds(round), out);
     tally_buffer_append(out, job->memory, job_memory_bytes(job));
-    tally_checksum_add(&sum, out->data + start + sizeof header + x_bytes, rest_bytes(job));
+    tally_checksum_add(&sum, out->data + start + sizeof header + x_bytes, rest_bytes(job, round));
     const uint64_t checksum = tally_checksum_end(&sum);
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
@@ -102,7 +131,9 @@ size_t tally_job_change_bytes(const struct tally_job *job, int64_t since)
         since + 1 < job->broadcasts.oldest) {
         return SIZE_MAX;
     }
-    size_t n = sizeof(struct change_header) + clients_bytes(job) + CHECKSUM_BYTES;
+    size_t n = sizeof(struct change_header) +
+               job_clients_saved_bytes(&job->clients, changed_rounds(since, job->progress.round)) +
+               CHECKSUM_BYTES;
     for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
         n += sizeof(struct broadcast_head) + tally_job_broadcast(job, k)->payload.size;
     }
@@ -123,7 +154,7 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
     if (tally_buffer_reserve(out, n) != TALLY_OK) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
     }
-    const struct change_header header = {CHANGE_VERSION, (uint32_t)(iterate - since),
+    const struct change_header header = {version_of(job), (uint32_t)(iterate - since),
                                          job->progress.round, iterate};
     tally_buffer_append(out, &header, sizeof header);
     for (int64_t k = since + 1; k <= iterate; k++) {
@@ -133,7 +164,7 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
         tally_buffer_append(out, &head, sizeof head);
         tally_buffer_append(out, broadcast->payload.data, broadcast->payload.size);
     }
-    job_clients_save(&job->clients, out);
+    job_clients_save(&job->clients, header.round, changed_rounds(since, header.round), out);
     const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
@@ -181,11 +212,11 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
 {
     const uint8_t *const start = *at;
     struct change_header header;
-    if ((size_t)(end - start) < sizeof header + clients_bytes(job) + CHECKSUM_BYTES) {
+    if ((size_t)(end - start) < sizeof header + CHECKSUM_BYTES) {
         return fail_change(err, "is cut short");
     }
     memcpy(&header, start, sizeof header);
-    if (header.version != CHANGE_VERSION || header.n_broadcasts > JOB_BROADCASTS_MOST ||
+    if (header.version != version_of(job) || header.n_broadcasts > JOB_BROADCASTS_MOST ||
         header.round <= last->round ||
         (last->round > 0 && header.iterate != last->iterate + header.n_broadcasts)) {
         return fail_change(err, "does not follow what is before it");
@@ -195,14 +226,20 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
     for (uint32_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
         status = load_broadcast(job, at, end, err);
     }
-    if (status == TALLY_OK && (size_t)(end - *at) < clients_bytes(job) + CHECKSUM_BYTES) {
+    const int64_t n_rounds = changed_rounds(header.iterate - header.n_broadcasts, header.round);
+    const size_t clients_bytes = job_clients_saved_bytes(&job->clients, n_rounds);
+    if (status == TALLY_OK && has_cohorts(job) &&
+        (n_rounds < 0 || n_rounds > JOB_BROADCASTS_MOST + 1 || n_rounds > header.round)) {
+        status = fail_change(err, "has rounds without broadcasts");
+    }
+    if (status == TALLY_OK && (size_t)(end - *at) < clients_bytes + CHECKSUM_BYTES) {
         status = fail_change(err, "is cut short");
     }
     if (status != TALLY_OK) {
         return status;
     }
-    job_clients_load(&job->clients, *at);
-    *at += clients_bytes(job);
+    job_clients_load(&job->clients, header.round, n_rounds, *at);
+    *at += clients_bytes;
     uint64_t checksum;
     memcpy(&checksum, *at, sizeof checksum);
     if (checksum != tally_checksum64(start, (size_t)(*at - start))) {
@@ -230,16 +267,32 @@ static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, 
     return status;
 }
 
+/* The round after which a snapshot of n bytes was made, 0 where it does not say; -1 if it is cut
+ * short. */
+static int64_t round_of_snapshot(const struct tally_job *job, const uint8_t *state, size_t n)
+{
+    const size_t at = sizeof(struct snapshot_header) + job->setting.dim * sizeof *job->x;
+    int64_t round = 0;
+    if (has_cohorts(job) && n >= at + sizeof round) {
+        memcpy(&round, state + at, sizeof round);
+    } else if (has_cohorts(job)) {
+        round = -1;
+    }
+    return round;
+}
+
 static enum tally_status load_state(struct tally_job *job, const uint8_t *state, size_t n,
                                     struct tally_error *err)
 {
     const size_t x_bytes = job->setting.dim * sizeof *job->x;
-    const size_t body = sizeof(struct snapshot_header) + x_bytes + rest_bytes(job);
+    const int64_t round = round_of_snapshot(job, state, n);
+    const size_t body =
+        sizeof(struct snapshot_header) + x_bytes + (round < 0 ? n : rest_bytes(job, round));
     struct snapshot_header header = {0};
     if (n >= body + CHECKSUM_BYTES) {
         memcpy(&header, state, sizeof header);
     }
-    if (header.version != SNAPSHOT_VERSION || header.dim != job->setting.dim ||
+    if (header.version != version_of(job) || header.dim != job->setting.dim ||
         header.clients != job->clients.n) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "stored state of %zu bytes does not fit the job", n);
@@ -250,7 +303,9 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state has another checksum");
     }
     memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
-    job_clients_load(&job->clients, state + sizeof(struct snapshot_header) + x_bytes);
+    job_clients_load(&job->clients, round, receipt_rounds(round),
+                     state + sizeof(struct snapshot_header) + x_bytes +
+                         (has_cohorts(job) ? sizeof round : 0));
     if (job->memory != NULL) {
         memcpy(job->memory, state + body - job_memory_bytes(job), job_memory_bytes(job));
         if (!job->algorithm->memory.is_valid(&job->setting, job->memory)) {

@@ -17,7 +17,7 @@ static void fail_without_quorum(struct tally_job *job)
     char missing[TALLY_MISSING_CAPACITY];
     tally_job_list_missing(job, missing);
     TALLY_REASON_WRITE(job->reason, QUORUM_MISSED, (long long)job->open.round,
-                       (long long)job->open.received, (long long)job->spec.clients,
+                       (long long)job->open.received, (long long)job->setting.cohort,
                        (long long)job->spec.round_deadline_ms, (long long)job->spec.quorum,
                        missing);
     job_move(job, TALLY_EVENT_FAIL, NULL);
@@ -39,9 +39,10 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
         fail_without_quorum(job);
         return TALLY_OK;
     }
-    for (uint32_t m = 0; m < job->clients.n; m++) {
-        if (!tally_job_has_received(job, m)) {
-            job_clients_set_absent(&job->clients, m, true, job->open.round);
+    for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
+        const uint32_t client = job->clients.cohort.drawn[i];
+        if (!tally_job_has_received(job, client)) {
+            job_clients_set_absent(&job->clients, client, true, job->open.round);
         }
     }
     job_close_if_complete(job, ret_outcome);

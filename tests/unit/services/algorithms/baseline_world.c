@@ -21,6 +21,7 @@ void baseline_world_init(struct baseline_world *world)
                             .levels = 5,
                             .server_step_size = 3},
         .setting = {.clients = BASELINE_CLIENTS,
+                    .cohort = BASELINE_CLIENTS,
                     .dim = BASELINE_DIM,
                     .minibatch = 2,
                     .evaluate_every = 1,

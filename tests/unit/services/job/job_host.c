@@ -124,8 +124,9 @@ struct tally_job_outcome job_host_send(struct job_host *host, uint32_t client)
 void job_host_round(struct job_host *host)
 {
     job_host_compute(host);
-    for (uint32_t m = 0; m < host->spec.clients; m++) {
-        job_host_send(host, m);
+    bool is_open = true;
+    for (uint32_t m = 0; m < host->spec.clients && is_open; m++) {
+        is_open = !tally_job_is_drawn(host->job, m) || job_host_send(host, m).n_records == 0;
     }
 }
 

@@ -36,7 +36,7 @@ void job_host_fini(struct job_host *host);
 void job_host_compute(struct job_host *host);
 /* Has the engine receive one client's update, which must be accepted; keeps the records. */
 struct tally_job_outcome job_host_send(struct job_host *host, uint32_t client);
-/* Compute and send, clients in order. */
+/* Compute and send, the clients of the round in order. */
 void job_host_round(struct job_host *host);
 void job_host_run(struct job_host *host);
 

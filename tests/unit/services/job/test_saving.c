@@ -404,6 +404,95 @@ static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
     }
 }
 
+static struct tally_job_spec cohort_spec(void)
+{
+    struct tally_job_spec spec = baseline_spec(2);
+    spec.cohort = 2;
+    spec.horizon = 301; /* the last round is cut */
+    return spec;
+}
+
+static void test_job_saving__cohorts_end_the_same(void)
+{
+    struct tally_job_spec spec = cohort_spec();
+    restore_at_every_round_boundary(&spec);
+    save_changes_of(&spec, INT_MAX, 1);
+    save_changes_of(&spec, INT_MAX, 2);
+    save_changes_of(&spec, 7, 3);
+    spec.params.baseline.server_optimizer = tally_server_optimizer_defaults();
+    spec.params.baseline.server_optimizer.type = TALLY_FEDADAM;
+    spec.params.baseline.server_optimizer.step_size = 0.1;
+    restore_at_every_round_boundary(&spec);
+}
+
+static enum tally_status receive(const struct tally_job_update *update,
+                                 struct tally_job_outcome *ret_outcome)
+{
+    return tally_job_receive(HOST.job, update, ret_outcome, NULL);
+}
+
+/* Of 5 clients 2 take part in a round. One that waits for a response may be out of the next rounds,
+ * and is told again for 16 of them, before and after a restart. */
+static void test_job_saving__cohorts_keep_receipts_for_sixteen_rounds(void)
+{
+    const struct tally_job_spec spec = cohort_spec();
+    struct stored stored = {0};
+    struct tally_job_outcome outcome;
+    job_host_init(&HOST, &spec);
+    job_host_compute(&HOST);
+    uint32_t n;
+    const uint32_t client = tally_job_cohort(HOST.job, &n)[0];
+    uint8_t payload[64];
+    struct tally_job_update update = HOST.updates[client];
+    CU_ASSERT_FATAL(update.n_payload <= sizeof payload);
+    memcpy(payload, update.payload, update.n_payload);
+    update.payload = payload;
+    for (int64_t round = 1; round <= 18; round++) {
+        job_host_round(&HOST);
+        if (tally_job_receipt(HOST.job, client).round > 1) {
+            break; /* drawn again: the client has moved on */
+        }
+        for (int restarted = 0; restarted < 2; restarted++) {
+            const bool is_kept = round <= 16;
+            CU_ASSERT_EQUAL(receive(&update, &outcome),
+                            is_kept ? TALLY_OK : TALLY_FAILED_PRECONDITION);
+            CU_ASSERT_TRUE(!is_kept || outcome.duplicate);
+            save(&stored, HOST.job);
+            tally_job_free(HOST.job);
+            HOST.job = restore(&spec, &stored);
+        }
+        reload_copy(&HOST);
+    }
+    tally_buffer_fini(&stored.state);
+    job_host_fini(&HOST);
+}
+
+static void test_job_saving__damaged_cohorts_are_data_loss(void)
+{
+    const struct tally_job_spec spec = cohort_spec();
+    struct stored stored = {0};
+    job_host_init(&HOST, &spec);
+    for (int i = 0; i < 3; i++) {
+        job_host_round(&HOST);
+    }
+    save(&stored, HOST.job);
+    job_host_round(&HOST);
+    save_change(&stored, HOST.job, tally_job_progress(HOST.job)->iterate - 1);
+    bool refused = true;
+    for (size_t bit = 0; bit < 8 * stored.state.size; bit++) {
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        refused = refused && try_restore(&spec, &stored) == TALLY_DATA_LOSS;
+        stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CU_ASSERT_TRUE(refused);
+    for (size_t size = stored.state.size; stored.state.size-- > 1;) {
+        CU_ASSERT_EQUAL(try_restore(&spec, &stored), TALLY_DATA_LOSS);
+        CU_ASSERT_TRUE(stored.state.size < size);
+    }
+    tally_buffer_fini(&stored.state);
+    job_host_fini(&HOST);
+}
+
 static void test_job_saving__damaged_changes_are_data_loss(void)
 {
     init_both();
@@ -498,6 +587,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__progress_that_does_not_fit_is_data_loss),
     TALLY_TEST(test_job_saving__appends_to_the_buffer),
     TALLY_TEST(test_job_saving__whole_and_changes_are_the_state_of_now),
+    TALLY_TEST(test_job_saving__cohorts_end_the_same),
+    TALLY_TEST(test_job_saving__cohorts_keep_receipts_for_sixteen_rounds),
+    TALLY_TEST(test_job_saving__damaged_cohorts_are_data_loss),
     TALLY_TEST(test_job_saving__damaged_changes_are_data_loss),
     TALLY_TEST(test_job_saving__change_since_too_long_ago_is_refused),
 };

@@ -1,0 +1,43 @@
+/* cohort: the clients that take part in a round: `n` of a job's M, drawn without replacement.
+ *
+ * The draw is a function of (seed, run, round) alone, from a stream of its own, so coordinator,
+ * simulator and tests know it without a bit, a restart draws it again, and neither faults nor the
+ * order of arrival can change it. Every subset of n clients has the same probability, in every
+ * round independently of the others.
+ *
+ *     Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", CACM 30(9), 1987):
+ *     for j = M - n .. M - 1:   t uniform on {0 .. j};  take t, or j if t is taken
+ *
+ * Time O(n log n), for the order; memory O(n). With n = M all clients take part and nothing is
+ * drawn. */
+#ifndef TALLY_SERVICES_JOB_ENGINE_COHORT_H
+#define TALLY_SERVICES_JOB_ENGINE_COHORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "codec/base/error.h"
+#include "codec/numeric/rng.h"
+
+struct tally_cohort {
+    struct tally_rng_key key;
+    uint32_t clients; /* M */
+    uint32_t n;       /* in [1, M] */
+    uint32_t round;   /* of the last draw; 0 = none */
+    uint32_t *drawn;  /* [n], ascending; those of the last draw */
+    uint32_t *taken;  /* [mask + 1]: a hash table of client + 1; NULL if n = M */
+    uint32_t mask;    /* a power of two - 1, at least 2 n - 1 */
+};
+
+/* Nothing is drawn yet; with n = M `drawn` has all clients from now on. Errors: NO_MEMORY. */
+enum tally_status tally_cohort_init(struct tally_cohort *cohort, struct tally_rng_key key,
+                                    uint32_t clients, uint32_t n, struct tally_error *err);
+void tally_cohort_fini(struct tally_cohort *cohort);
+
+/* Fills `drawn` with the clients of the round, unless it has them. */
+void tally_cohort_draw(struct tally_cohort *cohort, uint32_t round);
+
+/* The index of the client in `drawn`; n if it is not there. */
+uint32_t tally_cohort_place(const struct tally_cohort *cohort, uint32_t client);
+
+#endif
