@@ -26,6 +26,13 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
     if (status == TALLY_OK) {
         status = tally_model_copy_new(&copy->spec, copy->objective, &copy->model, err);
     }
+    if (status == TALLY_OK) {
+        copy->is_known = calloc((size_t)copy->spec.clients, sizeof *copy->is_known);
+        status = copy->is_known != NULL
+                     ? TALLY_OK
+                     : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
+                                  (long long)copy->spec.clients);
+    }
     if (status != TALLY_OK) {
         tally_error_wrap(err, "job %s", id);
         job_copy_free(copy);
@@ -41,6 +48,7 @@ void job_copy_free(struct job_copy *copy)
         tally_model_copy_free(copy->model);
         tally_objective_free(copy->objective);
         free(copy->clients);
+        free(copy->is_known);
         free(copy);
     }
 }
@@ -48,10 +56,9 @@ void job_copy_free(struct job_copy *copy)
 static enum tally_status remember_client(struct job_copy *copy, uint32_t client,
                                          struct tally_error *err)
 {
-    for (size_t i = 0; i < copy->n_clients; i++) {
-        if (copy->clients[i] == client) {
-            return TALLY_OK;
-        }
+    if (client >= copy->spec.clients || copy->is_known[client]) { /* no such client: nothing is
+                                                                   * computed for it */
+        return TALLY_OK;
     }
     if (copy->n_clients == copy->capacity) {
         size_t capacity = copy->capacity == 0 ? 8 : 2 * copy->capacity;
@@ -63,6 +70,7 @@ static enum tally_status remember_client(struct job_copy *copy, uint32_t client,
         copy->capacity = capacity;
     }
     copy->clients[copy->n_clients++] = client;
+    copy->is_known[client] = true;
     return TALLY_OK;
 }
 

@@ -17,6 +17,7 @@ struct job_copy {
     struct tally_model_copy *model;
     uint32_t *clients; /* served in this session or an earlier one, in no order */
     size_t n_clients, capacity;
+    bool *is_known; /* [clients of the job]: whether the list has it */
     struct job_copy *next;
 };
 

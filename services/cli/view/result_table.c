@@ -70,12 +70,17 @@ static void add_labels(struct tally_text_table *table, const struct tally_json *
 static void add_algorithm(struct tally_text_table *table, const struct tally_json *detail)
 {
     char type[TALLY_RESULT_CELL_CAPACITY], encoding[TALLY_RESULT_CELL_CAPACITY];
-    char clients[TALLY_RESULT_CELL_CAPACITY], text[3 * TALLY_RESULT_CELL_CAPACITY + 32];
+    char clients[TALLY_RESULT_CELL_CAPACITY], cohort[TALLY_RESULT_CELL_CAPACITY] = "";
+    char text[4 * TALLY_RESULT_CELL_CAPACITY + 48];
+    const double drawn = tally_json_get_real(detail, "cohort", 0);
     tally_result_cell(tally_json_get(detail, "algorithm"), "type", type);
     tally_result_cell(detail, "encoding", encoding);
     tally_result_cell(detail, "clients", clients);
-    snprintf(text, sizeof text, "%s, encoding %s, %s client%s", type, encoding, clients,
-             strcmp(clients, "1") == 0 ? "" : "s");
+    if (drawn > 0) {
+        snprintf(cohort, sizeof cohort, ", cohort %g", drawn);
+    }
+    snprintf(text, sizeof text, "%s, encoding %s, %s client%s%s", type, encoding, clients,
+             strcmp(clients, "1") == 0 ? "" : "s", cohort);
     add_fact(table, "algorithm", text);
 }
 

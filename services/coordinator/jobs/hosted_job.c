@@ -226,8 +226,8 @@ bool hosted_job_is_stuck(const struct hosted_job *job)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
-    const bool drops = job->spec.policy == TALLY_POLICY_DROP &&
-                       job->row.clients - job->n_vacant >= job->spec.quorum;
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP && /* whichever clients are drawn */
+                       tally_job_spec_cohort(&job->spec) - job->n_vacant >= job->spec.quorum;
     return started && job->n_vacant > 0 && !drops;
 }
 
@@ -364,8 +364,8 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
 }
 
-/* Appends what the clients from `first` on have reported, as many as one row has. Returns how many
- * reported something; -1 = out of memory. */
+/* Appends what the clients of the round from place `first` on have reported, as many as one row
+ * has. Returns how many reported something; -1 = out of memory. */
 static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
                               struct tally_buffer *out)
 {
@@ -373,10 +373,12 @@ static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
     struct tally_updates block = {.round = (uint32_t)tally_job_metrics_round(job->engine)};
     enum tally_status status = TALLY_OK;
     int64_t n = 0;
-    for (uint32_t m = first;
-         status == TALLY_OK && m < job->spec.clients && m - first < CLIENT_METRICS_BLOCK; m++) {
-        update.client = m;
-        update.n_metrics = tally_job_client_metrics(job->engine, m, update.metrics);
+    uint32_t n_clients;
+    const uint32_t *clients = tally_job_metrics_clients(job->engine, &n_clients);
+    for (uint32_t i = first;
+         status == TALLY_OK && i < n_clients && i - first < CLIENT_METRICS_BLOCK; i++) {
+        update.client = clients[i];
+        update.n_metrics = tally_job_client_metrics(job->engine, clients[i], update.metrics);
         if (update.n_metrics > 0) {
             status = tally_updates_add(&update, out);
             n++;
@@ -398,8 +400,9 @@ static enum tally_status put_client_metrics(struct tally_store *store, struct ho
     if (tally_job_metrics_round(job->engine) == 0) {
         return TALLY_OK;
     }
+    const uint32_t n_clients = tally_job_spec_cohort(&job->spec);
     job->has_stored_updates = true;
-    for (uint32_t first = 0; status == TALLY_OK && first < job->spec.clients;
+    for (uint32_t first = 0; status == TALLY_OK && first < n_clients;
          first += CLIENT_METRICS_BLOCK) {
         body.size = 0;
         const int64_t n = encode_metrics(job, first, &body);

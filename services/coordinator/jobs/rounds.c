@@ -96,7 +96,7 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
         coordinator->transaction->uncommitted.closed++;
         if (!record->cut) {
             coordinator->transaction->uncommitted.dropped_answers +=
-                (uint64_t)(job->row.clients - record->received);
+                (uint64_t)(tally_job_spec_cohort(&job->spec) - record->received);
         }
         note_missing(job, record);
     }

@@ -50,7 +50,8 @@ struct session {
     uint32_t n_assignments;
     uint32_t n_refusals;
     struct refusal *refusals;
-    uint32_t turn; /* the assignment after the last one served: jobs take turns */
+    uint32_t turn;      /* the assignment after the last one served: jobs take turns */
+    bool may_be_absent; /* some of its clients have missed a deadline since it was heard */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
     int64_t n_removed; /* live_jobs.n_removed when it joined */

@@ -56,7 +56,11 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
         return;
     }
     for (uint32_t m = 0; m < job->row.clients; m++) { /* those that have missed it */
-        job->slots[m].absent = job->slots[m].absent || tally_job_is_absent(job->engine, m);
+        struct client_slot *slot = &job->slots[m];
+        slot->absent = slot->absent || tally_job_is_absent(job->engine, m);
+        if (slot->absent && slot->session != NULL) {
+            slot->session->may_be_absent = true;
+        }
     }
     if (has_closed(job, &outcome)) {
         put_closed(coordinator, job, &outcome, &err);

@@ -12,14 +12,37 @@ enum { MIN_TAIL_BYTES = 8 * 1024 };
 /* Shifts that go with one task, if there is more than one client. */
 enum { MAX_SHIFT_BYTES = 4 << 20 };
 
-/* Clients of the session that the job's open round still waits for. */
+/* Whether the job's open round lacks the client's answer. */
+static bool is_pending(const struct hosted_job *job, uint32_t client)
+{
+    return tally_job_is_drawn(job->engine, client) && !tally_job_has_received(job->engine, client);
+}
+
+/* The cohort of the job's open round, if it is shorter to go through than the session's clients;
+ * NULL otherwise. */
+static const uint32_t *short_cohort(const struct session *session, const struct hosted_job *job,
+                                    uint32_t *ret_n)
+{
+    const uint32_t *cohort = tally_job_cohort(job->engine, ret_n);
+    return *ret_n < session->n_assignments ? cohort : NULL;
+}
+
+/* Writes the first clients of the session, at most `most`, that the job's open round still waits
+ * for. */
 static size_t pending_clients(const struct session *session, const struct hosted_job *job,
-                              uint32_t *clients)
+                              size_t most, uint32_t *clients)
 {
     size_t n = 0;
-    for (uint32_t i = 0; i < session->n_assignments; i++) {
+    uint32_t n_cohort;
+    const uint32_t *cohort = short_cohort(session, job, &n_cohort);
+    for (uint32_t i = 0; cohort != NULL && i < n_cohort && n < most; i++) {
+        if (job->slots[cohort[i]].session == session && is_pending(job, cohort[i])) {
+            clients[n++] = cohort[i];
+        }
+    }
+    for (uint32_t i = 0; cohort == NULL && i < session->n_assignments && n < most; i++) {
         const struct assignment *assigned = &session->assignments[i];
-        if (assigned->job == job && !tally_job_has_received(job->engine, assigned->client)) {
+        if (assigned->job == job && is_pending(job, assigned->client)) {
             clients[n++] = assigned->client;
         }
     }
@@ -34,11 +57,22 @@ static bool hands_out(const struct hosted_job *job)
 
 bool has_work(const struct session *session)
 {
+    const struct hosted_job *before = NULL;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
         const struct assignment *assigned = &session->assignments[i];
-        if (hands_out(assigned->job) &&
-            !tally_job_has_received(assigned->job->engine, assigned->client)) {
+        const struct hosted_job *job = assigned->job;
+        uint32_t n_cohort, first;
+        if (job == before || !hands_out(job)) {
+            continue;
+        }
+        if (short_cohort(session, job, &n_cohort) == NULL) {
+            if (is_pending(job, assigned->client)) {
+                return true;
+            }
+        } else if (pending_clients(session, job, 1, &first) > 0) {
             return true;
+        } else {
+            before = job;
         }
     }
     return false;
@@ -57,7 +91,7 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
         }
         before = job;
         if (hands_out(job)) {
-            *ret_n_clients = pending_clients(session, job, clients);
+            *ret_n_clients = pending_clients(session, job, session->n_assignments, clients);
             if (*ret_n_clients > 0) {
                 session->turn = i + 1;
                 while (session->turn < n && session->assignments[session->turn].job == job) {
@@ -71,7 +105,8 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
 }
 
 /* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
- * one of them, which the ledger has counted as delivered to it when the broadcast was made. */
+ * one of them, which the ledger has counted as delivered to it when the broadcast was made. With
+ * cohorts, the ledger counts each broadcast for the next cohort alone: older ones are recovery. */
 static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
 {
     int64_t delivered = INT64_MAX;
@@ -93,6 +128,7 @@ static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task
     size_t dim;
     const double *x = tally_job_point(job->engine, &dim);
     const int64_t delivered = delivered_to(job, task->clients, task->n_clients);
+    const bool has_cohorts = tally_job_spec_cohort(&job->spec) < job->row.clients;
     const uint64_t snapshot_bits = 64 * (uint64_t)dim;
     uint64_t bits = 0, again_bits = 0;
     bool kept = now - have <= TALLY_MAX_BROADCASTS;
@@ -109,7 +145,8 @@ static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task
                 .quantizer_scale = message->grid.scale};
             task->broadcasts[task->n_broadcasts++] = broadcast;
             bits += message->bits.payload_bits;
-            again_bits += k <= delivered ? message->bits.payload_bits : 0;
+            again_bits +=
+                k <= delivered || (k < now && has_cohorts) ? message->bits.payload_bits : 0;
         }
     }
     const bool is_next = now == have + 1; /* the ordinary case: never replaced by the point */

@@ -107,9 +107,11 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     int64_t n_vacant = 0;
     waiting->what = TALLY_WAITS_FOR_CLIENTS;
-    for (uint32_t m = 0; m < job->row.clients; m++) {
-        if (tally_job_awaits(job->engine, m)) {
-            const struct client_slot *slot = &job->slots[m];
+    uint32_t n_cohort;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n_cohort);
+    for (uint32_t i = 0; i < n_cohort; i++) {
+        if (tally_job_awaits(job->engine, cohort[i])) {
+            const struct client_slot *slot = &job->slots[cohort[i]];
             waiting->n_clients++;
             n_vacant += slot->session == NULL;
             add_worker(waiting, slot->session != NULL ? slot->session->name : slot->previous);
@@ -126,7 +128,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
              waiting->clients);
     add_names(waiting);
     add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
-             (long long)round->received, (long long)job->row.clients);
+             (long long)round->received, (long long)n_cohort);
     if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
         add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
     }

@@ -43,8 +43,24 @@ void mark_ready(struct tally_coordinator *coordinator, struct session *session)
     }
 }
 
+/* Sessions without a client in the open round have nothing to do for the job. */
+static void mark_cohort_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    uint32_t n;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n);
+    for (uint32_t i = 0; job->slots != NULL && i < n; i++) {
+        if (job->slots[cohort[i]].session != NULL) {
+            mark_ready(coordinator, job->slots[cohort[i]].session);
+        }
+    }
+}
+
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
+    if (tally_job_status(job->engine) == TALLY_JOB_RUNNING) {
+        mark_cohort_ready(coordinator, job);
+        return;
+    }
     for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         if (job->slots[m].session != NULL) {
             mark_ready(coordinator, job->slots[m].session);
@@ -69,9 +85,9 @@ void mark_all_ready(struct tally_coordinator *coordinator)
     }
 }
 
-void session_heard(const struct session *session)
+void session_heard(struct session *session)
 {
-    for (uint32_t i = 0; i < session->n_assignments; i++) {
+    for (uint32_t i = 0; session->may_be_absent && i < session->n_assignments; i++) {
         const struct assignment *assigned = &session->assignments[i];
         struct client_slot *slot = &assigned->job->slots[assigned->client];
         if (slot->absent) {
@@ -79,4 +95,5 @@ void session_heard(const struct session *session)
             mark_absence(assigned->job);
         }
     }
+    session->may_be_absent = false;
 }

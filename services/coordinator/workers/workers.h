@@ -37,7 +37,7 @@ void mark_ready(struct tally_coordinator *coordinator, struct session *session);
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
 /* The worker has been heard of: its clients are waited for (again). */
-void session_heard(const struct session *session);
+void session_heard(struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);
 

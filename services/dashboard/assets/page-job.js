@@ -237,7 +237,7 @@ function drawNumbers(numbers, job, last) {
   numbers.set(8, jobAge(job), "");
 }
 
-const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "horizon", "minibatch", "evaluate_every", "seed", "encoding",
+const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "horizon", "minibatch", "evaluate_every", "seed", "encoding",
   "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
 // What was submitted: the detail without what the coordinator added.
