@@ -12,14 +12,16 @@
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
-/* Whether it is what the client sends in that round: as expected, or as it was first seen. */
+/* Whether it is what the client, drawn for that round, sends: as expected, or as it was first seen.
+ */
 static bool is_message(const struct invariants_job *watch, const struct tally_update *update)
 {
     uint64_t *sent = invariants_at_update(watch, watch->sent, update->round, update->client);
     if (sent != NULL && *sent == 0 && update->round > watch->dropped_in_round) {
         *sent = sim_update_digest(update);
     }
-    return sent != NULL && *sent == sim_update_digest(update);
+    return sent != NULL && *sent == sim_update_digest(update) &&
+           sim_job_draws(watch->job, update->round, update->client);
 }
 
 static bool is_post(const char *method)
@@ -107,6 +109,12 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
     if (!seen.is_stale && !is_past && watch->row.status != TALLY_JOB_RUNNING) {
         sim_violation("%s: a task although the job is %s", watch->job->name,
                       tally_job_status_name(watch->row.status));
+    }
+    for (size_t i = 0; i < task->n_clients; i++) {
+        if (!sim_job_draws(watch->job, task->round, task->clients[i])) {
+            sim_violation("%s: a task of round %u for client %u, which is not in its cohort",
+                          watch->job->name, task->round, task->clients[i]);
+        }
     }
     if (!invariants_is_point(watch, (int64_t)task->iterate, task->x_checksum)) {
         sim_violation("%s: a task tells another checksum than the expected one", watch->job->name);

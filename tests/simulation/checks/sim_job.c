@@ -129,6 +129,20 @@ static void turn_into_calm(struct tally_job_spec *spec)
     }
 }
 
+/* A third of the jobs whose algorithm allows it: a round has a part of the clients. */
+static void add_cohort(struct tally_job_spec *spec)
+{
+    if (!tally_job_spec_algorithm(spec)->takes_cohorts || spec->clients == 1 ||
+        spec->seed / 7 % 3 != 0) {
+        return;
+    }
+    const int64_t n = 1 + spec->seed / 21 % (spec->clients - 1);
+    spec->cohort = (double)n;
+    if (spec->quorum > n || spec->policy == TALLY_POLICY_WAIT) {
+        spec->quorum = n;
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0; /* calm and those after it come in through the digits of the seed */
@@ -168,6 +182,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     if (tally_job_spec_algorithm(&spec)->takes_server_optimizer && spec.seed / 100000 % 10 < 6) {
         add_server_optimizer(&spec);
     }
+    add_cohort(&spec);
     job->spec = spec;
 }
 
@@ -220,6 +235,16 @@ bool sim_is_listed(const char *text, int64_t client)
     return false;
 }
 
+bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client)
+{
+    uint32_t i = 0;
+    tally_cohort_draw(job->cohort, (uint32_t)round);
+    while (i < job->cohort->n && job->cohort->drawn[i] != client) {
+        i++;
+    }
+    return i < job->cohort->n;
+}
+
 /* One round where nothing fails; as services/job/local.c, which does not show every message. */
 static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
 {
@@ -234,12 +259,14 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
         SIM_REQUIRE(tally_model_copy_apply(model, iterate, &view, NULL) == TALLY_OK, "broadcast");
     }
     job->checksums[iterate] = tally_model_copy_checksum(model);
-    for (int64_t m = 0; m < job->spec.clients; m++) {
+    for (uint32_t m = 0; m < job->spec.clients; m++) {
         struct tally_job_update update;
         struct tally_bits bits;
         struct tally_job_outcome outcome = {0};
-        if (tally_model_copy_compute(model, &round, (uint32_t)m, &update, &bits, NULL) !=
-                TALLY_OK ||
+        if (!sim_job_draws(job, round.round, m)) {
+            continue;
+        }
+        if (tally_model_copy_compute(model, &round, m, &update, &bits, NULL) != TALLY_OK ||
             tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
             return false;
         }
@@ -285,28 +312,39 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
     snprintf(job->name, sizeof job->name, "job-%d", number);
     snprintf(job->idempotency_key, sizeof job->idempotency_key, "key-%d", number);
     bool ok = false;
+    job->cohort = sim_new(sizeof *job->cohort);
     while (!ok) {
         job->n_rounds = 0;
         draw_spec(job, max_clients);
         free(job->updates);
         job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
-        ok = write_document(job) && run_alone(job);
+        tally_cohort_fini(job->cohort);
+        ok = write_document(job);
+        const struct tally_setting setting = tally_job_spec_setting(&job->spec);
+        SIM_REQUIRE(tally_cohort_init(job->cohort, setting.key, setting.clients, setting.cohort,
+                                      NULL) == TALLY_OK,
+                    "no memory");
+        ok = ok && run_alone(job);
     }
     const bool opens = job->records[0].stage == 0 &&
                        job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
     sim_note("job",
-             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %lld clients, dim %lld, "
+             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %lld clients, dim %lld, "
              "horizon %lld, %lld rounds",
              job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
              TALLY_DOMAIN_NAMES[job->spec.domain.type],
              TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
-             (long long)job->spec.quorum, (long long)job->spec.clients,
-             (long long)job->spec.objective.data.synthetic_linear.dim, (long long)job->spec.horizon,
-             (long long)job->n_rounds);
+             (long long)job->spec.quorum, tally_job_spec_cohort(&job->spec),
+             (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
+             (long long)job->spec.horizon, (long long)job->n_rounds);
 }
 
 void sim_job_fini(struct sim_job *job)
 {
     free(job->updates);
+    if (job->cohort != NULL) {
+        tally_cohort_fini(job->cohort);
+    }
+    free(job->cohort);
     tally_buffer_fini(&job->document);
 }

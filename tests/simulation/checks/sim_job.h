@@ -3,6 +3,7 @@
 #ifndef TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 #define TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 
+#include "services/job/engine/cohort.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ struct sim_job {
     int64_t n_rounds;
     struct tally_round_record records[SIM_MAX_ROUNDS];
     uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
+    struct tally_cohort *cohort;            /* of the round that was asked for last */
     double f_star;
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
@@ -28,6 +30,8 @@ struct sim_job {
 /* Errors of the draw are drawn again. */
 void sim_job_draw(struct sim_job *job, int number, int64_t max_clients);
 void sim_job_fini(struct sim_job *job);
+/* Whether the client takes part in the round. */
+bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client);
 
 struct tally_update;
 /* Of what a client sends: the same digest, the same message. Never 0. */

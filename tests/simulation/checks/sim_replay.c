@@ -73,7 +73,10 @@ static void open_round(struct sim_replay *replay)
     for (uint32_t m = 0; m < replay->job->spec.clients; m++) {
         struct tally_job_outcome none;
         tally_job_set_absent(replay->engine, m, false, &none); /* closes no round */
-        compute(replay, m);
+        replay->answers[m].diverges = false;
+        if (tally_job_is_drawn(replay->engine, m)) {
+            compute(replay, m);
+        }
     }
 }
 
@@ -117,7 +120,8 @@ static void close_round(struct sim_replay *replay, const char *missing)
     replay->outcome = (struct tally_job_outcome){0};
     for (uint32_t m = 0; m < replay->job->spec.clients && !is_closed; m++) {
         const struct answer *answer = &replay->answers[m];
-        if (answer->diverges || sim_is_listed(missing, m)) {
+        if (!tally_job_is_drawn(replay->engine, m) || answer->diverges ||
+            sim_is_listed(missing, m)) {
             continue;
         }
         SIM_REQUIRE(tally_job_receive(replay->engine, &answer->update, &replay->outcome, NULL) ==
@@ -158,6 +162,11 @@ uint64_t sim_replay_checksum(const struct sim_replay *replay, int64_t *ret_itera
     const struct tally_progress *progress = tally_job_progress(replay->engine);
     *ret_iterate = progress->iterate;
     return progress->x_checksum;
+}
+
+bool sim_replay_draws(const struct sim_replay *replay, uint32_t client)
+{
+    return is_running(replay) && tally_job_is_drawn(replay->engine, client);
 }
 
 uint64_t sim_replay_update(const struct sim_replay *replay, uint32_t client)

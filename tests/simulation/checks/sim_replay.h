@@ -30,6 +30,8 @@ int64_t sim_replay_open_round(const struct sim_replay *replay);
 uint64_t sim_replay_checksum(const struct sim_replay *replay, int64_t *ret_iterate);
 /* Digest of what the client sends in the open round (sim_update_digest). */
 uint64_t sim_replay_update(const struct sim_replay *replay, uint32_t client);
+/* Whether the client takes part in the open round. */
+bool sim_replay_draws(const struct sim_replay *replay, uint32_t client);
 /* Whether the client cannot continue in the open round, and reports that instead of an update. */
 bool sim_replay_diverges(const struct sim_replay *replay, uint32_t client);
 /* Whether the job fails in the open round, or has failed. */
