@@ -9,7 +9,7 @@
 #include "api/server/http_server.h"
 #include "codec/base/list.h"
 #include "services/coordinator/jobs/hosted_job.h"
-#include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rest/thinning/thinning.h"
 
 enum {
     FEED_MS = 100,      /* for which rounds of a running job are collected */

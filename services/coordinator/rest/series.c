@@ -12,7 +12,7 @@
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/rest/series.h"
-#include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rest/thinning/thinning.h"
 
 enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 31 MB */ };
 

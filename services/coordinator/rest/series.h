@@ -2,7 +2,7 @@
 #ifndef TALLY_SERVICES_COORDINATOR_REST_SERIES_H
 #define TALLY_SERVICES_COORDINATOR_REST_SERIES_H
 
-#include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rest/thinning/thinning.h"
 #include "storage/store.h"
 
 struct series_cache;

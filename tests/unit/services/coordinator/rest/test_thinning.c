@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rest/thinning/thinning.h"
 #include "tests/harness.h"
 
 /* A repeatable course without a pattern: norm and loss are hashes of the round. */

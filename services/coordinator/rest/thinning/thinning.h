@@ -12,8 +12,8 @@
  *
  * Metrics do not decide which rows stay. Their values lie beside the rows, so that a job without
  * metrics pays nothing for them. */
-#ifndef TALLY_SERVICES_COORDINATOR_REST_THINNING_H
-#define TALLY_SERVICES_COORDINATOR_REST_THINNING_H
+#ifndef TALLY_SERVICES_COORDINATOR_REST_THINNING_THINNING_H
+#define TALLY_SERVICES_COORDINATOR_REST_THINNING_THINNING_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "services/coordinator/rest/thinning.h"
+#include "services/coordinator/rest/thinning/thinning.h"
 
 #include <assert.h>
 #include <math.h>
