@@ -1,8 +1,10 @@
-/* Dithers eight at a time, and the loops of dithered_passes.h. The coder is that of plain C: AVX2
- * cannot look up 32 entries in a register. */
+/* Dithers and states eight at a time, and the loops of dithered_passes.h. The decoder gathers the
+ * symbol of the last start at or below the share, with its boundaries, and seldom has to go on to
+ * the next symbol. The encoder is that of plain C. */
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
 #include "codec/quantize/quantizer_avx2.h"
+#include "codec/rans/rans_avx2.h"
 
 static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers)
 {
@@ -61,11 +63,68 @@ static uint8_t *encode(const struct tally_dithered_table *table, const uint8_t *
     return TALLY_DITHERED_PORTABLE.encode(table, symbols, bins, n, states, end);
 }
 
+/* The symbols that these shares lie in, and in *ret_boundaries first + 2^16 end of each. */
+static inline __m256i symbols_around(const struct tally_dithered_table *table, __m256i share,
+                                     __m256i bin, __m256i *ret_boundaries)
+{
+    const __m256i start = _mm256_add_epi32(
+        _mm256_slli_epi32(bin, TALLY_DITHERED_LONG_BITS - TALLY_DITHERED_START_BITS),
+        _mm256_srli_epi32(share, TALLY_DITHERED_START_BITS));
+    /* Lanes 0 1 4 5 and 2 3 6 7, which the two shuffles bring into order. */
+    const __m256i order = _mm256_permute4x64_epi64(start, 0xd8);
+    const long long *starts = (const long long *)(const void *)table->starts;
+    const __m256 some =
+        _mm256_castsi256_ps(_mm256_i32gather_epi64(starts, _mm256_castsi256_si128(order), 8));
+    const __m256 others =
+        _mm256_castsi256_ps(_mm256_i32gather_epi64(starts, _mm256_extracti128_si256(order, 1), 8));
+    __m256i pair = _mm256_castps_si256(_mm256_shuffle_ps(some, others, 0x88));
+    __m256i symbol = _mm256_castps_si256(_mm256_shuffle_ps(some, others, 0xdd));
+    __m256i is_below = _mm256_cmpgt_epi32(_mm256_srli_epi32(pair, 16), share);
+    while (__builtin_expect(_mm256_movemask_epi8(is_below) != -1, 0)) {
+        symbol = _mm256_add_epi32(symbol, _mm256_andnot_si256(is_below, _mm256_set1_epi32(1)));
+        const __m256i row = _mm256_slli_epi32(bin, TALLY_DITHERED_ROW_BITS);
+        pair = _mm256_i32gather_epi32((const int *)(const void *)table->of_bin,
+                                      _mm256_add_epi32(row, symbol), 2);
+        is_below = _mm256_cmpgt_epi32(_mm256_srli_epi32(pair, 16), share);
+    }
+    *ret_boundaries = pair;
+    return symbol;
+}
+
+/* May read 16 bytes. */
+static inline const uint8_t *decode_eight(const struct tally_dithered_table *table,
+                                          const uint8_t *bins, const uint8_t *data,
+                                          uint32_t *states, uint8_t *symbols)
+{
+    __m256i boundaries;
+    const __m256i before = tally_rans_load_eight(states);
+    const __m256i share =
+        _mm256_and_si256(before, _mm256_set1_epi32(TALLY_DITHERED_LONG_TOTAL - 1));
+    const __m256i bin = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bins));
+    const __m256i symbol = symbols_around(table, share, bin, &boundaries);
+    const __m256i first = _mm256_and_si256(boundaries, _mm256_set1_epi32(0xffff));
+    const __m256i frequency = _mm256_sub_epi32(_mm256_srli_epi32(boundaries, 16), first);
+    const __m256i quotient = _mm256_srli_epi32(before, TALLY_DITHERED_LONG_BITS);
+    const __m256i state =
+        _mm256_add_epi32(_mm256_mullo_epi32(frequency, quotient), _mm256_sub_epi32(share, first));
+    data = tally_rans_refill_eight(states, state, data);
+    const __m128i half =
+        _mm_packus_epi32(_mm256_castsi256_si128(symbol), _mm256_extracti128_si256(symbol, 1));
+    _mm_storel_epi64((__m128i *)(void *)symbols, _mm_packus_epi16(half, half));
+    return data;
+}
+
 static const uint8_t *decode(const struct tally_dithered_table *table, const uint8_t *bins,
                              const uint8_t *data, const uint8_t *end, size_t n,
                              struct tally_rans_states *states, uint8_t *symbols)
 {
-    return TALLY_DITHERED_PORTABLE.decode(table, bins, data, end, n, states, symbols);
+    size_t i = 0;
+    for (; n - i >= TALLY_RANS_LANES && end - data >= 2 * TALLY_RANS_LANES; i += TALLY_RANS_LANES) {
+        for (size_t v = 0; v < TALLY_RANS_LANES; v += 8) {
+            data = decode_eight(table, bins + i + v, data, states->lane + v, symbols + i + v);
+        }
+    }
+    return TALLY_DITHERED_PORTABLE.decode(table, bins + i, data, end, n - i, states, symbols + i);
 }
 
 const struct tally_dithered_kernel TALLY_DITHERED_AVX2 = {

@@ -23,23 +23,30 @@ enum {
     TALLY_DITHERED_LONG_BITS = 14,
     TALLY_DITHERED_LONG_TOTAL = 1 << TALLY_DITHERED_LONG_BITS,
     TALLY_DITHERED_BINS = 32,
-    TALLY_DITHERED_START_BITS = 8,
+    TALLY_DITHERED_START_BITS = 5,
     TALLY_DITHERED_STARTS = 1 << (TALLY_DITHERED_LONG_BITS - TALLY_DITHERED_START_BITS),
     TALLY_DITHERED_MOST_SYMBOLS = 35,
+    TALLY_DITHERED_ROW_BITS = 6, /* 2^6 is more than the boundaries of a bin */
 };
 
 /* Symbol s, 0 .. n - 1 for high = s - reach - 1 with the tails at the ends, has in bin b the shares
  * cumulative[s][b] .. cumulative[s + 1][b] - 1 of 2^14. */
 struct tally_dithered_table {
     _Alignas(64) uint16_t cumulative[TALLY_DITHERED_MOST_SYMBOLS + 1][TALLY_DITHERED_BINS];
-    uint8_t symbols[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS]; /* that of every 2^8th share */
+    uint16_t of_bin[TALLY_DITHERED_BINS][1 << TALLY_DITHERED_ROW_BITS]; /* transposed */
+    /* For decoders, of every 2^5th share: first + 2^16 end + 2^32 s of the symbol s that it lies
+     * in. */
+    uint64_t starts[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS];
     unsigned n;
     unsigned bin_shift; /* 23 .. 27 */
 };
 
-/* Of a message whose coordinates have the scale of the model's first hypothesis. */
+/* Of a message whose coordinates have the scale of the model's first hypothesis; without what only
+ * a decoder needs. */
 void tally_dithered_table(const struct tally_dithered_model *model,
                           struct tally_dithered_table *ret_table);
+/* Adds that: `starts`. */
+void tally_dithered_starts(struct tally_dithered_table *table);
 
 /* All give the same. n <= TALLY_DITHERED_BLOCK. */
 struct tally_dithered_kernel {

@@ -127,6 +127,7 @@ enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, 
         return ends_early(message, err);
     }
     tally_dithered_table(message->model, &message->table);
+    tally_dithered_starts(&message->table);
     message->data = data + TALLY_DITHERED_LONG_HEAD_BYTES;
     message->end = data + n_bytes;
     return tally_rans_read(data, &message->states, err);

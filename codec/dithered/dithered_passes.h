@@ -60,8 +60,14 @@ static void pass_scan(const int32_t *levels, size_t n, struct tally_entropy_scan
 static void pass_add(const int32_t *levels, const int32_t *dithers, size_t n, int sign,
                      int64_t *sums)
 {
-    for (size_t i = 0; i < n; i++) {
-        sums[i] += sign * (levels[i] * (INT64_C(1) << 32) - dithers[i]);
+    if (sign > 0) {
+        for (size_t i = 0; i < n; i++) {
+            sums[i] += levels[i] * (INT64_C(1) << 32) - dithers[i];
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            sums[i] -= levels[i] * (INT64_C(1) << 32) - dithers[i];
+        }
     }
 }
 

@@ -37,11 +37,23 @@ void tally_dithered_table(const struct tally_dithered_model *model,
                 (uint16_t)(s + (below * (TOTAL - n) >> TALLY_DITHERED_NORMAL_BITS));
         }
         ret_table->cumulative[n][b] = TOTAL;
-        for (unsigned k = 0, s = 0; k < TALLY_DITHERED_STARTS; k++) {
-            while (k << TALLY_DITHERED_START_BITS >= ret_table->cumulative[s + 1][b]) {
-                s++;
+        for (unsigned s = 0; s <= n; s++) {
+            ret_table->of_bin[b][s] = ret_table->cumulative[s][b];
+        }
+    }
+}
+
+void tally_dithered_starts(struct tally_dithered_table *table)
+{
+    for (unsigned b = 0; b < TALLY_DITHERED_BINS; b++) {
+        const uint16_t *boundaries = table->of_bin[b];
+        unsigned k = 0;
+        for (unsigned s = 0; s < table->n; s++) {
+            const uint64_t start =
+                boundaries[s] | (uint64_t)boundaries[s + 1] << 16 | (uint64_t)s << 32;
+            for (; k << TALLY_DITHERED_START_BITS < boundaries[s + 1]; k++) {
+                table->starts[b][k] = start;
             }
-            ret_table->symbols[b][k] = (uint8_t)s;
         }
     }
 }
@@ -94,12 +106,13 @@ static const uint8_t *decode_ref(const struct tally_dithered_table *table, const
     for (size_t i = 0; i < n; i++) {
         uint32_t state = states->lane[i % TALLY_RANS_LANES];
         const uint32_t share = state % TOTAL;
-        unsigned s = table->symbols[bins[i]][share >> TALLY_DITHERED_START_BITS];
-        while (share >= table->cumulative[s + 1][bins[i]]) {
+        const uint16_t *boundaries = table->of_bin[bins[i]];
+        unsigned s = (unsigned)(table->starts[bins[i]][share >> TALLY_DITHERED_START_BITS] >> 32);
+        while (share >= boundaries[s + 1]) {
             s++;
         }
-        const uint32_t first = table->cumulative[s][bins[i]];
-        const uint32_t frequency = table->cumulative[s + 1][bins[i]] - first;
+        const uint32_t first = boundaries[s];
+        const uint32_t frequency = boundaries[s + 1] - first;
         state = frequency * (state / TOTAL) + share - first;
         if (!tally_rans_refill(&state, &data, end)) {
             return NULL;

@@ -1,33 +1,11 @@
-/* The loops of entropy_portable.c, 8 states at a time. There is no instruction that compresses or
- * expands words, so that a permutation is made for each mask of 8 bits with pdep and pext. */
+/* The loops of entropy_portable.c, 8 states at a time. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "codec/entropy/entropy_kernels.h"
+#include "codec/rans/rans_avx2.h"
 
 enum { LANES = 8, VECTORS = TALLY_RANS_LANES / LANES, GROUP = TALLY_RANS_LANES };
-static const uint64_t IDENTITY = UINT64_C(0x0706050403020100);
-
-/* All ones in the bytes whose bit is set. */
-static inline uint64_t bytes_of(unsigned mask)
-{
-    return _pdep_u64(mask, UINT64_C(0x0101010101010101)) * 0xff;
-}
-
-static inline __m256i widened(uint64_t bytes)
-{
-    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)bytes));
-}
-
-static inline unsigned mask_of(__m256i ones)
-{
-    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(ones));
-}
-
-static inline __m256i load(const uint32_t *words)
-{
-    return _mm256_load_si256((const __m256i *)words);
-}
 
 static inline __m256i gather(const uint32_t *entries, __m256i index)
 {
@@ -47,10 +25,10 @@ static inline __m256i high_product(__m256i a, __m256i b)
 static inline uint8_t *write_words(__m256i states, unsigned mask, uint8_t *end)
 {
     const unsigned n = (unsigned)_mm_popcnt_u32(mask);
-    const uint64_t chosen = _pext_u64(IDENTITY, bytes_of(mask));
+    const uint64_t chosen = _pext_u64(TALLY_RANS_IDENTITY, tally_rans_bytes_of(mask));
     const uint64_t index = n == 0 ? 0 : chosen << (8 * (LANES - n)); /* to the top */
-    const __m256i words = _mm256_and_si256(_mm256_permutevar8x32_epi32(states, widened(index)),
-                                           _mm256_set1_epi32(0xffff));
+    const __m256i words = _mm256_and_si256(
+        _mm256_permutevar8x32_epi32(states, tally_rans_widened(index)), _mm256_set1_epi32(0xffff));
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
     _mm_storeu_si128((__m128i *)(end - 16), _mm256_castsi256_si128(packed));
     return end - 2 * n;
@@ -62,10 +40,10 @@ static inline uint8_t *encode_vector(const struct tally_rans_encode_table *table
     enum { SPARE = TALLY_RANS_STATE_BITS - TALLY_ENTROPY_TOTAL_BITS };
     const __m256i symbol = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)symbols));
     const __m256i frequency = gather(table->frequency, symbol);
-    __m256i state = load(states);
+    __m256i state = tally_rans_load_eight(states);
     /* Neither side reaches 2^31, so that signed comparison will do. */
     const __m256i small = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, SPARE));
-    end = write_words(state, ~mask_of(small) & 0xff, end);
+    end = write_words(state, ~tally_rans_mask_of(small) & 0xff, end);
     state = _mm256_blendv_epi8(_mm256_srli_epi32(state, 16), state, small);
     const __m256i q = _mm256_srlv_epi32(high_product(state, gather(table->reciprocal, symbol)),
                                         gather(table->shift, symbol));
@@ -101,7 +79,7 @@ static inline const uint8_t *decode_vector(const struct tally_rans_decode_table 
                                            const uint8_t *data, uint32_t *states, uint8_t *symbols)
 {
     const __m256i mask = _mm256_set1_epi32(TALLY_ENTROPY_TOTAL - 1);
-    const __m256i before = load(states);
+    const __m256i before = tally_rans_load_eight(states);
     const __m256i entry = gather(table->entries, _mm256_and_si256(before, mask));
     const __m256i offset =
         _mm256_and_si256(_mm256_srli_epi32(entry, TALLY_ENTROPY_TOTAL_BITS), mask);
@@ -109,20 +87,14 @@ static inline const uint8_t *decode_vector(const struct tally_rans_decode_table 
         _mm256_add_epi32(_mm256_mullo_epi32(_mm256_and_si256(entry, mask),
                                             _mm256_srli_epi32(before, TALLY_ENTROPY_TOTAL_BITS)),
                          offset);
-    const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(TALLY_RANS_LOWEST), state);
-    const unsigned taken = mask_of(low);
-    const __m256i index = widened(_pdep_u64(IDENTITY, bytes_of(taken)));
-    const __m256i words = _mm256_permutevar8x32_epi32(
-        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)data)), index);
-    const __m256i longer = _mm256_or_si256(_mm256_slli_epi32(state, 16), words);
-    _mm256_store_si256((__m256i *)states, _mm256_blendv_epi8(state, longer, low));
+    data = tally_rans_refill_eight(states, state, data);
     /* Byte 3 of each entry. */
     const __m256i bytes = _mm256_shuffle_epi8(
         entry, _mm256_setr_epi8(3, 7, 11, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 3, 7,
                                 11, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
     _mm_storel_epi64((__m128i *)symbols, _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
                                                             _mm256_extracti128_si256(bytes, 1)));
-    return data + 2 * (unsigned)_mm_popcnt_u32(taken);
+    return data;
 }
 
 /* --- levels and symbols ---------------------------------------------------------------------- */

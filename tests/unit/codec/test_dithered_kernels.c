@@ -169,6 +169,23 @@ static void test_codec_dithered_kernels__what_is_not_finite_is_found(void)
     }
 }
 
+/* Each start has the symbol that its first share lies in, and that symbol's boundaries. */
+static bool are_right_starts(const struct tally_dithered_table *table, unsigned bin)
+{
+    unsigned s = 0;
+    bool good = true;
+    for (unsigned k = 0; k < TALLY_DITHERED_STARTS; k++) {
+        const unsigned share = k << TALLY_DITHERED_START_BITS;
+        while (share >= table->cumulative[s + 1][bin]) {
+            s++;
+        }
+        good = good && table->starts[bin][k] ==
+                           (table->cumulative[s][bin] |
+                            (uint64_t)table->cumulative[s + 1][bin] << 16 | (uint64_t)s << 32);
+    }
+    return good;
+}
+
 /* Every bin's shares ascend, and each dither is in the bin that the table was made for. */
 static void test_codec_dithered_kernels__tables_are_complete(void)
 {
@@ -177,12 +194,14 @@ static void test_codec_dithered_kernels__tables_are_complete(void)
         const struct tally_dithered_model model = tally_dithered_model(scale);
         struct tally_dithered_table table;
         tally_dithered_table(&model, &table);
+        tally_dithered_starts(&table);
         good = good && table.n <= TALLY_DITHERED_MOST_SYMBOLS && table.bin_shift >= 23;
         for (unsigned b = 0; b < TALLY_DITHERED_BINS; b++) {
             good = good && table.cumulative[0][b] == 0 && table.cumulative[table.n][b] == 1 << 14;
             for (unsigned s = 0; s < table.n; s++) {
                 good = good && table.cumulative[s][b] < table.cumulative[s + 1][b];
             }
+            good = good && are_right_starts(&table, b);
         }
     }
     CU_ASSERT_TRUE(good);

@@ -1,4 +1,4 @@
-#include "codec/entropy/rans.h"
+#include "codec/rans/rans.h"
 
 #include <stddef.h>
 

@@ -4,12 +4,12 @@
  * The states of coordinates 2 i and 2 i + 1 stand in lane i of two vectors, `even` and `odd`: then
  * 32 of their 16-bit words lie in the order of the coordinates once `odd` is shifted by 16 and
  * blended in. */
-#ifndef TALLY_CODEC_ENTROPY_RANS_AVX512_H
-#define TALLY_CODEC_ENTROPY_RANS_AVX512_H
+#ifndef TALLY_CODEC_RANS_RANS_AVX512_H
+#define TALLY_CODEC_RANS_RANS_AVX512_H
 
 #include <immintrin.h>
 
-#include "codec/entropy/rans.h"
+#include "codec/rans/rans.h"
 
 /* Lanes of 16 bits that belong to `odd`. */
 static const uint32_t TALLY_RANS_ODD = 0xaaaaaaaa;

@@ -1,5 +1,5 @@
 /* rans: the states of the coder of long messages, and how they exchange words with the message.
- * Internal to codec/entropy, codec/dithered and their tests.
+ * Internal to the codec and its tests.
  *
  * The coder is rANS: 64 interleaved range coders of asymmetric numeral systems (Duda 2013;
  * interleaving: Giesen 2014), for messages long enough that their states cost nothing: encode and
@@ -15,8 +15,8 @@
  * and the encoder the same steps backwards, from the last coordinate to the first. Each step is the
  * inverse of the other's, so that what decodes and ends in the encoder's first states encodes to
  * the same words again. codec/entropy has b = 12, codec/dithered b = 14. */
-#ifndef TALLY_CODEC_ENTROPY_RANS_H
-#define TALLY_CODEC_ENTROPY_RANS_H
+#ifndef TALLY_CODEC_RANS_RANS_H
+#define TALLY_CODEC_RANS_RANS_H
 
 #include <stdbool.h>
 #include <stdint.h>
