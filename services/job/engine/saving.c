@@ -73,10 +73,10 @@ static int64_t receipt_rounds(int64_t round)
     return round < JOB_RECEIPT_ROUNDS ? round : JOB_RECEIPT_ROUNDS;
 }
 
-/* Rounds of a change from iterate `since` to `round`. */
+/* Rounds of a change from iterate `since` to `round`; any number if these are damaged. */
 static int64_t changed_rounds(int64_t since, int64_t round)
 {
-    return round - since + 1;
+    return (int64_t)((uint64_t)round - (uint64_t)since + 1);
 }
 
 /* Of a snapshot after `round`, behind the point, without the checksum. */
@@ -226,7 +226,8 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
     for (uint32_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
         status = load_broadcast(job, at, end, err);
     }
-    const int64_t n_rounds = changed_rounds(header.iterate - header.n_broadcasts, header.round);
+    const uint64_t since = (uint64_t)header.iterate - header.n_broadcasts;
+    const int64_t n_rounds = changed_rounds((int64_t)since, header.round);
     const size_t clients_bytes = job_clients_saved_bytes(&job->clients, n_rounds);
     if (status == TALLY_OK && has_cohorts(job) &&
         (n_rounds < 0 || n_rounds > JOB_BROADCASTS_MOST + 1 || n_rounds > header.round)) {
