@@ -10,7 +10,8 @@
 #include "services/worker/contact.h"
 
 /* Many times what an exchange costs: a worker that computes for so long would gain nothing by
- * holding its updates back. */
+ * holding its updates back. The time counts from the start of the first computation, because an
+ * update that is held waits for the next one, which takes about as long. */
 enum { POST_AFTER_MS = 100 };
 
 /* Upper bounds of what is written beside payloads. Numbers take up to 10 bytes (uint64) or 5
@@ -170,6 +171,7 @@ enum tally_status posting_refuse(struct worker *worker, const struct tally_task 
 void posting_begin(struct worker *worker)
 {
     worker->batch.n = worker->batch.encoded.size = 0;
+    worker->batch.since_ms = tally_monotonic_ms();
 }
 
 /* The updates of the batch, to be read by tally_updates_next(). */
@@ -335,7 +337,6 @@ static enum tally_status hold(struct batch *batch, const struct tally_update *up
         return status;
     }
     if (batch->n == 0) {
-        batch->since_ms = tally_monotonic_ms();
         batch->whole = (struct tally_updates){.round = update->round, .mark = update->mark};
         memcpy(batch->whole.job_id, update->job_id, sizeof update->job_id);
     }
@@ -361,8 +362,10 @@ enum tally_status posting_add(struct worker *worker, struct tally_update *update
     if (!fits(worker, batch->encoded.size + n) || batch->n == TALLY_MAX_UPDATES) {
         status = posting_flush(worker, false, err);
     }
-    if (status == TALLY_OK && batch->n == 0 && (is_last || !fits(worker, n))) {
-        return posting_post(worker, update, bits, is_last, err);
+    if (status == TALLY_OK && batch->n == 0 && (is_last || is_due(batch) || !fits(worker, n))) {
+        status = posting_post(worker, update, bits, is_last, err);
+        posting_begin(worker);
+        return status;
     }
     if (status == TALLY_OK) {
         status = hold(batch, update, bits, err);

@@ -7,9 +7,10 @@
  *     compute client 3 -> batch | compute client 7 -> batch | compute client 9 -> batch -> post
  *
  * A batch is posted earlier when it is full (max_batch_bytes, so that no more than that is held in
- * memory) or when its first update is POST_AFTER_MS old: the round may close without it. An update
- * goes alone, in a PostUpdate, if it is the only one, if it is too long for a batch, or if the
- * coordinator does not know PostUpdates.
+ * memory) or when the computation of its first update began POST_AFTER_MS ago: the round may close
+ * while the next client computes. An update goes alone, in a PostUpdate, if it is the only one, if
+ * it took so long itself, if it is too long for a batch, or if the coordinator does not know
+ * PostUpdates.
  *
  * A call whose fate is unknown is repeated with the same bytes. A whole batch that the coordinator
  * will not take is posted update by update, so that each has a result. */
@@ -18,7 +19,7 @@
 
 #include "services/worker/worker_state.h"
 
-/* Drops what is held. */
+/* Drops what is held: the first computation of the next batch begins. */
 void posting_begin(struct worker *worker);
 
 /* Takes an update, whose payload is not looked at afterwards. With is_last, the task's, everything

@@ -16,7 +16,7 @@ struct batch {
     struct tally_updates whole;  /* what they have in common */
     struct tally_bits *bits;     /* of each */
     size_t n, capacity;
-    int64_t since_ms; /* monotonic; when the first one was computed */
+    int64_t since_ms; /* monotonic; when the computation of the first one began */
 };
 
 struct worker {

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 import unittest
@@ -134,6 +135,15 @@ class Plugins(TallyTestCase):
             for _ in range(2):
                 self.assertEqual(essence(self.wait_completed(client, client.submit(moody_job()))), expected)
             self.assert_ends_well(worker)
+
+    def test_what_takes_long_is_posted_before_the_next_client(self):
+        """The round's deadline may pass, or the session end, while the next client computes. Here it ends the worker."""
+        coordinator = self.start_coordinator()
+        worker = self.start_moody(coordinator, "w", 2, "gradient slow 0")
+        coordinator.client.submit(moody_job(clients=2, reference=None))
+        wait_until(lambda: not worker.is_alive(), "the plug-in to end the worker")
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder}/tally.db?mode=ro", uri=True)) as database:
+            self.assertEqual(database.execute("SELECT round, client FROM updates").fetchall(), [(1, 0)])
 
     def test_a_plug_in_without_losses_serves_jobs_without_regret(self):
         """Which is what a plug-in's document without a reference asks for."""
