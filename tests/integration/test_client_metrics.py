@@ -4,8 +4,10 @@ import json
 import subprocess
 import unittest
 
-from common import BIN, TallyTestCase, job_document
+import test_python
+from common import BIN, IS_SANITIZED, TallyTestCase, job_document
 from private_postgres import PostgresTestCase
+from recording_proxy import RecordingProxy
 from test_batches import BatchWorker
 from test_stragglers import HOUR_MS, Hand, by_hand
 
@@ -95,6 +97,43 @@ class ClientMetrics(ClientMetricsCase):
             "     1      0.25        -",
             "     2     0.125      1.5"])
         self.assertEqual(json.loads(self.shown(coordinator, "--json")[0]), self.found(client, job_id))
+
+    def test_pages_are_of_one_round(self):
+        """A round closes between the first page and the second."""
+        n = 1001
+        coordinator = self.start_coordinator(store="memory:", options=HOURS)
+        client = coordinator.client
+        job_id = client.submit(job_document(clients=n, quorum=n, horizon=10**8, objective__data__points=n))
+        worker = BatchWorker(client, "all", slots=n)
+
+        def play_round(value):
+            task = worker.poll_task()
+            updates = [worker.update(task, m) for m in task.clients]
+            for update in updates:
+                update.metrics.add(name="number", value=value)
+            worker.post_all(worker.batch(task, updates))
+            self.assertEqual(client.job(job_id)["round"], value)
+
+        n_exchanges = 0
+
+        def before_each():
+            nonlocal n_exchanges
+            n_exchanges += 1
+            if n_exchanges == 2:
+                play_round(client.job(job_id)["round"] + 1)
+
+        play_round(1)
+        proxy = RecordingProxy(coordinator.client.port, before_each, keeps=False)
+        self.addCleanup(proxy.close)
+        shown = json.loads(subprocess.run(
+            [BIN / "tally", "show", job_id, "--clients", "--json", "--coordinator", proxy.url],
+            capture_output=True, text=True, timeout=300, check=True).stdout)
+        self.assertEqual((shown["round"], len(shown["clients"])), (2, n))
+        self.assertEqual({each["metrics"]["number"] for each in shown["clients"]}, {2})
+        if not IS_SANITIZED:
+            n_exchanges = 0
+            found = test_python.tally.client_metrics(job_id, url=proxy.url)
+            self.assertEqual((len(found), {each["number"] for each in found.values()}), (n, {3}))
 
     def test_pages(self):
         """More clients than one row of the store has, and some of them without metrics."""

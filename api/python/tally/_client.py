@@ -281,8 +281,13 @@ class Client:
         """
         found: dict[int, dict[str, float]] = {}
         first: int | None = 0
+        round_ = None
         while first is not None:
             answer = self._json(_job_path(job_id, f"/metrics?first={first}&limit={_PAGE}"))
+            if first > 0 and answer["round"] != round_:  # another one has closed: again, from the start
+                found, first = {}, 0
+                continue
+            round_ = answer["round"]
             found |= {each["client"]: each["metrics"] for each in answer["clients"]}
             first = answer["next_client"]
         return found

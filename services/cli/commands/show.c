@@ -27,26 +27,50 @@ static int print_table(const struct tally_json *detail)
 
 /* The metrics of single clients. */
 
-enum { PAGE_CLIENTS = 1000 };
+enum { PAGE_CLIENTS = 1000, MOST_STARTS = 20 };
 
-/* The first page, with the clients of all pages. *ret_answer is to be freed in any case. */
+static enum tally_status append_page(const struct tally_json *page, struct tally_json *all,
+                                     struct tally_error *err)
+{
+    const struct tally_json *clients = tally_json_get(page, "clients");
+    for (size_t i = 0; i < tally_json_size(clients); i++) {
+        if (!tally_json_append(all, tally_json_copy(tally_json_at(clients, i)))) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+        }
+    }
+    return TALLY_OK;
+}
+
+/* The last page, with the clients of all pages, which are of one round: when another one has closed
+ * meanwhile, the pages are read again. *ret_answer is to be freed in any case. */
 static enum tally_status collect_clients(struct tally_cli *cli, struct tally_json **ret_answer,
                                          struct tally_error *err)
 {
-    struct tally_json *page = NULL, *all = tally_json_array();
+    struct tally_json *page = NULL, *all = NULL;
     enum tally_status status = TALLY_OK;
+    int64_t round = 0;
+    int n_starts = 0;
     for (int64_t first = 0; status == TALLY_OK && first >= 0;) {
         char rest[64];
         tally_json_free(page);
         page = NULL;
         snprintf(rest, sizeof rest, "/metrics?first=%" PRId64 "&limit=%d", first, PAGE_CLIENTS);
         status = tally_job_get_json(&cli->rest, cli->job, rest, &page, err);
-        const struct tally_json *clients = tally_json_get(page, "clients");
-        for (size_t i = 0; status == TALLY_OK && i < tally_json_size(clients); i++) {
-            if (!tally_json_append(all, tally_json_copy(tally_json_at(clients, i)))) {
-                status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+        const int64_t page_round = tally_json_get_integer(page, "round", 0);
+        if (first == 0) {
+            tally_json_free(all);
+            all = tally_json_array();
+            round = page_round;
+            n_starts++;
+        } else if (page_round != round) {
+            first = 0;
+            if (status == TALLY_OK && n_starts == MOST_STARTS) {
+                status = tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                                    "rounds close faster than their clients can be read");
             }
+            continue;
         }
+        status = status == TALLY_OK ? append_page(page, all, err) : status;
         const int64_t next = tally_json_get_integer(page, "next_client", -1);
         first = next > first ? next : -1;
     }
