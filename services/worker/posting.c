@@ -117,6 +117,7 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         struct tally_error why = TALLY_ERROR_INIT;
         struct tally_update_response response;
         update->session = worker->session;
+        worker->has_next = false; /* the call overwrites it */
         contact_limit_calls(worker);
         if (call_update(worker->client, &worker->buffers, update,
                         update->has_poll ? worker->poll_wait_ms : 0, &response, &why) == TALLY_OK) {
