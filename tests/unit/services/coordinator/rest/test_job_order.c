@@ -17,7 +17,7 @@ static struct tally_store_job job(int64_t key, const char *name, double regret)
     row.progress.cumulative_regret = regret;
     row.progress.f_star = regret;
     row.progress.round = key;
-    row.progress.time_step = 2 * key;
+    row.progress.time_step = key;
     row.progress.loss = -regret;
     row.progress.bits.uplink.payload_bits = (uint64_t)(1000 - key);
     row.progress.bits.downlink.payload_bits = (uint64_t)key;
