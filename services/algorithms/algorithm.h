@@ -18,7 +18,7 @@
 #include "codec/encoding.h"
 #include "codec/numeric/rng.h"
 #include "codec/quantize/quantizer.h"
-#include "services/algorithms/calm/calm_shift.h"
+#include "services/algorithms/shift.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
 
@@ -65,7 +65,7 @@ struct tally_calm_params {
     double curvature_spread; /* hs: relative variance of the curvature around h */
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* of a client's own steps; NaN: step_size */
-    bool shifts;             /* both sides keep a shift per client (calm/calm_shift.h) */
+    bool shifts;             /* both sides keep a shift per client (shift.h) */
 };
 
 /* `own`: of an algorithm that none of these structs suits; its file names the places. */
@@ -102,14 +102,14 @@ struct tally_setting {
 };
 
 /* What the server knows about the point of a round and its clients need for their own steps; of
- * `calm`, which calm.c explains. Per coordinate. */
+ * `calm`, which calm.c explains, but for the gain. Per coordinate. */
 struct tally_walk_facts {
     double distance;      /* V: mean square of x - x* */
     double client_spread; /* B */
     double noise;         /* s0 */
     double noise_growth;  /* m */
     double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
-    double shift_gain;    /* beta: a message is added to its client's shift times this; 0: none */
+    double shift_gain;    /* a message is added to its client's shift times this; 0: none is kept */
     double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
 };
 
@@ -136,9 +136,9 @@ struct tally_client_task {
     const struct tally_round_plan *plan;
     const struct tally_objective *objective;
     uint32_t client, round;
-    const double *x;                /* double[dim]: the common point */
-    bool evaluate;                  /* it reports a loss */
-    struct tally_calm_shift *shift; /* of the client; NULL: the job keeps none */
+    const double *x;           /* double[dim]: the common point */
+    bool evaluate;             /* it reports a loss */
+    struct tally_shift *shift; /* of the client; NULL: the job keeps none */
 };
 
 /* What the server knows when a round ends. Borrowed. */
@@ -165,9 +165,9 @@ struct tally_message_view {
     size_t n_payload;
     uint64_t payload_bits;
     struct tally_grid grid;
-    uint32_t client; /* of an update */
-    uint32_t number; /* the round of an update; the iterate that a broadcast leads to */
-    struct tally_calm_shift *shift; /* of an update: of its client; NULL: the job keeps none */
+    uint32_t client;           /* of an update */
+    uint32_t number;           /* the round of an update; the iterate that a broadcast leads to */
+    struct tally_shift *shift; /* of an update: of its client; NULL: the job keeps none */
 };
 
 /* Scratch vectors, made once and used in every round. */
@@ -274,11 +274,12 @@ struct tally_algorithm {
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
         /* Optional: the shift of a client, a part of the server's memory. NULL for a job that keeps
          * no shifts. */
-        struct tally_calm_shift *(*shift)(const struct tally_setting *setting, void *memory,
-                                          uint32_t client);
+        struct tally_shift *(*shift)(const struct tally_setting *setting, void *memory,
+                                     uint32_t client);
     } memory;
-    /* Optional, with memory.shift: whether a job keeps shifts. */
-    bool (*keeps_shifts)(const struct tally_setting *setting);
+    /* Optional, with memory.shift: where the shifts of a job begin. If it keeps some, the plan of
+     * each round has a facts.shift_gain above 0. */
+    enum tally_shift_start (*shift_start)(const struct tally_setting *setting);
 
     /* Optional: plans a job before it starts, which may take seconds: a host calls it outside of
      * any loop, once, and stores the text. "" where there is nothing to plan. */

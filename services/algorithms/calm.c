@@ -40,8 +40,8 @@
  * A budget is never exceeded: a client whose message would be too long sends an empty one; the
  * server coarsens a broadcast until it fits, and if no grid fits, communication ends.
  *
- * Where clients have unlike data, they may keep shifts (calm/calm_shift.h): a client sends what the
- * sum of its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
+ * Where clients have unlike data, they may keep shifts (shift.h): a client sends what the sum of
+ * its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>
@@ -587,7 +587,7 @@ const struct tally_algorithm TALLY_CALM = {
     .first_stage = first_stage,
     .memory = {calm_memory_bytes, calm_memory_begin, calm_memory_spend, calm_memory_is_valid,
                calm_shift},
-    .keeps_shifts = calm_keeps_shifts,
+    .shift_start = calm_shift_start,
     .schedule = calm_schedule,
     .plan = calm_plan,
     .step_limit = calm_step_limit,

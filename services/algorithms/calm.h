@@ -37,8 +37,8 @@ void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32
                        uint64_t bits);
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes);
 bool calm_keeps_shifts(const struct tally_setting *setting);
-struct tally_calm_shift *calm_shift(const struct tally_setting *setting, void *memory,
-                                    uint32_t client);
+enum tally_shift_start calm_shift_start(const struct tally_setting *setting);
+struct tally_shift *calm_shift(const struct tally_setting *setting, void *memory, uint32_t client);
 
 /* Whether a job's schedule is planned before it starts: its constants are known, and it has a
  * budget. */
@@ -134,7 +134,7 @@ void calm_follow_shifts(const struct tally_server_task *task, double moved);
 
 /* Both sides: adds a client's decoded message of a round to its shift. */
 void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
-                     size_t dim, struct tally_calm_shift *shift);
+                     size_t dim, struct tally_shift *shift);
 
 /* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,

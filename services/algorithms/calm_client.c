@@ -128,7 +128,7 @@ static void conclude(const struct tally_client_task *task, int64_t samples,
 {
     const size_t dim = task->setting->dim;
     const float *known =
-        task->shift != NULL ? tally_calm_shift_in(task->shift, task->round, dim, NULL) : NULL;
+        task->shift != NULL ? tally_shift_in(task->shift, task->round, dim, NULL) : NULL;
     for (size_t i = 0; i < dim; i++) {
         const double mean = travels(task) ? scratch->local[i] - task->x[i]
                                           : scratch->wide.reals[i] / (double)samples;
@@ -205,10 +205,10 @@ enum tally_status calm_encode(const struct tally_setting *setting, const struct 
 }
 
 void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
-                     size_t dim, struct tally_calm_shift *shift)
+                     size_t dim, struct tally_shift *shift)
 {
     const double scale = plan->facts.shift_gain * plan->grid.step * 0x1p-32;
-    tally_calm_shift_add(shift, round, integers, scale, dim);
+    tally_shift_add_integers(shift, round, integers, scale, dim);
 }
 
 /* The client reads its own message, as the server will. */

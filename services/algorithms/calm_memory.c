@@ -32,19 +32,23 @@ bool calm_keeps_shifts(const struct tally_setting *setting)
     return setting->params->calm.shifts;
 }
 
+enum tally_shift_start calm_shift_start(const struct tally_setting *setting)
+{
+    return calm_keeps_shifts(setting) ? TALLY_SHIFT_POINT : TALLY_SHIFT_NONE;
+}
+
 double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory)
 {
     return (double *)(calm_spent(setting, memory) + setting->clients);
 }
 
-struct tally_calm_shift *calm_shift(const struct tally_setting *setting, void *memory,
-                                    uint32_t client)
+struct tally_shift *calm_shift(const struct tally_setting *setting, void *memory, uint32_t client)
 {
     if (!calm_keeps_shifts(setting)) {
         return NULL;
     }
     char *first = (char *)(calm_shift_error(setting, memory) + 1);
-    return (struct tally_calm_shift *)(first + client * tally_calm_shift_bytes(setting->dim));
+    return (struct tally_shift *)(first + client * tally_shift_bytes(setting->dim));
 }
 
 static bool may_travel(const struct tally_setting *setting)
@@ -73,7 +77,7 @@ size_t calm_memory_bytes(const struct tally_setting *setting)
     return sizeof(struct calm_memory) + vector + setting->clients * sizeof(uint64_t) +
            (may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0) +
            (calm_keeps_shifts(setting)
-                ? sizeof(double) + setting->clients * tally_calm_shift_bytes(setting->dim)
+                ? sizeof(double) + setting->clients * tally_shift_bytes(setting->dim)
                 : 0);
 }
 
@@ -289,8 +293,8 @@ double calm_mean_shift(const struct tally_server_task *task, size_t i)
         return 0;
     }
     for (uint32_t m = 0; m < setting->clients; m++) {
-        sum += (double)tally_calm_shift_in(calm_shift(setting, task->memory, m), task->round,
-                                           setting->dim, NULL)[i];
+        sum += (double)tally_shift_in(calm_shift(setting, task->memory, m), task->round,
+                                      setting->dim, NULL)[i];
     }
     return sum / setting->clients - task->x[i];
 }
@@ -393,12 +397,21 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     if (calm_keeps_shifts(setting)) {
         *calm_shift_error(setting, memory) = first_shift_error(params);
         for (uint32_t m = 0; m < setting->clients; m++) {
-            tally_calm_shift_begin(calm_shift(setting, memory, m), x, setting->dim);
+            tally_shift_begin(calm_shift(setting, memory, m), x, setting->dim);
         }
     }
     if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
         default_schedule(setting, &memory->schedule);
     }
+}
+
+static bool shifts_are_valid(const struct tally_setting *setting, struct calm_memory *memory)
+{
+    bool is_valid = *calm_shift_error(setting, memory) > 0;
+    for (uint32_t m = 0; is_valid && m < setting->clients; m++) {
+        is_valid = tally_shift_is_valid(calm_shift(setting, memory, m), setting->dim);
+    }
+    return is_valid;
 }
 
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)
@@ -414,7 +427,7 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
            memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
            memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
            (!calm_keeps_shifts(setting) ||
-            *calm_shift_error(setting, (struct calm_memory *)memory) > 0) &&
+            shifts_are_valid(setting, (struct calm_memory *)memory)) &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
                            memory->noise > 0 && memory->client_spread >= 0));
 }

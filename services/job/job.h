@@ -157,7 +157,7 @@ enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round
                                             const struct tally_metric *metrics, size_t n,
                                             struct tally_error *err);
 
-/* The shift of a client in the open round, float[dim] (algorithms/calm/calm_shift.h); NULL if the
+/* The shift of a client in the open round, float[dim] (algorithms/shift.h); NULL if the
  * job keeps none. *ret_round: the round of the last message in it, 0 = none. Borrowed until the job
  * changes. */
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);

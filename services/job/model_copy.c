@@ -16,7 +16,8 @@ struct tally_model_copy {
         *next; /* double[dim]: a broadcast is applied here, so that a failure leaves x as it was */
     struct tally_scratch scratch;
     struct tally_client_answer answer;
-    struct tally_calm_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
+    enum tally_shift_start shift_start;
+    struct tally_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
     struct tally_metric metrics[TALLY_METRICS_MOST];
 };
 
@@ -52,8 +53,10 @@ enum tally_status tally_model_copy_new(const struct tally_job_spec *spec,
     copy->x = calloc(dim, sizeof *copy->x);
     copy->next = calloc(dim, sizeof *copy->next);
     enum tally_status status = tally_scratch_init(&copy->scratch, dim, TALLY_SCRATCH_CLIENT, err);
-    const bool keeps_shifts =
-        copy->algorithm->keeps_shifts != NULL && copy->algorithm->keeps_shifts(&copy->setting);
+    copy->shift_start = copy->algorithm->shift_start != NULL
+                            ? copy->algorithm->shift_start(&copy->setting)
+                            : TALLY_SHIFT_NONE;
+    const bool keeps_shifts = copy->shift_start != TALLY_SHIFT_NONE;
     copy->shifts = keeps_shifts ? calloc(copy->setting.clients, sizeof(void *)) : NULL;
     if (status != TALLY_OK || copy->x == NULL || copy->next == NULL ||
         (keeps_shifts && copy->shifts == NULL)) {
@@ -113,7 +116,7 @@ enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t i
 
 /* The client's shift; a new one has no messages. */
 static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client,
-                                  struct tally_calm_shift **ret_shift, struct tally_error *err)
+                                  struct tally_shift **ret_shift, struct tally_error *err)
 {
     *ret_shift = NULL;
     if (copy->shifts == NULL) {
@@ -122,14 +125,15 @@ static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client
     const size_t dim = copy->setting.dim;
     if (copy->shifts[client] == NULL) {
         double *x = malloc(dim * sizeof *x);
-        copy->shifts[client] = x != NULL ? malloc(tally_calm_shift_bytes(dim)) : NULL;
+        copy->shifts[client] = x != NULL ? malloc(tally_shift_bytes(dim)) : NULL;
         if (copy->shifts[client] == NULL) {
             free(x);
             return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the shift of client %u",
                               client);
         }
         tally_job_spec_initial_point(&copy->spec, x);
-        tally_calm_shift_begin(copy->shifts[client], x, dim);
+        tally_shift_begin(copy->shifts[client], copy->shift_start == TALLY_SHIFT_POINT ? x : NULL,
+                          dim);
         free(x);
     }
     *ret_shift = copy->shifts[client];
@@ -141,7 +145,7 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
                                              struct tally_error *err)
 {
     const size_t dim = copy->setting.dim;
-    struct tally_calm_shift *shift;
+    struct tally_shift *shift;
     if (copy->shifts == NULL || client >= copy->setting.clients || round < 0 ||
         (n != 0 && n != dim * sizeof(float))) {
         return tally_fail(err, TALLY_MALFORMED, "shifts", "client %u has no shift of %zu bytes",
@@ -151,8 +155,8 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
         return TALLY_NO_MEMORY;
     }
     if (n > 0) {
-        tally_calm_shift_load(shift, (uint64_t)round, vector, dim);
-    } else if (!tally_calm_shift_return(shift, (uint64_t)round, dim)) {
+        tally_shift_load(shift, (uint64_t)round, vector, dim);
+    } else if (!tally_shift_return(shift, (uint64_t)round, dim)) {
         return tally_fail(err, TALLY_DATA_LOSS, "shifts",
                           "the shift of client %u after round %lld is not here", client,
                           (long long)round);
@@ -176,7 +180,7 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                           (long long)copy->spec.horizon);
     }
     const bool evaluate = round->evaluate && tally_objective_has_loss(copy->objective);
-    struct tally_calm_shift *shift;
+    struct tally_shift *shift;
     enum tally_status status = shift_of(copy, client, &shift, err);
     if (status != TALLY_OK) {
         return status;

@@ -49,7 +49,7 @@ struct client_slot {
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
     struct token_identity previous_identity;   /* of its token */
     int64_t delivered_iterate;                 /* newest point that its workers were sent */
-    bool has_shift; /* its session has the client's shift (algorithms/calm/calm_shift.h) */
+    bool has_shift; /* its session has the client's shift (algorithms/shift.h) */
     bool absent;    /* not to be waited for, if the policy allows (rounds.h) */
 };
 

@@ -184,7 +184,7 @@ static enum tally_status check_telemetry(struct tally_job *job,
 }
 
 /* What the algorithm keeps of the client; NULL: nothing. */
-static struct tally_calm_shift *shift_of(const struct tally_job *job, uint32_t client)
+static struct tally_shift *shift_of(const struct tally_job *job, uint32_t client)
 {
     return job->memory != NULL && job->algorithm->memory.shift != NULL
                ? job->algorithm->memory.shift(&job->setting, job->memory, client)
@@ -194,9 +194,9 @@ static struct tally_calm_shift *shift_of(const struct tally_job *job, uint32_t c
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round)
 {
     uint64_t round = 0;
-    const struct tally_calm_shift *shift = shift_of(job, client);
+    const struct tally_shift *shift = shift_of(job, client);
     const float *vector = shift == NULL ? NULL
-                                        : tally_calm_shift_in(shift, (uint64_t)job->open.round,
+                                        : tally_shift_in(shift, (uint64_t)job->open.round,
                                                               job->setting.dim, &round);
     *ret_round = (int64_t)round;
     return vector;

@@ -129,7 +129,7 @@ static void save_some(struct saved *saved, int kind)
         job_host_round(&HOST);
     }
     saved->progress = *tally_job_progress(HOST.job);
-    CU_ASSERT_EQUAL(saved->progress.iterate, 3);
+    CU_ASSERT_EQUAL(saved->progress.iterate, kind == SHIFTS ? 4 : 3); /* no opening round */
     CU_ASSERT_EQUAL_FATAL(tally_job_save_state(HOST.job, &saved->state), TALLY_OK);
     job_host_fini(&HOST);
 }
@@ -245,6 +245,19 @@ static void test_calm_saving__travel_out_of_range_is_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
+/* The shifts stand last, that of the last client at the end. */
+static void test_calm_saving__shift_that_is_no_number_is_data_loss(void)
+{
+    struct saved saved;
+    save_some(&saved, SHIFTS);
+    const struct tally_setting setting = tally_job_spec_setting(&saved.spec);
+    const float good = 0.5F, bad = NAN;
+    const size_t last = calm_memory_bytes(&setting) - sizeof good;
+    CU_ASSERT_EQUAL(restore_with_part(&saved, last, &good, sizeof good), TALLY_OK);
+    CU_ASSERT_EQUAL(restore_with_part(&saved, last, &bad, sizeof bad), TALLY_DATA_LOSS);
+    tally_buffer_fini(&saved.state);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_saving__restored_after_every_round_ends_the_same),
     TALLY_TEST(test_calm_saving__restored_within_a_round_ends_the_same),
@@ -252,5 +265,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_saving__damaged_bytes_are_data_loss),
     TALLY_TEST(test_calm_saving__memory_out_of_range_is_data_loss),
     TALLY_TEST(test_calm_saving__travel_out_of_range_is_data_loss),
+    TALLY_TEST(test_calm_saving__shift_that_is_no_number_is_data_loss),
 };
 TALLY_SUITE(calm_saving, TESTS);

@@ -1,0 +1,37 @@
+/* client_shifts: the memory (algorithm.h) of a method that keeps one shift per client
+ * (services/algorithms/shift.h) and nothing else: M shifts, in the order of the clients.
+ *
+ * The plan of such a method sets facts.shift_gain > 0 in every round, also in one that the horizon
+ * cuts. Server and client call tally_shift_add() with the decoded message and that gain: the server
+ * in `receive`, once the message is checked wholly; the client in `client_step`, with what the
+ * server will decode. */
+#ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
+#define TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
+
+#include "services/algorithms/algorithm.h"
+
+/* The slots of an algorithm whose shifts begin at `zero` or at the initial `point`. */
+#define TALLY_CLIENT_SHIFTS_SLOTS(start)                                                           \
+    .memory = {.bytes = tally_client_shifts_bytes,                                                 \
+               .begin = tally_client_shifts_begin_##start,                                         \
+               .is_valid = tally_client_shifts_are_valid,                                          \
+               .shift = tally_client_shifts_of},                                                   \
+    .shift_start = tally_client_shifts_##start
+
+size_t tally_client_shifts_bytes(const struct tally_setting *setting);
+void tally_client_shifts_begin_zero(const struct tally_setting *setting, const double *x,
+                                    int64_t opening_samples, const char *schedule, void *memory);
+void tally_client_shifts_begin_point(const struct tally_setting *setting, const double *x,
+                                     int64_t opening_samples, const char *schedule, void *memory);
+bool tally_client_shifts_are_valid(const struct tally_setting *setting, const void *memory);
+struct tally_shift *tally_client_shifts_of(const struct tally_setting *setting, void *memory,
+                                           uint32_t client);
+enum tally_shift_start tally_client_shifts_zero(const struct tally_setting *setting);
+enum tally_shift_start tally_client_shifts_point(const struct tally_setting *setting);
+
+/* Server, in `decide`: scratch->wide.reals <- the mean of the shifts of all M clients, summed in
+ * their order; as they were before the round's messages, or with them. Errors: NO_MEMORY. */
+enum tally_status tally_client_shifts_mean(const struct tally_server_task *task, bool with_messages,
+                                           struct tally_scratch *scratch, struct tally_error *err);
+
+#endif

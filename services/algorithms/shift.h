@@ -1,0 +1,70 @@
+/* shift: a vector that server and client both keep for one client.
+ *
+ * Methods that profit from what a client has sent before need a state per client that both sides
+ * know: what its messages leave out (`diana`, and `calm` with `shifts`), what they add up to
+ * (`scaffold`). That state is the shift c, and every decoded message Q of the client moves it:
+ *
+ *     both     c <- c + gain Q
+ *
+ * from 0 or from the initial point on. The gain is in the round's plan.
+ *
+ * The coordinator keeps c with the job's state, a worker in memory while it serves the client. A
+ * message may arrive too late to count, or twice. Therefore a shift also keeps c as it was before
+ * its last message, and the rounds of both. Adding a message a second time changes nothing.
+ *
+ *     | round, earlier | now: float[dim] | before: float[dim] |
+ *       5      3         with the message  without it
+ *                        of round 5
+ *
+ * Both sides compute c from the decoded message with the same operations, so their copies are
+ * equal bit for bit. A worker that lacks the state which the coordinator has is sent it with its
+ * task: a client may move, and both sides may crash. */
+#ifndef TALLY_SERVICES_ALGORITHMS_SHIFT_H
+#define TALLY_SERVICES_ALGORITHMS_SHIFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tally_shift {
+    uint64_t round;   /* of the last message in it; 0 = none */
+    uint64_t earlier; /* of the last message in `before` */
+    float vectors[];  /* now, before */
+};
+
+/* Where the shifts of a job begin, if it keeps some. */
+enum tally_shift_start { TALLY_SHIFT_NONE, TALLY_SHIFT_ZERO, TALLY_SHIFT_POINT };
+
+/* Length of a shift, a multiple of 8. */
+size_t tally_shift_bytes(size_t dim);
+
+/* No message yet: c is the initial point x, double[dim], or 0 if x is NULL. */
+void tally_shift_begin(struct tally_shift *shift, const double *x, size_t dim);
+
+/* c as client and server use it in `round` > 0, float[dim]: without the message of that round.
+ * ret_round, if not NULL: the round of the last message in c; 0 = none. */
+const float *tally_shift_in(const struct tally_shift *shift, uint64_t round, size_t dim,
+                            uint64_t *ret_round);
+
+/* c with all messages so far, float[dim]. */
+const float *tally_shift_now(const struct tally_shift *shift);
+
+/* Adds gain * message, float[dim], of `round`, once. */
+void tally_shift_add(struct tally_shift *shift, uint64_t round, const float *message, double gain,
+                     size_t dim);
+/* The same of a message of integers, int64[dim]. */
+void tally_shift_add_integers(struct tally_shift *shift, uint64_t round, const int64_t *message,
+                              double gain, size_t dim);
+
+/* Goes back to the state after the message of `round`. False if the shift never had that state, or
+ * no longer has it. */
+bool tally_shift_return(struct tally_shift *shift, uint64_t round, size_t dim);
+
+/* Sets c to `vector`, float[dim], which need not be aligned; `round` is that of the last message in
+ * it. */
+void tally_shift_load(struct tally_shift *shift, uint64_t round, const void *vector, size_t dim);
+
+/* Whether stored bytes can be a shift: finite, and with its rounds in order. */
+bool tally_shift_is_valid(const struct tally_shift *shift, size_t dim);
+
+#endif
