@@ -92,7 +92,7 @@ struct tally_setting {
     uint32_t cohort;            /* clients that take part in a round, in [1, M] */
     size_t dim;                 /* d */
     int64_t horizon;            /* T */
-    int64_t minibatch;          /* data points per gradient query */
+    int64_t minibatch;          /* data points per gradient query; 0: all of the client */
     int64_t evaluate_every;     /* local steps between two evaluations of the loss */
     struct tally_domain domain; /* that the points stay in */
     struct tally_rng_key key;

@@ -44,9 +44,10 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .kind = TALLY_FIELD_INTEGER,
      .unit = "data points",
      .offset = JOB(minibatch),
-     .min = 1,
+     .min = 0,
      .max = 1000000,
-     .doc = "data points per gradient query"},
+     .doc = "data points per gradient query, drawn with replacement; 0 = all points of the client, "
+            "each once: the exact gradient of its loss"},
     {.name = "evaluate_every",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "local steps",
@@ -250,6 +251,11 @@ static enum tally_status check_deadline(const struct tally_job_spec *spec, struc
 
 static enum tally_status check_objective(const struct tally_job_spec *spec, struct tally_error *err)
 {
+    if (spec->minibatch == 0 && spec->objective.type == TALLY_PLUGIN) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "minibatch",
+                          "a plug-in does not say how many points a client has: 0, all of them, "
+                          "is not possible; give a minibatch of at least 1");
+    }
     return tally_objective_spec_validate(&spec->objective, spec->clients, err);
 }
 

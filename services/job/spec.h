@@ -48,7 +48,7 @@ struct tally_job_spec {
     int64_t clients;        /* M */
     double cohort;          /* clients of a round: a number, below 1 a share of M; 0 = all */
     int64_t horizon;        /* T, gradient queries per client */
-    int64_t minibatch;      /* data points per query */
+    int64_t minibatch;      /* data points per query; 0: all of the client */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
     int64_t seed;
     int64_t run;  /* replication; 0 in the service */

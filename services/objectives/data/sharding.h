@@ -19,6 +19,19 @@ struct tally_shard {
 /* Shard of client m of M; 1 <= clients <= points, client < clients. */
 struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t client);
 
+/* How many points a gradient query of n points looks at: n, or all of the shard for n = 0. */
+static inline int64_t tally_shard_queried(struct tally_shard shard, int64_t n)
+{
+    return n > 0 ? n : shard.size;
+}
+
+/* The next of them, number i: drawn uniformly with replacement, or the i-th of all. */
+static inline uint32_t tally_shard_point(struct tally_shard shard, int64_t n, int64_t i,
+                                         struct tally_rng *rng)
+{
+    return shard.first + (n > 0 ? tally_rng_below(rng, shard.size) : (uint32_t)i);
+}
+
 /* Puts rows of n_bytes into order, so that row p becomes what was row order[p]. `order` is a
  * permutation and becomes the identity; `spare` has room for a row. */
 void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *order, void *spare);

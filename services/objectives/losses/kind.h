@@ -165,7 +165,8 @@ enum tally_status tally_objective_local_loss(const struct tally_objective *objec
                                              struct tally_error *err);
 
 /* Mean of n stochastic gradients of f_m at x, each at a point drawn uniformly from the shard with
- * replacement; ret_gradient is double[dim]. Draws n points from rng. n >= 1. */
+ * replacement; ret_gradient is double[dim]. Draws n points from rng. n = 0: the gradient of f_m
+ * itself, without a draw; not of a plug-in. */
 enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
                                                  uint32_t client, const double *x, int64_t n,
                                                  struct tally_rng *rng, double *ret_gradient,

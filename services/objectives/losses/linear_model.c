@@ -141,14 +141,15 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
     for (size_t j = 0; j < dim; j++) {
         ret_gradient[j] = 0;
     }
-    for (int64_t draw = 0; draw < n; draw++) {
-        const uint32_t point = shard.first + tally_rng_below(rng, shard.size);
+    const int64_t queried = tally_shard_queried(shard, n);
+    for (int64_t i = 0; i < queried; i++) {
+        const uint32_t point = tally_shard_point(shard, n, i, rng);
         const double slope =
             self->loss->slope(product(self, point, x), self->data->labels[point], self->parameters);
         add(self, point, slope, ret_gradient);
     }
     for (size_t j = 0; j < dim; j++) {
-        ret_gradient[j] /= (double)n;
+        ret_gradient[j] /= (double)queried;
     }
     for (size_t j = 0; self->l2 > 0 && j < dim; j++) {
         ret_gradient[j] += 2 * self->l2 * x[j];

@@ -1,7 +1,7 @@
 /* quadratic: f(x) = x^T A x / 2 - b^T x, with a symmetric A and b from files.
  *
  *     gradient   A x - b, plus noise of deviation noise_std / sqrt(n) in every coordinate for n
- *                points, drawn from the sampling stream
+ *                points, drawn from the sampling stream; none for n = 0
  *
  * All clients have the same f; what differs is their noise. A gradient costs dim^2 operations. */
 #include <math.h>
@@ -70,7 +70,7 @@ static enum tally_status quadratic_local_gradient(const struct tally_objective *
 {
     (void)client, (void)err;
     const struct quadratic *self = of(objective);
-    const double deviation = self->noise_std / sqrt((double)n);
+    const double deviation = n > 0 ? self->noise_std / sqrt((double)n) : 0;
     if (deviation > 0) {
         tally_rng_normal(rng, ret_gradient, objective->dim);
     }

@@ -184,10 +184,11 @@ static enum tally_status softmax_local_gradient(const struct tally_objective *ob
     for (size_t i = 0; i < dim; i++) {
         ret_gradient[i] = 0;
     }
-    for (int64_t done = 0; done < n; done += BLOCK) {
-        block.n_rows = n - done < BLOCK ? (int)(n - done) : BLOCK;
+    const int64_t queried = tally_shard_queried(shard, n);
+    for (int64_t done = 0; done < queried; done += BLOCK) {
+        block.n_rows = queried - done < BLOCK ? (int)(queried - done) : BLOCK;
         for (int i = 0; i < block.n_rows; i++) {
-            block_put(&block, self, i, shard.first + tally_rng_below(rng, shard.size));
+            block_put(&block, self, i, tally_shard_point(shard, n, done + i, rng));
         }
         block_multiply(&block, self, x, self->classes);
         for (int i = 0; i < block.n_rows; i++) {
@@ -199,7 +200,7 @@ static enum tally_status softmax_local_gradient(const struct tally_objective *ob
                     block.logits, (int)self->classes, 1.0, ret_gradient, (int)self->classes);
     }
     for (size_t i = 0; i < dim; i++) {
-        ret_gradient[i] = ret_gradient[i] / (double)n + 2 * self->l2 * x[i];
+        ret_gradient[i] = ret_gradient[i] / (double)queried + 2 * self->l2 * x[i];
     }
     block_fini(&block);
     return TALLY_OK;

@@ -169,14 +169,15 @@ static enum tally_status softmax_points_local_gradient(const struct tally_object
     for (size_t i = 0; i < objective->dim; i++) {
         ret_gradient[i] = 0;
     }
-    for (int64_t draw = 0; draw < n; draw++) {
-        const uint32_t point = shard.first + tally_rng_below(rng, shard.size);
+    const int64_t queried = tally_shard_queried(shard, n);
+    for (int64_t i = 0; i < queried; i++) {
+        const uint32_t point = tally_shard_point(shard, n, i, rng);
         logits_of(self, point, x, room, z);
         tally_softmax_loss(z, self->classes, label_of(self, point), z);
         add(self, point, z, room, ret_gradient);
     }
     for (size_t i = 0; i < objective->dim; i++) {
-        ret_gradient[i] = ret_gradient[i] / (double)n + 2 * self->l2 * x[i];
+        ret_gradient[i] = ret_gradient[i] / (double)queried + 2 * self->l2 * x[i];
     }
     free(room);
     return TALLY_OK;

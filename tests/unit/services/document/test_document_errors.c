@@ -71,7 +71,7 @@ static void test_document_errors__errors_name_the_field(void)
         {"\"horizon\": 2000, ", "", TALLY_INVALID_ARGUMENT, "horizon"},
         {"\"horizon\": 2000", "\"horizon\": 0", TALLY_OUT_OF_RANGE, "horizon"},
         {"\"horizon\": 2000", "\"horizon\": 2147483648", TALLY_OUT_OF_RANGE, "horizon"},
-        {"\"minibatch\": 1", "\"minibatch\": 0", TALLY_OUT_OF_RANGE, "minibatch"},
+        {"\"minibatch\": 1", "\"minibatch\": -1", TALLY_OUT_OF_RANGE, "minibatch"},
         {"\"seed\": 1", "\"seed\": -1", TALLY_OUT_OF_RANGE, "seed"},
         {"\"seed\": 1", "\"seed\": 9007199254740992", TALLY_OUT_OF_RANGE, "seed"},
         {"\"unary\"", "\"morse\"", TALLY_INVALID_ARGUMENT, "encoding"},

@@ -51,6 +51,15 @@ static void test_document_plugin__nobody_solves_for_its_minimum(void)
                                    "reference of type value or none");
 }
 
+static void test_document_plugin__nobody_knows_all_of_its_points(void)
+{
+    struct tally_job_spec spec;
+    struct tally_error err;
+    TALLY_ASSERT_STATUS(parse(MINE, ", \"minibatch\": 0", &spec, &err), TALLY_INVALID_ARGUMENT,
+                        &err);
+    TALLY_ASSERT_TEXT(err.field, "minibatch");
+}
+
 static void test_document_plugin__errors_name_the_field(void)
 {
     static const struct {
@@ -118,6 +127,7 @@ static void test_document_plugin__written_document_reads_back(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_plugin__name_dim_and_options_are_read),
     TALLY_TEST(test_document_plugin__nobody_solves_for_its_minimum),
+    TALLY_TEST(test_document_plugin__nobody_knows_all_of_its_points),
     TALLY_TEST(test_document_plugin__errors_name_the_field),
     TALLY_TEST(test_document_plugin__options_have_4096_bytes),
     TALLY_TEST(test_document_plugin__written_document_reads_back),

@@ -200,6 +200,28 @@ static void test_objectives_kinds__several_draws_are_averaged(void)
     }
 }
 
+static void test_objectives_kinds__no_number_of_draws_means_every_point_once(void)
+{
+    for (size_t k = 0; k < N_KINDS; k++) {
+        struct tally_objective *objective = make(&KINDS[k]);
+        const size_t dim = objective->dim;
+        double x[CHECKS_MOST_DIM], exact[CHECKS_MOST_DIM], all[CHECKS_MOST_DIM];
+        struct tally_rng rng, before;
+        tally_rng_init(&rng, tally_rng_key(1, 0), 2, 3, TALLY_RNG_SAMPLING);
+        before = rng;
+        for (uint32_t m = 0; m < CLIENTS; m++) {
+            fill(x, dim, 0.4, m);
+            checks_shard_gradient(objective, points_of(&KINDS[k]), m, x, exact);
+            tally_objective_local_gradient(objective, m, x, 0, &rng, all, NULL);
+            for (size_t j = 0; j < dim; j++) {
+                CU_ASSERT_DOUBLE_EQUAL(all[j], exact[j], 1e-12 * (1 + fabs(exact[j])));
+            }
+        }
+        CU_ASSERT_EQUAL(memcmp(&rng, &before, sizeof before), 0); /* nothing was drawn */
+        unmake(objective);
+    }
+}
+
 static void test_objectives_kinds__losses_are_the_mean_of_local_losses(void)
 {
     for (size_t k = 0; k < N_KINDS; k++) {
@@ -484,6 +506,7 @@ static void test_objectives_kinds__curvature_of_least_squares_is_exact(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_kinds__gradient_is_the_slope_of_the_loss),
     TALLY_TEST(test_objectives_kinds__several_draws_are_averaged),
+    TALLY_TEST(test_objectives_kinds__no_number_of_draws_means_every_point_once),
     TALLY_TEST(test_objectives_kinds__losses_are_the_mean_of_local_losses),
     TALLY_TEST(test_objectives_kinds__minimum_is_one),
     TALLY_TEST(test_objectives_kinds__separable_classes_have_no_minimum),

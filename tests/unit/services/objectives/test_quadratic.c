@@ -89,6 +89,9 @@ static void test_objectives_quadratic__noise_has_its_deviation(void)
         CU_ASSERT_DOUBLE_EQUAL(sum / (DRAWS * DIM), 0, 5 / sqrt(DRAWS * DIM));
         CU_ASSERT_DOUBLE_EQUAL(square / (DRAWS * DIM), 1, 5 * sqrt(2.0 / (DRAWS * DIM)));
     }
+    double without[DIM];
+    tally_objective_local_gradient(objective, 1, x, 0, &rng, without, NULL);
+    CU_ASSERT_EQUAL(memcmp(without, at_x, sizeof at_x), 0);
     tally_objective_free(objective);
     tally_objective_free(exact);
 }

@@ -234,6 +234,25 @@ static void test_objectives_softmax_regression__several_draws_are_averaged(void)
     unmake(objective);
 }
 
+static void test_objectives_softmax_regression__no_number_of_draws_means_every_point_once(void)
+{
+    struct tally_objective *objective = make(0.25);
+    double x[DIM], exact[DIM], all[DIM];
+    struct tally_rng rng, before;
+    tally_rng_init(&rng, tally_rng_key(3, 0), 2, 1, TALLY_RNG_SAMPLING);
+    before = rng;
+    fill(x, 1, 1);
+    for (uint32_t m = 0; m < CLIENTS; m++) {
+        shard_gradient(objective, m, x, exact);
+        tally_objective_local_gradient(objective, m, x, 0, &rng, all, NULL);
+        for (size_t j = 0; j < DIM; j++) {
+            CU_ASSERT_DOUBLE_EQUAL(all[j], exact[j], 1e-13);
+        }
+    }
+    CU_ASSERT_EQUAL(memcmp(&rng, &before, sizeof before), 0); /* nothing was drawn */
+    unmake(objective);
+}
+
 /* f at many points at once, in float32 (softmax_losses.h): single roundings of 2^-24 times the
  * logits, here below 10. */
 static void test_objectives_softmax_regression__losses_are_the_mean_of_local_losses(void)
@@ -397,6 +416,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_softmax_regression__large_weights_do_not_overflow),
     TALLY_TEST(test_objectives_softmax_regression__gradient_is_the_slope_of_the_loss),
     TALLY_TEST(test_objectives_softmax_regression__several_draws_are_averaged),
+    TALLY_TEST(test_objectives_softmax_regression__no_number_of_draws_means_every_point_once),
     TALLY_TEST(test_objectives_softmax_regression__losses_are_the_mean_of_local_losses),
     TALLY_TEST(test_objectives_softmax_regression__minimum_is_newton_s),
     TALLY_TEST(test_objectives_softmax_regression__no_ridge_no_minimum),
