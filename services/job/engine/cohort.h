@@ -3,10 +3,7 @@
  * The draw is a function of (seed, run, round) alone, from a stream of its own, so coordinator,
  * simulator and tests know it without a bit, a restart draws it again, and neither faults nor the
  * order of arrival can change it. Every subset of n clients has the same probability, in every
- * round independently of the others.
- *
- *     Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", CACM 30(9), 1987):
- *     for j = M - n .. M - 1:   t uniform on {0 .. j};  take t, or j if t is taken
+ * round independently of the others (codec/numeric/subset.h).
  *
  * Time O(n log n), for the order; memory O(n). With n = M all clients take part and nothing is
  * drawn. */
@@ -25,8 +22,7 @@ struct tally_cohort {
     uint32_t n;       /* in [1, M] */
     uint32_t round;   /* of the last draw; 0 = none */
     uint32_t *drawn;  /* [n], ascending; those of the last draw */
-    uint32_t *taken;  /* [mask + 1]: a hash table of client + 1; NULL if n = M */
-    uint32_t mask;    /* a power of two - 1, at least 2 n - 1 */
+    uint32_t *taken;  /* [tally_subset_room(n)]; NULL if n = M */
 };
 
 /* Nothing is drawn yet; with n = M `drawn` has all clients from now on. Errors: NO_MEMORY. */
