@@ -129,6 +129,9 @@ def seeds():
         value, bits = int("0" + string[::-1], 2), 32 + dim * (1 + width)
         yield "qsgd", struct.pack("<H", s - 1) + head(dim, 1, bits) + struct.pack("<f", 2.5) + \
             value.to_bytes((bits - 32 + 7) // 8, "little")
+    for dim, k in [(1, 1), (10, 3), (7, 4), (30, 30), (200, 9), (256, 128)]:
+        vector = make_golden.top_k(dim, sorted(generator.sample(range(dim), k)), [2.5] * k)
+        yield "top_k", struct.pack("<H", k - 1) + head(dim, 1, vector["payload_bits"]) + vector["payload"]
     yield from dithered_seeds()
     yield from message_seeds()
     yield from restore_seeds()

@@ -69,7 +69,7 @@ def decode_unary(payload, payload_bits, dim, intervals):
     return levels
 
 
-# --- sections 4 and 5: float32 and qsgd --------------------------------------------------------
+# --- sections 4 and 5: float32, top_k, rand_k and qsgd -----------------------------------------
 
 
 def decode_float32(payload, payload_bits, dim):
@@ -77,6 +77,51 @@ def decode_float32(payload, payload_bits, dim):
     values = list(struct.unpack(f"<{dim}f", payload))
     refuse_unless(all(map(math.isfinite, values)), "not-finite")
     return values
+
+
+def read_index_set(bits, dim, k):
+    """Section 4.1: k of the indices below dim."""
+    n = min(k, dim - k)
+    r = 0
+    while 4 * (n + 1) * 2**r < 2 * dim - n + 1:
+        r += 1
+    written = []
+    for last in range(dim - n, dim):
+        index = written[-1] + 1 if written else 0
+        while index <= last and bits.read(1):
+            index += 2**r
+        refuse_unless(index <= last, "above")
+        index += bits.read(r)
+        refuse_unless(index <= last, "above")
+        written.append(index)
+    return written if n == k else sorted(set(range(dim)) - set(written))
+
+
+def decode_top_k(payload, payload_bits, dim, k):
+    """(indices, values)."""
+    bits = Bits(payload, payload_bits)
+    bits.read(32 * k)
+    values = decode_float32(payload[:4 * k], 32 * k, k)
+    indices = read_index_set(bits, dim, k)
+    refuse_unless(bits.at == payload_bits, "length")
+    return indices, values
+
+
+def draw_indices(dim, k, stream):
+    """Section 4.2: Floyd's algorithm."""
+    words = stream_words(**stream)
+
+    def below(n):
+        p = n * next(words)
+        while p % 2**32 < 2**32 % n:
+            p = n * next(words)
+        return p >> 32
+
+    drawn = set()
+    for j in range(dim - k, dim) if k < dim else ():
+        t = below(j + 1)
+        drawn.add(j if t in drawn else t)
+    return sorted(drawn) if k < dim else list(range(dim))
 
 
 def decode_qsgd(payload, payload_bits, dim, s):
@@ -369,10 +414,21 @@ def philox(rounds, counter, key):
     return counter
 
 
+def stream_key(seed, run):
+    most = 2**32 - 1
+    return philox(10, [run, 0, 0, most], [seed & most, seed >> 32])[:2]
+
+
+def stream_words(seed, run, client, round, purpose):
+    """The words of a stream, block after block."""
+    key = stream_key(seed, run)
+    for block in range(2**32):
+        yield from philox(7, [block, client, round, purpose], key)
+
+
 def dithers(dim, seed, run, client, round, purpose):
     """U of every coordinate."""
-    most = 2**32 - 1
-    key = philox(10, [run, 0, 0, most], [seed & most, seed >> 32])[:2]
+    key = stream_key(seed, run)
     words = [philox(7, [16 * (i // 64) + i % 16, client, round, purpose], key)[i // 16 % 4] for i in range(dim)]
     return [word - 2**32 if word >= 2**31 else word for word in words]
 
@@ -559,11 +615,17 @@ def decode(vector):
         return {"levels": decode_unary(*message, vector["intervals"])}
     if vector["encoding"] == "entropy":
         return {"levels": decode_entropy(*message, vector["intervals"])}
+    stream = {key: vector[key] for key in ("seed", "run", "client", "round", "purpose") if key in vector}
     if vector["encoding"] == "dithered":
-        stream = {key: vector[key] for key in ("seed", "run", "client", "round", "purpose")}
         return {"levels": decode_dithered(*message, vector["intervals"], vector["scale"], stream)}
     if vector["encoding"] == "float32":
         return {"values": decode_float32(*message)}
+    if vector["encoding"] == "top_k":
+        indices, values = decode_top_k(*message, vector["k"])
+        return {"indices": indices, "values": values}
+    if vector["encoding"] == "rand_k":
+        values = decode_float32(*message[:2], vector["k"])
+        return {"indices": draw_indices(vector["dim"], vector["k"], stream), "values": values}
     norm, levels = decode_qsgd(*message, vector["s"])
     return {"norm": norm, "levels": levels}
 
@@ -571,6 +633,8 @@ def decode(vector):
 def formula_bits(vector, meaning):
     if vector["encoding"] in ("unary", "entropy", "dithered"):
         return vector["dim"] + sum(map(abs, meaning["levels"]))
+    if vector["encoding"] == "top_k":
+        return vector["k"] * (32 + math.ceil(math.log2(vector["dim"])))
     return vector["payload_bits"]
 
 

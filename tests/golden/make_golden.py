@@ -68,7 +68,7 @@ def encode(encoding, levels, intervals):
 def refused(vector, reason, says, payload=None, payload_bits=None, **changes):
     """The vector with a defect."""
     bad = {key: value for key, value in vector.items()
-           if key not in ("levels", "values", "norm", "formula_bits")}
+           if key not in ("levels", "values", "indices", "norm", "formula_bits")}
     if payload is not None:
         bad["payload"] = payload
         bad["payload_bits"] = 8 * len(payload) if payload_bits is None else payload_bits
@@ -143,7 +143,7 @@ def unary_malformed():
     yield "dim-too-small", refused(two, "length", "bits announced", dim=65)
 
 
-# --- float32 and qsgd, which `tally encode` does not write --------------------------------------
+# --- float32, top_k, rand_k and qsgd, which `tally encode` does not write -----------------------
 
 
 def float32(values):
@@ -174,6 +174,93 @@ def float32_malformed():
                        ("minus-infinity", "000080ff")]:
         yield name, refused(good, "not-finite", "coordinate 1 is not finite",
                             payload[:4] + bytes.fromhex(word) + payload[8:])
+
+
+def gaps_of(indices, dim):
+    """FORMAT.md, section 4.1, as bits."""
+    chosen = set(indices)
+    written = indices if 2 * len(indices) <= dim else [i for i in range(dim) if i not in chosen]
+    n, r, bits, start = len(written), 0, [], 0
+    while 4 * (n + 1) * 2**r < 2 * dim - n + 1:
+        r += 1
+    for index in written:
+        gap = index - start
+        bits += [1] * (gap >> r) + [0] + [gap >> b & 1 for b in range(r)]
+        start = index + 1
+    return bits
+
+
+def top_k(dim, indices, values, gaps=None):
+    payload = struct.pack(f"<{len(values)}f", *values)
+    bits = gaps_of(indices, dim) if gaps is None else gaps
+    return {"encoding": "top_k", "dim": dim, "k": len(indices), "payload_bits": 8 * len(payload) + len(bits),
+            "formula_bits": len(indices) * (32 + (dim - 1).bit_length()), "payload": payload + from_bits(bits),
+            "indices": indices, "values": list(struct.unpack(f"<{len(values)}f", payload))}
+
+
+def top_k_valid():
+    generator = random.Random(41)
+    yield "example", top_k(10, [1, 4, 5], [-3, 3, 2])
+    yield "one-of-one", top_k(1, [0], [7.5])
+    yield "one-of-two", top_k(2, [1], [-1])
+    yield "all", top_k(5, [0, 1, 2, 3, 4], [0.0, -0.0, 1, 2, 3])
+    yield "half", top_k(6, [0, 2, 5], [1, 2, 3])
+    yield "complement", top_k(7, [0, 1, 3, 6], [1, 2, 3, 4])
+    yield "last-ones", top_k(1000, list(range(990, 1000)), [1.0] * 10)
+    yield "first-ones", top_k(1000, list(range(10)), [1.0] * 10)
+    yield "largest-index", top_k(2**24, [0, 2**24 - 1], [1, 2])
+    for dim, k in [(30, 3), (30, 27), (100, 50), (784, 78), (7840, 100), (100000, 1000)]:
+        indices = sorted(generator.sample(range(dim), k))
+        yield f"{k}-of-{dim}", top_k(dim, indices, [generator.gauss(0, 1) for _ in indices])
+
+
+def top_k_malformed():
+    good = top_k(10, [1, 4, 5], [-3, 3, 2])
+    payload, n = good["payload"], good["payload_bits"]
+    bits = to_bits(payload, n)
+    yield from framing_defects(good)
+    yield "index-above", refused(good, "above", "index 1 of 3 is above 8",
+                                 top_k(10, [1, 4, 5], [-3, 3, 2], [0, 0, 1, 1, 1, 1, 0])["payload"], n)
+    yield "ones-to-the-end", refused(good, "above", "index 0 of 3 is above 7",
+                                     top_k(10, [1, 4, 5], [-3, 3, 2], [1] * 7)["payload"], n)
+    yield "no-room-for-the-others", refused(good, "above", "index 0 of 3 is above 7",
+                                            top_k(10, [1, 4, 5], [-3, 3, 2], [1, 1, 1, 1, 0, 0, 0])["payload"], n)
+    outside = top_k(9, [0, 1, 2, 4, 6, 7], [1, 2, 3, 4, 5, 6])
+    yield "no-room-outside", refused(outside, "above", "index 0 of 3 is above 6",
+                                     top_k(9, [0, 1, 2, 4, 6, 7], [1, 2, 3, 4, 5, 6], [1] * 7 + [0, 0])["payload"],
+                                     192 + 9)
+    yield "no-set", refused(good, "early-end", "ends in index 0 of 3", payload[:12], 96)
+    yield "end-in-a-gap", refused(good, "early-end", "ends in index 1 of 3", from_bits(bits[:99]), 99)
+    yield "end-in-a-remainder", refused(good, "early-end", "ends in index 2 of 3", from_bits(bits[:102]), 102)
+    yield "end-in-the-values", refused(good, "early-end", "ends in the 3 values", payload[:8], 64)
+    yield "bit-left-over", refused(good, "length", "104 bits announced, 10 coordinates take 103", payload, 104)
+    whole = top_k(3, [0, 1, 2], [1, 2, 3])
+    yield "set-of-all", refused(whole, "length", "97 bits announced", whole["payload"] + b"\0", 97)
+    yield "nan", refused(good, "not-finite", "coordinate 2 is not finite",
+                         payload[:8] + bytes.fromhex("0000c07f") + payload[12:], n)
+
+
+def rand_k(dim, values, **stream):
+    vector = float32(values)
+    stream = {"seed": 1, "run": 0, "client": 2, "round": 3, "purpose": 7} | stream
+    return vector | {"encoding": "rand_k", "dim": dim, "k": len(values), **stream,
+                     "indices": decoder.draw_indices(dim, len(values), stream)}
+
+
+def rand_k_valid():
+    yield "example", rand_k(10, [1, -2.5, 0])
+    yield "all", rand_k(4, [1, 2, 3, 4])
+    yield "all-but-one", rand_k(40, list(range(39)), seed=2**40 + 3)
+    yield "one", rand_k(2**31 - 1, [0.5], client=0)
+    yield "100-of-784", rand_k(784, list(range(100)), round=2**31, run=5)
+
+
+def rand_k_malformed():
+    good = rand_k(10, [1, -2.5, 0])
+    yield "byte-missing", refused(good, "length", "float32 values", good["payload"][:-1], 96)
+    yield "dim-values", refused(good, "length", "float32 values", good["payload"] + bytes(28), 320)
+    yield "infinity", refused(good, "not-finite", "coordinate 1 is not finite",
+                              good["payload"][:4] + bytes.fromhex("0000807f") + good["payload"][8:])
 
 
 def qsgd(norm, s, levels, signs=None):
@@ -472,6 +559,8 @@ def vectors():
     for folder, source in [
             ("unary", unary_valid(generator)), ("unary-malformed", unary_malformed()),
             ("float32", float32_valid(generator)), ("float32-malformed", float32_malformed()),
+            ("top_k", top_k_valid()), ("top_k-malformed", top_k_malformed()),
+            ("rand_k", rand_k_valid()), ("rand_k-malformed", rand_k_malformed()),
             ("qsgd", qsgd_valid(generator)), ("qsgd-malformed", qsgd_malformed()),
             ("entropy", entropy_valid(generator)), ("entropy-malformed", entropy_malformed()),
             ("entropy-long", entropy_long_valid(generator)),

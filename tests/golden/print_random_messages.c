@@ -7,7 +7,8 @@
 
 #include "tests/golden/random_messages.h"
 
-static const char *const NAMES[N_RANDOM_KINDS] = {"unary", "entropy", "entropy", "float32", "qsgd"};
+static const char *const NAMES[N_RANDOM_KINDS] = {"unary",   "entropy", "entropy",
+                                                  "float32", "qsgd",    "top_k"};
 
 /* As JSON: a number with a point or an exponent, and -0.0 as that. */
 static void print_real(double value)
@@ -19,34 +20,63 @@ static void print_real(double value)
     }
 }
 
-static void print_message(const struct random_message *message)
+/* What a receiver knows beside the payload. */
+static void print_terms(const struct random_message *message)
 {
-    printf("{\"encoding\": \"%s\", \"dim\": %zu, ", NAMES[message->kind], message->dim);
     if (message->kind == RANDOM_ENTROPY_LONG) {
         printf("\"form\": \"long\", ");
     }
     if (message->kind == RANDOM_QSGD) {
         printf("\"s\": %lu, \"norm\": ", (unsigned long)message->qsgd.levels);
         print_real((double)message->qsgd.norm);
+    } else if (message->kind == RANDOM_TOP_K) {
+        printf("\"k\": %zu", message->k);
     } else {
         printf("\"intervals\": %lu", (unsigned long)message->grid.intervals);
     }
+}
+
+static void print_integers(const char *name, const int32_t *integers, size_t n)
+{
+    printf(", \"%s\": [[1, [", name);
+    for (size_t i = 0; i < n; i++) {
+        printf("%s%ld", i > 0 ? ", " : "", (long)integers[i]);
+    }
+    printf("]]]");
+}
+
+static void print_values(const float *values, size_t n)
+{
+    printf(", \"values\": [[1, [");
+    for (size_t i = 0; i < n; i++) {
+        printf("%s", i > 0 ? ", " : "");
+        print_real((double)values[i]);
+    }
+    printf("]]]");
+}
+
+static void print_message(const struct random_message *message)
+{
+    const size_t k = message->kind == RANDOM_TOP_K ? message->k : message->dim;
+    printf("{\"encoding\": \"%s\", \"dim\": %zu, ", NAMES[message->kind], message->dim);
+    print_terms(message);
     printf(", \"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",
            (unsigned long long)message->stats.payload_bits,
            (unsigned long long)message->stats.formula_bits);
     for (size_t i = 0; i < message->n_payload; i++) {
         printf("%02x", message->payload[i]);
     }
-    printf("\"]], \"%s\": [[1, [", message->kind == RANDOM_FLOAT32 ? "values" : "levels");
-    for (size_t i = 0; i < message->dim; i++) {
-        printf("%s", i > 0 ? ", " : "");
-        if (message->kind == RANDOM_FLOAT32) {
-            print_real((double)message->values[i]);
-        } else {
-            printf("%ld", (long)message->levels[i]);
-        }
+    printf("\"]]");
+    if (message->values != NULL) {
+        print_values(message->values, k);
     }
-    printf("]]]}\n");
+    if (message->indices != NULL) {
+        print_integers("indices", (const int32_t *)message->indices, k);
+    }
+    if (message->levels != NULL) {
+        print_integers("levels", message->levels, message->dim);
+    }
+    printf("}\n");
 }
 
 int main(int argc, char **argv)

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "codec/numeric/float32.h"
+#include "codec/numeric/subset.h"
+#include "codec/sparse/top_k.h"
 #include "tests/entropy_long_form.h"
 
 enum shape { NORMAL, SPARSE, CONSTANT, EXTREMES, UNIFORM, HEAVY, HALVES, N_SHAPES };
@@ -134,14 +136,20 @@ static void encode_levels(struct random_message *message)
 }
 
 /* Any finite float32, all exponents alike: borders, denormal ones and zeros of both signs too. */
-static void draw_float32(struct tally_rng *rng, struct random_message *message)
+static float *draw_values(struct tally_rng *rng, size_t n)
 {
-    message->values = allocate(message->dim, sizeof *message->values);
-    for (size_t i = 0; i < message->dim; i++) {
+    float *values = allocate(n, sizeof *values);
+    for (size_t i = 0; i < n; i++) {
         uint32_t word = tally_rng_u32(rng);
         word = (word >> 23 & 255) == 255 ? word & UINT32_C(0x80000000) : word;
-        memcpy(&message->values[i], &word, sizeof word);
+        memcpy(&values[i], &word, sizeof word);
     }
+    return values;
+}
+
+static void draw_float32(struct tally_rng *rng, struct random_message *message)
+{
+    message->values = draw_values(rng, message->dim);
     message->n_payload = tally_float32_bound(message->dim);
     message->payload = allocate(message->n_payload, 1);
     require(tally_float32_encode(message->values, message->dim, message->payload,
@@ -168,6 +176,41 @@ static void draw_qsgd(struct tally_rng *rng, struct random_message *message)
             "qsgd refuses levels");
 }
 
+/* Half of the sets are drawn, the others are an interval. */
+static uint32_t *draw_indices(struct tally_rng *rng, size_t dim, size_t k)
+{
+    uint32_t *indices = allocate(k, sizeof *indices);
+    if (tally_rng_below(rng, 2) == 0) {
+        uint32_t *taken = allocate(tally_subset_room((uint32_t)k), sizeof *taken);
+        tally_subset_draw(rng, (uint32_t)dim, (uint32_t)k, taken, indices);
+        free(taken);
+        return indices;
+    }
+    const uint32_t first = tally_rng_below(rng, (uint32_t)(dim - k + 1));
+    for (uint32_t i = 0; i < k; i++) {
+        indices[i] = first + i;
+    }
+    return indices;
+}
+
+static void draw_top_k(struct tally_rng *rng, struct random_message *message)
+{
+    message->k = (size_t)octave(rng, 0, log2((double)message->dim + 1));
+    message->k = message->k < message->dim ? message->k : message->dim;
+    message->values = draw_values(rng, message->k);
+    message->indices = draw_indices(rng, message->dim, message->k);
+    message->n_payload = tally_top_k_bound(message->dim, message->k);
+    message->payload = allocate(message->n_payload, 1);
+    require(tally_top_k_encode(message->values, message->indices, message->dim, message->k,
+                               message->payload, message->n_payload, &message->stats.payload_bits,
+                               NULL) == TALLY_OK,
+            "top_k refuses coordinates");
+    message->stats.formula_bits = tally_top_k_formula_bits(message->dim, message->k);
+    message->n_payload = (size_t)((message->stats.payload_bits + 7) / 8);
+    message->payload = realloc(message->payload, message->n_payload);
+    require(message->payload != NULL, "no memory");
+}
+
 static void draw_encoded(struct tally_rng *rng, struct random_message *message)
 {
     int32_t top = (int32_t)octave(rng, 0, MOST_TOP_BITS + 0.01);
@@ -191,6 +234,8 @@ void random_message_init(struct random_message *message, struct tally_rng *rng,
         draw_float32(rng, message);
     } else if (kind == RANDOM_QSGD) {
         draw_qsgd(rng, message);
+    } else if (kind == RANDOM_TOP_K) {
+        draw_top_k(rng, message);
     } else {
         draw_encoded(rng, message);
     }
@@ -200,6 +245,7 @@ void random_message_fini(struct random_message *message)
 {
     free(message->levels);
     free(message->values);
+    free(message->indices);
     free(message->payload);
     *message = (struct random_message){.dim = 0};
 }

@@ -13,6 +13,7 @@ enum random_kind {
     RANDOM_ENTROPY_LONG, /* in the form of a long message, at any dim */
     RANDOM_FLOAT32,
     RANDOM_QSGD,
+    RANDOM_TOP_K,
     N_RANDOM_KINDS,
 };
 
@@ -21,8 +22,10 @@ struct random_message {
     size_t dim;             /* most below 64, one of four up to 4096 */
     struct tally_grid grid; /* of the kinds with an encoding */
     struct tally_qsgd qsgd;
-    int32_t *levels; /* all but float32 */
-    float *values;   /* float32 */
+    size_t k;          /* of top_k: values and indices */
+    int32_t *levels;   /* all but float32 and top_k */
+    float *values;     /* float32, top_k */
+    uint32_t *indices; /* top_k */
     uint8_t *payload;
     size_t n_payload;
     struct tally_level_stats stats; /* as the encoder says; nonzeros only with an encoding */

@@ -12,7 +12,9 @@
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"
 #include "codec/numeric/float32.h"
+#include "codec/numeric/subset.h"
 #include "codec/quantize/qsgd.h"
+#include "codec/sparse/top_k.h"
 #include "tests/harness.h"
 
 /* A file. */
@@ -22,9 +24,11 @@ struct vector {
     uint64_t payload_bits, formula_bits;
     struct tally_grid grid;
     uint32_t s;
+    size_t k;
     const char *refused, *says; /* NULL: it is valid */
     struct tally_buffer payload;
-    struct tally_buffer meaning; /* double[dim]: levels or values */
+    struct tally_buffer meaning; /* double[dim], or [k]: levels or values */
+    struct tally_buffer indices; /* double[k] */
     double norm;
 };
 
@@ -123,12 +127,14 @@ static struct vector vector_read(const char *path)
     vector.grid.intervals = (uint32_t)tally_json_get_integer(vector.json, "intervals", 0);
     vector.grid.scale = (uint32_t)tally_json_get_integer(vector.json, "scale", 0);
     vector.s = (uint32_t)tally_json_get_integer(vector.json, "s", 0);
+    vector.k = (size_t)tally_json_get_integer(vector.json, "k", 0);
     vector.norm = tally_json_get_real(vector.json, "norm", 0);
     vector.refused = tally_json_get_text(vector.json, "refused");
     vector.says = tally_json_get_text(vector.json, "says");
     expand(tally_json_get(vector.json, "payload"), &vector.payload);
     expand(tally_json_get(vector.json, "levels"), &vector.meaning);
     expand(tally_json_get(vector.json, "values"), &vector.meaning);
+    expand(tally_json_get(vector.json, "indices"), &vector.indices);
     CU_ASSERT_TRUE_FATAL(vector.dim > 0);
     return vector;
 }
@@ -137,6 +143,7 @@ static void vector_fini(struct vector *vector)
 {
     tally_buffer_fini(&vector->payload);
     tally_buffer_fini(&vector->meaning);
+    tally_buffer_fini(&vector->indices);
     tally_json_free(vector->json);
 }
 
@@ -333,6 +340,69 @@ static bool check_float32(const struct vector *vector)
     return good;
 }
 
+/* Whether these are the file's values and indices, k of each. */
+static bool means_sparse(const struct vector *vector, const float *values, const uint32_t *indices)
+{
+    bool same = vector->meaning.size == vector->k * sizeof(double) &&
+                vector->indices.size == vector->meaning.size;
+    for (size_t i = 0; same && i < vector->k; i++) {
+        double value, index;
+        memcpy(&value, vector->meaning.data + i * sizeof value, sizeof value);
+        memcpy(&index, vector->indices.data + i * sizeof index, sizeof index);
+        same = values[i] == value && !signbit(values[i]) == !signbit(value) && indices[i] == index;
+    }
+    return same;
+}
+
+static bool check_top_k(const struct vector *vector)
+{
+    const size_t bound = tally_top_k_bound(vector->dim, vector->k);
+    float *values = allocate(vector->k, sizeof *values);
+    uint32_t *indices = allocate(vector->k, sizeof *indices);
+    uint8_t *bytes = allocate(bound, 1);
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = as_expected(vector,
+                            tally_top_k_decode(vector->payload.data, vector->payload.size,
+                                               vector->payload_bits, vector->dim, vector->k, values,
+                                               indices, &err),
+                            &err);
+    if (good && vector->refused == NULL) {
+        uint64_t bits;
+        good = means_sparse(vector, values, indices) &&
+               tally_top_k_formula_bits(vector->dim, vector->k) == vector->formula_bits &&
+               tally_top_k_encode(values, indices, vector->dim, vector->k, bytes, bound, &bits,
+                                  NULL) == TALLY_OK &&
+               bits == vector->payload_bits && is_payload(vector, bytes, (size_t)((bits + 7) / 8));
+    }
+    free(values);
+    free(indices);
+    free(bytes);
+    return good;
+}
+
+static bool check_rand_k(const struct vector *vector)
+{
+    const uint32_t k = (uint32_t)vector->k;
+    float *values = allocate(k, sizeof *values);
+    uint32_t *indices = allocate(k, sizeof *indices);
+    uint32_t *taken = allocate(tally_subset_room(k), sizeof *taken);
+    struct tally_rng rng = stream_of(vector);
+    struct tally_error err = TALLY_ERROR_INIT;
+    bool good = as_expected(vector,
+                            tally_float32_decode(vector->payload.data, vector->payload.size,
+                                                 vector->payload_bits, k, values, &err),
+                            &err);
+    if (good && vector->refused == NULL) {
+        tally_subset_draw(&rng, (uint32_t)vector->dim, k, taken, indices);
+        good = means_sparse(vector, values, indices) && vector->payload_bits == 32 * (uint64_t)k &&
+               vector->formula_bits == vector->payload_bits;
+    }
+    free(values);
+    free(indices);
+    free(taken);
+    return good;
+}
+
 static bool check_qsgd(const struct vector *vector)
 {
     const uint64_t bits = tally_qsgd_bits(vector->s, vector->dim);
@@ -397,6 +467,18 @@ static void test_golden__float32(void)
     check_folder("float32-malformed", check_float32, 9);
 }
 
+static void test_golden__top_k(void)
+{
+    check_folder("top_k", check_top_k, 15);
+    check_folder("top_k-malformed", check_top_k, 15);
+}
+
+static void test_golden__rand_k(void)
+{
+    check_folder("rand_k", check_rand_k, 5);
+    check_folder("rand_k-malformed", check_rand_k, 3);
+}
+
 static void test_golden__qsgd(void)
 {
     check_folder("qsgd", check_qsgd, 10);
@@ -423,6 +505,7 @@ static void test_golden__dithered(void)
 
 static const struct tally_test tests[] = {
     TALLY_TEST(test_golden__unary),        TALLY_TEST(test_golden__float32),
+    TALLY_TEST(test_golden__top_k),        TALLY_TEST(test_golden__rand_k),
     TALLY_TEST(test_golden__qsgd),         TALLY_TEST(test_golden__entropy),
     TALLY_TEST(test_golden__entropy_long), TALLY_TEST(test_golden__dithered),
 };

@@ -9,6 +9,7 @@
 #include "codec/numeric/bits.h"
 #include "codec/numeric/cpu.h"
 #include "codec/numeric/float32.h"
+#include "codec/sparse/top_k.h"
 #include "tests/golden/random_messages.h"
 #include "tests/harness.h"
 
@@ -166,6 +167,22 @@ static bool check_qsgd(const struct random_message *message)
     return good;
 }
 
+static bool check_top_k(const struct random_message *message)
+{
+    const size_t dim = message->dim, k = message->k;
+    const uint64_t bits = message->stats.payload_bits;
+    float *values = fenced(LEVELS, k * sizeof *values);
+    uint32_t *indices = fenced(SUMS, k * sizeof *indices);
+    const bool good = tally_bits_are_framed(message->payload, message->n_payload, bits) &&
+                      tally_top_k_decode(payload_of(message), message->n_payload, bits, dim, k,
+                                         values, indices, NULL) == TALLY_OK &&
+                      memcmp(values, message->values, k * sizeof *values) == 0 &&
+                      memcmp(indices, message->indices, k * sizeof *indices) == 0 &&
+                      tally_top_k_decode(payload_of(message), (size_t)((bits + 6) / 8), bits - 1,
+                                         dim, k, values, indices, NULL) != TALLY_OK;
+    return good;
+}
+
 static void check_kind(enum random_kind kind, uint64_t seed,
                        bool (*check)(const struct random_message *message))
 {
@@ -213,11 +230,17 @@ static void test_random_messages__qsgd(void)
     check_kind(RANDOM_QSGD, 55, check_qsgd);
 }
 
+static void test_random_messages__top_k(void)
+{
+    check_kind(RANDOM_TOP_K, 56, check_top_k);
+}
+
 static const struct tally_test tests[] = {
     TALLY_TEST(test_random_messages__unary),
     TALLY_TEST(test_random_messages__entropy),
     TALLY_TEST(test_random_messages__entropy_in_its_long_form),
     TALLY_TEST(test_random_messages__float32),
     TALLY_TEST(test_random_messages__qsgd),
+    TALLY_TEST(test_random_messages__top_k),
 };
 TALLY_SUITE(random_messages, tests);
