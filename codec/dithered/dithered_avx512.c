@@ -273,14 +273,22 @@ static uint8_t *encode(const struct tally_dithered_table *table, const uint8_t *
 
 /* --- decoder --------------------------------------------------------------------------------- */
 
-/* The symbols that these shares lie in, and the shares of those. */
+/* The symbols that these shares lie in, and the shares of those. Few groups need the boundaries far
+ * out. */
 static inline struct shares shares_around(const struct tally_dithered_table *table, __m512i share,
                                           __m512i bins, __m512i *ret_symbols)
 {
-    struct shares shares = {_mm512_setzero_si512(), _mm512_set1_epi16(TOTAL)};
+    unsigned first = table->likely, end = table->likely_end;
+    struct shares shares = {boundary_of(table, first, bins), boundary_of(table, end, bins)};
     const __m512i one = _mm512_set1_epi16(1);
-    __m512i symbols = _mm512_setzero_si512();
-    for (unsigned s = 1; s < table->n; s++) {
+    if ((_mm512_cmplt_epu16_mask(share, shares.first) |
+         _mm512_cmpge_epu16_mask(share, shares.end)) != 0) {
+        first = 0;
+        end = table->n;
+        shares = (struct shares){_mm512_setzero_si512(), _mm512_set1_epi16(TOTAL)};
+    }
+    __m512i symbols = _mm512_set1_epi16((short)first);
+    for (unsigned s = first + 1; s < end; s++) {
         const __m512i boundary = boundary_of(table, s, bins);
         const __mmask32 is_above = _mm512_cmpge_epu16_mask(share, boundary);
         symbols = _mm512_mask_add_epi16(symbols, is_above, symbols, one);

@@ -16,9 +16,10 @@ static unsigned bit_length(uint32_t value)
     return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
 }
 
-/* Bits that are enough for n levels of at most this magnitude: a share of 2^16 each, one bit more
- * for the rounding of the coder's shares, the low bits, and, if any may be a tail, its excess. */
-static uint64_t bits_at_most(const struct tally_dithered_model *model, uint32_t largest, size_t n)
+/* A share of 2^16 each, one bit more for the rounding of the coder's shares, the low bits, and, if
+ * any may be a tail, its excess. */
+uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
+                                     size_t n)
 {
     const uint32_t high = magnitude_of(tally_dithered_high(model, -(int32_t)largest));
     const uint32_t above = magnitude_of(tally_dithered_high(model, (int32_t)largest));
@@ -27,9 +28,13 @@ static uint64_t bits_at_most(const struct tally_dithered_model *model, uint32_t 
     return n * (uint64_t)(TALLY_DITHERED_TOTAL_BITS + 1 + model->shift + excess);
 }
 
-static enum tally_status refuse(const struct tally_vector *vector, size_t i,
-                                struct tally_error *err)
+/* Names the first coordinate that is not finite; there is one. */
+static enum tally_status refuse(const struct tally_vector *vector, struct tally_error *err)
 {
+    size_t i = 0;
+    while (isfinite(vector->y[i])) {
+        i++;
+    }
     return tally_fail(err, TALLY_NOT_FINITE, NULL, "coordinate %zu of %zu is %s", i, vector->dim,
                       isnan(vector->y[i]) ? "NaN" : "infinite");
 }
@@ -54,15 +59,14 @@ static enum tally_status quantize(const struct tally_dithered_model *model,
         const size_t left = vector->dim - start;
         n = left < TALLY_DITHERED_BLOCK ? left : TALLY_DITHERED_BLOCK;
         kernel->dithers(vector->rng, (uint32_t)(start / TALLY_RNG_LANES), n, dithers);
-        const size_t done = kernel->quantize(vector->grid, vector->y + start, dithers, n,
-                                             levels + start, &rounded.clipped);
-        if (done < n) {
-            return refuse(vector, start + done, err);
+        if (kernel->quantize(vector->grid, vector->y + start, dithers, n, levels + start,
+                             &rounded.clipped) < n) {
+            return refuse(vector, err);
         }
         kernel->scan(levels + start, n, &scan);
         rounded.stats.formula_bits += scan.sum;
         rounded.stats.nonzeros += scan.nonzeros;
-        rounded.bits_at_most += bits_at_most(model, scan.largest, n);
+        rounded.bits_at_most += tally_dithered_bits_at_most(model, scan.largest, n);
     }
     *ret_rounded = rounded;
     return TALLY_OK;
@@ -131,31 +135,63 @@ static uint64_t write_short(struct tally_dithered_model *model, const struct tal
     return tally_bit_writer_tell(&writer);
 }
 
-enum tally_status tally_dithered_encode_as(bool is_long, const struct tally_vector *vector,
-                                           int32_t *scratch, struct tally_buffer *payload,
-                                           struct tally_level_stats *ret_stats,
-                                           uint64_t *ret_clipped, struct tally_error *err)
+static enum tally_status has_no_room(const struct tally_vector *vector, enum tally_status status,
+                                     struct tally_error *err)
+{
+    return tally_fail(err, status, NULL, "a message of %zu coordinates: %s", vector->dim,
+                      tally_status_info(status)->title);
+}
+
+static enum tally_status encode_short(const struct tally_vector *vector, int32_t *scratch,
+                                      struct tally_buffer *payload,
+                                      struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
+                                      struct tally_error *err)
 {
     struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
-    struct rounded rounded;
+    struct rounded rounded = {0};
     payload->size = 0;
     enum tally_status status = quantize(&model, vector, scratch, &rounded, err);
     if (status != TALLY_OK) {
         return status;
     }
-    const size_t n_bytes = (size_t)(rounded.bits_at_most / 8) +
-                           (is_long ? tally_dithered_long_slack(vector->dim) : 16);
-    status = tally_buffer_reserve(payload, n_bytes);
+    status = tally_buffer_reserve(payload, (size_t)(rounded.bits_at_most / 8) + 16);
     if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "a message of %zu bytes: %s", n_bytes,
-                          tally_status_info(status)->title);
+        return has_no_room(vector, status, err);
     }
     rounded.stats.payload_bits =
-        is_long ? 8 * (uint64_t)tally_dithered_long_encode(&model, scratch, vector->dim,
-                                                           vector->rng, payload->data, n_bytes)
-                : write_short(&model, vector, scratch, payload->data, n_bytes);
+        write_short(&model, vector, scratch, payload->data, payload->capacity);
     payload->size = (size_t)((rounded.stats.payload_bits + 7) / 8);
     *ret_stats = rounded.stats;
     *ret_clipped = rounded.clipped;
     return TALLY_OK;
+}
+
+static enum tally_status encode_long(const struct tally_vector *vector,
+                                     struct tally_buffer *payload,
+                                     struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
+                                     struct tally_error *err)
+{
+    const struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
+    struct tally_level_stats stats;
+    uint64_t clipped;
+    const enum tally_status status =
+        tally_dithered_long_encode(&model, vector, payload, &stats, &clipped);
+    if (status == TALLY_NOT_FINITE) {
+        return refuse(vector, err);
+    }
+    if (status != TALLY_OK) {
+        return has_no_room(vector, status, err);
+    }
+    *ret_stats = stats;
+    *ret_clipped = clipped;
+    return TALLY_OK;
+}
+
+enum tally_status tally_dithered_encode_as(bool is_long, const struct tally_vector *vector,
+                                           int32_t *scratch, struct tally_buffer *payload,
+                                           struct tally_level_stats *ret_stats,
+                                           uint64_t *ret_clipped, struct tally_error *err)
+{
+    return is_long ? encode_long(vector, payload, ret_stats, ret_clipped, err)
+                   : encode_short(vector, scratch, payload, ret_stats, ret_clipped, err);
 }

@@ -37,6 +37,8 @@ struct tally_dithered_table {
     /* For decoders, of every 2^5th share: first + 2^16 end + 2^32 s of the symbol s that it lies
      * in. */
     uint64_t starts[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS];
+    /* For decoders: hardly any share lies outside of the boundaries `likely` .. `likely_end`. */
+    unsigned likely, likely_end;
     unsigned n;
     unsigned bin_shift; /* 23 .. 27 */
 };
@@ -45,7 +47,7 @@ struct tally_dithered_table {
  * a decoder needs. */
 void tally_dithered_table(const struct tally_dithered_model *model,
                           struct tally_dithered_table *ret_table);
-/* Adds that: `starts`. */
+/* Adds that. */
 void tally_dithered_starts(struct tally_dithered_table *table);
 
 /* All give the same. n <= TALLY_DITHERED_BLOCK. */

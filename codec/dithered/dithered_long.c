@@ -1,5 +1,6 @@
-/* dithered_long: whole long messages, block after block. As codec/entropy does it: the encoder goes
- * from the last block to the first and from the end of the buffer to its beginning. */
+/* dithered_long: whole long messages, block after block. The encoder goes from the last block to
+ * the first and from the end of the buffer to its beginning, as codec/entropy does it, and rounds a
+ * block right before it encodes it: the vector passes through the cache once. */
 #include "codec/dithered/dithered_long.h"
 
 #include <assert.h>
@@ -82,31 +83,119 @@ static uint8_t *write_extras(const struct tally_dithered_model *model, const uin
     return end - n_bytes;
 }
 
-size_t tally_dithered_long_encode(const struct tally_dithered_model *model, const int32_t *levels,
-                                  size_t dim, const struct tally_rng *rng, uint8_t *data,
-                                  size_t capacity)
+/* The message so far stands at the end of the payload. */
+struct long_encoder {
+    const struct tally_dithered_kernel *kernel;
+    const struct tally_dithered_model *model;
+    const struct tally_vector *vector;
+    const struct tally_dithered_table *table;
+    struct tally_rans_states states;
+    struct tally_buffer *payload;
+    size_t used; /* bytes */
+    struct tally_level_stats stats;
+    uint64_t clipped;
+};
+
+/* Makes room for n bytes more before the message. */
+static enum tally_status make_room(struct long_encoder *encoder, size_t n)
 {
-    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
+    struct tally_buffer *payload = encoder->payload;
+    const size_t used = encoder->used, before = payload->capacity;
+    const enum tally_status status = tally_buffer_reserve(payload, used + n);
+    if (status == TALLY_OK && payload->capacity > before) {
+        memmove(payload->data + payload->capacity - used, payload->data + before - used, used);
+    }
+    return status;
+}
+
+/* Rounds the coordinates from `start` on; *ret_largest: the largest magnitude of a level. */
+static enum tally_status round_block(struct long_encoder *encoder, size_t start,
+                                     struct tally_dithered_block *block, uint32_t *ret_largest)
+{
+    const struct tally_vector *vector = encoder->vector;
+    struct tally_entropy_scan scan;
+    encoder->kernel->dithers(vector->rng, (uint32_t)(start / TALLY_RNG_LANES), block->n,
+                             block->dithers);
+    if (encoder->kernel->quantize(vector->grid, vector->y + start, block->dithers, block->n,
+                                  block->levels, &encoder->clipped) < block->n) {
+        return TALLY_NOT_FINITE;
+    }
+    encoder->kernel->scan(block->levels, block->n, &scan);
+    encoder->stats.formula_bits += scan.sum;
+    encoder->stats.nonzeros += scan.nonzeros;
+    *ret_largest = scan.largest;
+    return TALLY_OK;
+}
+
+static void write_block(struct long_encoder *encoder, struct tally_dithered_block *block)
+{
+    const struct tally_dithered_model *model = encoder->model;
+    uint8_t *end = encoder->payload->data + encoder->payload->capacity;
+    uint8_t *at = end - encoder->used;
+    encoder->kernel->bins(encoder->table, block->dithers, block->n, block->bins);
+    const size_t n_tails = encoder->kernel->symbols(model, block->levels, block->n, block->symbols);
+    at = write_extras(model, block->symbols, block->levels, block->n, n_tails, at);
+    at = encoder->kernel->encode(encoder->table, block->symbols, block->bins, block->n,
+                                 &encoder->states, at);
+    encoder->used = (size_t)(end - at);
+}
+
+/* The states, and the message from the end of the payload to its beginning. */
+static enum tally_status finish(struct long_encoder *encoder)
+{
+    struct tally_buffer *payload = encoder->payload;
+    const enum tally_status status = make_room(encoder, TALLY_DITHERED_LONG_HEAD_BYTES);
+    if (status == TALLY_OK) {
+        encoder->used += TALLY_DITHERED_LONG_HEAD_BYTES;
+        uint8_t *at = payload->data + payload->capacity - encoder->used;
+        tally_rans_write(&encoder->states, at);
+        memmove(payload->data, at, encoder->used);
+        payload->size = encoder->used;
+    }
+    return status;
+}
+
+/* Room for a block beyond its bits: for a last word, and what the kernel overwrites. */
+enum { BLOCK_SLACK = 128 };
+
+enum tally_status tally_dithered_long_encode(const struct tally_dithered_model *model,
+                                             const struct tally_vector *vector,
+                                             struct tally_buffer *payload,
+                                             struct tally_level_stats *ret_stats,
+                                             uint64_t *ret_clipped)
+{
     struct tally_dithered_table table;
     struct tally_dithered_block block;
-    struct tally_rans_states states;
-    uint8_t *at = data + capacity;
+    struct long_encoder encoder = {.kernel = tally_dithered_kernel_for(tally_cpu_used()),
+                                   .model = model,
+                                   .vector = vector,
+                                   .table = &table,
+                                   .payload = payload,
+                                   .stats = {.formula_bits = vector->dim}};
+    payload->size = 0;
     tally_dithered_table(model, &table);
-    tally_rans_init(&states);
-    for (size_t end = dim, start; end > 0; end = start) {
+    tally_rans_init(&encoder.states);
+    enum tally_status status = tally_buffer_reserve(payload, vector->dim / 4);
+    for (size_t end = vector->dim, start; status == TALLY_OK && end > 0; end = start) {
+        uint32_t largest;
         start = (end - 1) / TALLY_DITHERED_BLOCK * TALLY_DITHERED_BLOCK;
-        const size_t n = end - start;
-        kernel->dithers(rng, (uint32_t)(start / TALLY_RNG_LANES), n, block.dithers);
-        kernel->bins(&table, block.dithers, n, block.bins);
-        const size_t n_tails = kernel->symbols(model, levels + start, n, block.symbols);
-        at = write_extras(model, block.symbols, levels + start, n, n_tails, at);
-        at = kernel->encode(&table, block.symbols, block.bins, n, &states, at);
+        block.n = end - start;
+        status = round_block(&encoder, start, &block, &largest);
+        if (status == TALLY_OK) {
+            const uint64_t bits = tally_dithered_bits_at_most(model, largest, block.n);
+            status = make_room(&encoder, (size_t)(bits / 8) + BLOCK_SLACK);
+        }
+        if (status == TALLY_OK) {
+            write_block(&encoder, &block);
+        }
     }
-    at -= TALLY_DITHERED_LONG_HEAD_BYTES;
-    tally_rans_write(&states, at);
-    const size_t n_bytes = (size_t)(data + capacity - at);
-    memmove(data, at, n_bytes);
-    return n_bytes;
+    if (status == TALLY_OK) {
+        status = finish(&encoder);
+    }
+    encoder.stats.payload_bits = 8 * (uint64_t)encoder.used;
+    *ret_stats = encoder.stats;
+    *ret_clipped = encoder.clipped;
+    return status;
 }
 
 /* --- decoder --------------------------------------------------------------------------------- */

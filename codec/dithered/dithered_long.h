@@ -17,16 +17,13 @@ enum {
     TALLY_DITHERED_LONG_HEAD_BYTES = TALLY_RANS_BYTES,
 };
 
-/* Bytes that are enough beyond those for a share of 2^16 or less, low bits and tails. */
-static inline size_t tally_dithered_long_slack(size_t dim)
-{
-    return TALLY_DITHERED_LONG_HEAD_BYTES + 2 * (dim / TALLY_DITHERED_BLOCK + 1) + 64;
-}
-
-/* Writes the message of levels[dim] into data[capacity], which is enough; returns its bytes. */
-size_t tally_dithered_long_encode(const struct tally_dithered_model *model, const int32_t *levels,
-                                  size_t dim, const struct tally_rng *rng, uint8_t *data,
-                                  size_t capacity);
+/* Quantizes the vector and encodes it into `payload`, whose old content is replaced. Errors:
+ * NOT_FINITE (without a message), NO_MEMORY, TOO_LARGE. */
+enum tally_status tally_dithered_long_encode(const struct tally_dithered_model *model,
+                                             const struct tally_vector *vector,
+                                             struct tally_buffer *payload,
+                                             struct tally_level_stats *ret_stats,
+                                             uint64_t *ret_clipped);
 
 /* A message as it is read. */
 struct tally_dithered_long {

@@ -17,6 +17,10 @@ enum {
     TALLY_DITHERED_EXCESS_BITS = 21, /* of |high| - reach, at most: |level| <= 2^20 */
 };
 
+/* Bits that are enough for n levels of at most this magnitude. */
+uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
+                                     size_t n);
+
 /* The functions of dithered.h, in the form that is asked for. */
 
 enum tally_status tally_dithered_encode_as(bool is_long, const struct tally_vector *vector,

@@ -43,8 +43,33 @@ void tally_dithered_table(const struct tally_dithered_model *model,
     }
 }
 
+/* Whether in no bin more than 2^-11 of the shares lie below boundary s, or `from_end` above it. */
+static bool is_far_out(const struct tally_dithered_table *table, unsigned s, bool from_end)
+{
+    const uint32_t n_outside = from_end ? table->n - s : s, most = n_outside + (TOTAL >> 11);
+    bool is_far = true;
+    for (unsigned b = 0; b < TALLY_DITHERED_BINS; b++) {
+        const uint32_t below = table->cumulative[s][b];
+        is_far = is_far && (from_end ? TOTAL - below : below) <= most;
+    }
+    return is_far;
+}
+
+static void find_likely(struct tally_dithered_table *table)
+{
+    table->likely = 0;
+    table->likely_end = table->n;
+    while (is_far_out(table, table->likely + 1, false)) {
+        table->likely++;
+    }
+    while (is_far_out(table, table->likely_end - 1, true)) {
+        table->likely_end--;
+    }
+}
+
 void tally_dithered_starts(struct tally_dithered_table *table)
 {
+    find_likely(table);
     for (unsigned b = 0; b < TALLY_DITHERED_BINS; b++) {
         const uint16_t *boundaries = table->of_bin[b];
         unsigned k = 0;

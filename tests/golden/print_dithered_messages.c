@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "codec/dithered/dithered.h"
+#include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_message.h"
 
 enum { MOST_DIM = 300 };
@@ -34,7 +35,7 @@ static void draw_vector(struct tally_rng *rng, double ratio, float *y, size_t di
 static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k, bool is_long)
 {
     float y[MOST_DIM];
-    int32_t levels[MOST_DIM];
+    int32_t levels[MOST_DIM], dithers[MOST_DIM + TALLY_RNG_LANES];
     const size_t dim = (size_t)octave(rng, 0, log2(MOST_DIM));
     const double ratio = octave(rng, -9, tally_rng_below(rng, 4) == 0 ? 16 : 4);
     draw_vector(rng, ratio, y, dim);
@@ -54,6 +55,8 @@ static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k, bool
         TALLY_OK) {
         return false;
     }
+    TALLY_DITHERED_PORTABLE.dithers(&stream, 0, dim, dithers);
+    TALLY_DITHERED_PORTABLE.quantize(&grid, y, dithers, dim, levels, &clipped);
     printf("{\"encoding\": \"dithered\", \"dim\": %zu, \"intervals\": %lu, \"scale\": %lu, "
            "\"seed\": %llu, \"run\": %lu, \"client\": %lu, \"round\": %lu, \"purpose\": %d, "
            "\"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_message.h"
 #include "tests/harness.h"
 
@@ -16,12 +17,13 @@ void *dithered_allocate(size_t n)
 
 void dithered_sample_init(struct dithered_sample *sample, size_t dim, struct tally_grid grid)
 {
-    *sample = (struct dithered_sample){.dim = dim,
-                                       .y = dithered_allocate(dim * sizeof *sample->y),
-                                       .levels = dithered_allocate(dim * sizeof *sample->levels),
-                                       .dithers = dithered_allocate(dim * sizeof *sample->dithers),
-                                       .values = dithered_allocate(dim * sizeof *sample->values),
-                                       .grid = grid};
+    *sample = (struct dithered_sample){
+        .dim = dim,
+        .y = dithered_allocate(dim * sizeof *sample->y),
+        .levels = dithered_allocate(dim * sizeof *sample->levels),
+        .dithers = dithered_allocate((dim + TALLY_RNG_LANES) * sizeof *sample->dithers),
+        .values = dithered_allocate(dim * sizeof *sample->values),
+        .grid = grid};
 }
 
 void dithered_sample_fini(struct dithered_sample *sample)
@@ -43,22 +45,32 @@ void dithered_fill_normal(struct tally_rng *rng, double sigma, float *y, size_t 
     free(normal);
 }
 
+/* The dithers and levels, as plain C makes them. */
+static void quantize(struct dithered_sample *sample)
+{
+    uint64_t clipped = 0;
+    for (size_t i = 0, n; i < sample->dim; i += n) {
+        n = sample->dim - i < TALLY_RNG_LANES ? sample->dim - i : TALLY_RNG_LANES;
+        TALLY_DITHERED_PORTABLE.dithers(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), n,
+                                        sample->dithers + i);
+        TALLY_DITHERED_PORTABLE.quantize(&sample->grid, sample->y + i, sample->dithers + i, n,
+                                         sample->levels + i, &clipped);
+    }
+}
+
 enum tally_status dithered_sample_encode(struct dithered_sample *sample)
 {
     const struct tally_vector vector = {
         .y = sample->y, .dim = sample->dim, .grid = &sample->grid, .rng = &sample->rng};
-    uint32_t words[TALLY_RNG_LANES];
-    for (size_t i = 0; i < sample->dim; i++) {
-        if (i % TALLY_RNG_LANES == 0) {
-            tally_rng_lanes(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        }
-        sample->dithers[i] = (int32_t)words[i % TALLY_RNG_LANES];
-    }
-    return sample->is_long
-               ? tally_dithered_encode_as(true, &vector, sample->levels, &sample->payload,
-                                          &sample->stats, &sample->clipped, NULL)
-               : tally_dithered_encode(&vector, sample->levels, &sample->payload, &sample->stats,
-                                       &sample->clipped, NULL);
+    int32_t *scratch = dithered_allocate(sample->dim * sizeof *scratch);
+    const enum tally_status status =
+        sample->is_long ? tally_dithered_encode_as(true, &vector, scratch, &sample->payload,
+                                                   &sample->stats, &sample->clipped, NULL)
+                        : tally_dithered_encode(&vector, scratch, &sample->payload, &sample->stats,
+                                                &sample->clipped, NULL);
+    free(scratch);
+    quantize(sample);
+    return status;
 }
 
 static enum tally_status decode(const struct tally_dithered_message *message, int64_t *values,

@@ -15,7 +15,7 @@
 struct dithered_sample {
     size_t dim;
     float *y;         /* input */
-    int32_t *levels;  /* of encode */
+    int32_t *levels;  /* of encode, as plain C rounds */
     int32_t *dithers; /* of encode */
     int64_t *values;  /* of decodes */
     struct tally_grid grid;

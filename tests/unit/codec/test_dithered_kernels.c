@@ -169,6 +169,29 @@ static void test_codec_dithered_kernels__what_is_not_finite_is_found(void)
     }
 }
 
+/* Blocks are encoded from the last one on; the refusal names the first coordinate. */
+static void test_codec_dithered_kernels__a_refusal_names_the_first_coordinate(void)
+{
+    enum { DIM = 3 * TALLY_DITHERED_BLOCK };
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_level_stats stats;
+    struct tally_buffer payload = {0};
+    uint64_t clipped;
+    float *y = dithered_allocate(DIM * sizeof *y);
+    const struct tally_grid grid = {.step = 1, .intervals = 2, .scale = 128};
+    const struct tally_rng rng = stream(2);
+    const struct tally_vector vector = {.y = y, .dim = DIM, .grid = &grid, .rng = &rng};
+    memset(y, 0, DIM * sizeof *y);
+    y[DIM - 1] = INFINITY;
+    y[5000] = NAN;
+    CU_ASSERT_EQUAL(tally_dithered_encode_as(true, &vector, NULL, &payload, &stats, &clipped, &err),
+                    TALLY_NOT_FINITE);
+    TALLY_ASSERT_TEXT(err.message, "coordinate 5000 of 12288 is NaN");
+    CU_ASSERT_EQUAL(payload.size, 0);
+    tally_buffer_fini(&payload);
+    free(y);
+}
+
 /* Each start has the symbol that its first share lies in, and that symbol's boundaries. */
 static bool are_right_starts(const struct tally_dithered_table *table, unsigned bin)
 {
@@ -303,6 +326,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_dithered_kernels__middles_round_as_plain_c_does),
     TALLY_TEST(test_codec_dithered_kernels__a_level_above_the_top_is_refused),
     TALLY_TEST(test_codec_dithered_kernels__what_is_not_finite_is_found),
+    TALLY_TEST(test_codec_dithered_kernels__a_refusal_names_the_first_coordinate),
     TALLY_TEST(test_codec_dithered_kernels__tables_are_complete),
     TALLY_TEST(test_codec_dithered_kernels__bins),
     TALLY_TEST(test_codec_dithered_kernels__a_message_is_refused_or_canonical),
