@@ -1,8 +1,11 @@
 #include "codec/numeric/fixed_point.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/harness.h"
+
+__extension__ typedef __int128 wide;
 
 static void test_codec_fixed_point__multiples_of_the_unit_are_exact(void)
 {
@@ -78,11 +81,67 @@ static void test_codec_fixed_point__order_does_not_matter(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_fixed_point_value(up), plain_up, N * 0x1p-41);
 }
 
+/* As many addends as the bound is for, each with the greatest weight, against 128 bits: no word
+ * overflows (the sanitizer would see it), and the words are those of the exact sum. */
+static void test_codec_fixed_point__weighted_sums_do_not_overflow(void)
+{
+    const uint32_t all[] = {1, 2, 3, 10, 99999, 100000};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const int64_t addend = tally_fixed_point_of(sign * tally_fixed_point_bound(all[i]));
+            const uint32_t weight = UINT32_C(1) << 31;
+            int64_t sum[2] = {0, 0};
+            wide exact = 0;
+            for (uint32_t m = 0; m < all[i]; m++) {
+                tally_fixed_point_add_weighted(sum, addend, weight - m % 2);
+                exact += (wide)addend * (weight - m % 2);
+            }
+            CU_ASSERT_TRUE(sum[1] >= 0 && sum[1] < INT64_C(1) << 32);
+            CU_ASSERT_TRUE((wide)sum[0] * (INT64_C(1) << 32) + sum[1] == exact);
+            CU_ASSERT_TRUE(llabs(sum[0]) < INT64_C(1) << 62);
+        }
+    }
+}
+
+/* Weights that are all equal give the very double of the sum without weights. */
+static void test_codec_fixed_point__equal_weights_change_no_bit(void)
+{
+    const uint32_t weights[] = {1, 2, 7, 1000003, UINT32_C(1) << 25, UINT32_C(1) << 31};
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
+        int64_t plain = 0, sum[2] = {0, 0};
+        for (int k = 1; k <= 300; k++) {
+            const int64_t addend = tally_fixed_point_of(ldexp(sin(k), k % 55 - 40));
+            plain += addend;
+            tally_fixed_point_add_weighted(sum, addend, weights[i]);
+            CU_ASSERT_EQUAL(tally_fixed_point_weighted_value(sum, weights[i]),
+                            tally_fixed_point_value(plain));
+        }
+    }
+}
+
+/* 3 * 2 + 5 * (-1.5) + 4 * 0.25 = -0.5, and a mean whose last digit a sum of doubles loses. */
+static void test_codec_fixed_point__weighted_values(void)
+{
+    int64_t sum[2] = {0, 0};
+    tally_fixed_point_add_weighted(sum, tally_fixed_point_of(2), 3);
+    tally_fixed_point_add_weighted(sum, tally_fixed_point_of(-1.5), 5);
+    tally_fixed_point_add_weighted(sum, tally_fixed_point_of(0.25), 4);
+    CU_ASSERT_EQUAL(tally_fixed_point_weighted_value(sum, 1), -0.5);
+    int64_t small[2] = {0, 0};
+    tally_fixed_point_add_weighted(small, tally_fixed_point_of(0x1p21), 1 << 25);
+    tally_fixed_point_add_weighted(small, tally_fixed_point_of(0x1p-40), 1 << 25);
+    tally_fixed_point_add_weighted(small, tally_fixed_point_of(-0x1p21), 1 << 25);
+    CU_ASSERT_EQUAL(tally_fixed_point_weighted_value(small, 1 << 25), 0x1p-40);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_fixed_point__multiples_of_the_unit_are_exact),
     TALLY_TEST(test_codec_fixed_point__rounds_to_the_nearest),
     TALLY_TEST(test_codec_fixed_point__float32_values_are_exact_from_2_to_the_minus_17),
     TALLY_TEST(test_codec_fixed_point__bound_leaves_room_for_all_addends),
     TALLY_TEST(test_codec_fixed_point__order_does_not_matter),
+    TALLY_TEST(test_codec_fixed_point__weighted_sums_do_not_overflow),
+    TALLY_TEST(test_codec_fixed_point__equal_weights_change_no_bit),
+    TALLY_TEST(test_codec_fixed_point__weighted_values),
 };
 TALLY_SUITE(codec_fixed_point, TESTS);
